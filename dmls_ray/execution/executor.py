@@ -102,12 +102,14 @@ class Executor:
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
         from dmls_ray.cluster.connect import RaySession, cluster_at
         from dmls_ray.cluster.node_check import check_machines
-        from dmls_ray.cluster.resources import local_resources
+        from dmls_ray.cluster.resources import check_accelerator, local_resources
 
         joined = cluster_at(self.options.address, self.view.note)
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
-            feasible = self._set_aside(pending, local_resources())
+            here = local_resources()
+            check_accelerator(here, configs_of(pending))
+            feasible = self._set_aside(pending, here)
             if not feasible:
                 return
             self._begin(feasible)
@@ -123,6 +125,7 @@ class Executor:
             with self._main_thread.watched(session), session.connected() as resources:
                 if joined is not None:
                     check_machines(resources)
+                    check_accelerator(resources, configs_of(pending))
                     feasible = self._set_aside(pending, resources)
                     if not feasible:
                         return
