@@ -100,7 +100,7 @@ class Executor:
         # From here on, the records of the store are those of the versions of code and data that the session names.
         identity = self.identities.together([*self.plan.runs, *(self.space.run_of_each_choice() if self.space else [])])
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
-        from dmls_ray.cluster.connect import RaySession, cluster_at
+        from dmls_ray.cluster.connect import RaySession, cluster_at, quiet_tune
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.resources import check_accelerator, local_resources
 
@@ -122,7 +122,8 @@ class Executor:
         )
         self._session = session
         try:
-            with self._main_thread.watched(session), session.connected() as resources:
+            quiet = quiet_tune(self.options.verbose)
+            with self._main_thread.watched(session), quiet, session.connected() as resources:
                 if joined is not None:
                     check_machines(resources)
                     check_accelerator(resources, configs_of(pending))
