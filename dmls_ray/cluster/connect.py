@@ -155,7 +155,8 @@ class RaySession:
                 signal.signal(signal.SIGTERM, on_sigterm)
             prestart_autoscaling_coordinator()
             loading.join()
-            yield cluster_resources()
+            with quiet_tune(self._verbose):
+                yield cluster_resources()
             is_whole = True
         except Exception:
             if self._folder is not None and not self.lost:
