@@ -592,6 +592,7 @@ print(results.folder, runs.slope.tolist(), runs.place.tolist(), len(results.epoc
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=LONGEST_S, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "tune" not in done.stderr.lower(), "the logging levels of a notebook's own connection are Ray's"
     assert "2 2 2 {'ok'}" in done.stdout.splitlines()
     assert done.stdout.splitlines()[-1] == "results/train [0.5, 1.0, 1.5, 3.0] [1.0, 1.0, 3.0, 3.0] 4"
 

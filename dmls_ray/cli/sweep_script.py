@@ -155,7 +155,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     # Imported here so that a sweep reaches its first line sooner.
     from dmls_ray.analysis.results import Results, load
     from dmls_ray.cluster.connect import cluster_at
-    from dmls_ray.cluster.resources import local_resources
+    from dmls_ray.cluster.resources import check_accelerator, local_resources
     from dmls_ray.execution.blocks import blocks_of
     from dmls_ray.execution.estimate import describe_estimate, describe_further_blocks
     from dmls_ray.execution.identities import Identities
@@ -185,6 +185,8 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
 
     blocks = blocks_of(plan, options.until, options.axis, finished, results_so_far)
     pending = blocks.next()
+    if joined is None:
+        check_accelerator(here, configs_of(pending))
     shown = [run for run in plan.runs if run in pending or run.run_id in finished]
     count = f"{len(shown)} runs in {1 + max(run.repeat for run in shown)} blocks"
     if options.until is not None:

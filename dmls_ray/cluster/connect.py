@@ -155,7 +155,8 @@ class RaySession:
                 signal.signal(signal.SIGTERM, on_sigterm)
             prestart_autoscaling_coordinator()
             loading.join()
-            yield cluster_resources()
+            with quiet_tune(self._verbose):
+                yield cluster_resources()
             is_whole = True
         except Exception:
             if self._folder is not None and not self.lost:
@@ -249,8 +250,6 @@ def connect(
 
     # Ray announces its authentication through this logger before it reads logging_level.
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
-    # Tune logs a traceback for each death of its actor, which it starts again. What ends a sweep is raised.
-    logging.getLogger("ray.tune.execution.tune_controller").setLevel(logging.INFO if verbose else logging.CRITICAL)
     common: dict[str, Any] = {
         "namespace": NAMESPACE,
         "log_to_driver": verbose,
@@ -279,6 +278,27 @@ def connect(
             "is. Leave --address and RAY_ADDRESS out to use this machine alone."
         ) from error
     return None
+
+
+_TUNE_LEVELS = {
+    # It warns, among others, that it finds no files of its loggers.
+    "ray.tune": logging.ERROR,
+    # It logs a traceback for each death of its actor, which it starts again. What ends a sweep is raised.
+    "ray.tune.execution.tune_controller": logging.CRITICAL,
+}
+
+
+@contextmanager
+def quiet_tune(verbose: bool) -> Iterator[None]:
+    """Keep what Tune logs in this process to itself, also where the connection to Ray is the user's; not if verbose."""
+    before = {name: logging.getLogger(name).level for name in _TUNE_LEVELS}
+    for name, level in _TUNE_LEVELS.items():
+        logging.getLogger(name).setLevel(logging.INFO if verbose else level)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _keep_quiet() -> None:

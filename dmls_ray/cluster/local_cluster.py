@@ -15,6 +15,7 @@ from typing import Any
 import joblib
 
 from dmls_ray.cluster.compat import loopback_only
+from dmls_ray.cluster.resources import usable_gpus
 from dmls_ray.records.provenance import load_average
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.socket_paths import room_above, short_folders
@@ -110,6 +111,8 @@ def _start(parent: Path, options: Mapping[str, Any], notify: Callable[[str], Non
                 started = ray.init(
                     address="local",
                     num_cpus=joblib.cpu_count(),
+                    # Ray also counts those that PyTorch cannot use.
+                    num_gpus=usable_gpus(),
                     dashboard_host=LOOPBACK,
                     _node_ip_address=LOOPBACK,
                     **options,

@@ -13,6 +13,7 @@ import joblib
 from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec, place_ranks, ranks_to_hold, slots_for
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.provenance import describe_machine
+from dmls_ray.util.errors import ClusterError
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def _fits(capacity: dict[str, int], need: RankRequest, *, oversubscribe: bool = 
 
 def local_resources() -> Resources:
     """What this machine has for this process (affinity and container limits count); starts nothing."""
-    return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), _local_gpus()),))
+    return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), usable_gpus()),))
 
 
 def cluster_resources() -> Resources:
@@ -166,8 +167,50 @@ def free_resources() -> dict[str, float]:
     return free
 
 
-def _local_gpus() -> int:
+def usable_gpus() -> int:
+    """GPUs of this machine that ranks of this process can use: those of CUDA that PyTorch finds."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator()
+    # PyTorch calls the GPUs of ROCm cuda, too.
+    if accelerator is None or accelerator.type != "cuda" or torch.version.hip:
+        return 0
+    return torch.accelerator.device_count()
+
+
+def check_accelerator(resources: Resources, configs: Iterable[RuntimeConfig]) -> None:
+    """Refuse device=auto where it means CPUs only because ranks cannot use the accelerator of this machine.
+
+    Args:
+        resources: the machines that ranks run on. The others are not looked at.
+        configs: the configurations to run.
+
+    Raises:
+        ClusterError: with what this machine has.
+    """
+    is_cpu = resources.gpus == 0 and any(config.device == "auto" for config in configs)
+    if not is_cpu or not resources.has_this_machine:
+        return
+    if reason := _why_no_gpu():
+        raise ClusterError(f"device=auto: {reason}. Pass --device cpu to train on its CPU.")
+
+
+_NO_GPU = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
+
+
+def _why_no_gpu() -> str:
+    """Which accelerator this machine has instead of GPUs that ranks can use; empty for none."""
+    import torch
+
+    if usable_gpus():
+        return ""
+    if count := torch.accelerator.device_count():
+        name = "rocm" if torch.version.hip else torch.accelerator.current_accelerator()
+        return f"ranks use GPUs of CUDA, and this machine has another accelerator ({count} x {name})"
+    names = describe_machine()["gpus"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
-    return len(describe_machine()["gpus"])
+    if not names or visible in _NO_GPU:
+        return ""
+    setting = "" if visible is None else f" with CUDA_VISIBLE_DEVICES={visible}"
+    return f"PyTorch {torch.__version__} cannot use this machine's GPUs ({', '.join(names)}){setting}"

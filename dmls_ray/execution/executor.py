@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
+from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
@@ -33,7 +34,6 @@ from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.connect import RaySession
-    from dmls_ray.cluster.resources import Resources
     from dmls_ray.cluster.worker_group import WorkerGroup
 
 
@@ -102,7 +102,6 @@ class Executor:
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
         from dmls_ray.cluster.connect import RaySession, cluster_at
         from dmls_ray.cluster.node_check import check_machines
-        from dmls_ray.cluster.resources import local_resources
 
         joined = cluster_at(self.options.address, self.view.note)
         if joined is None:
@@ -147,7 +146,8 @@ class Executor:
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
     def _set_aside(self, pending: Sequence[Run], resources: Resources) -> list[Run]:
-        """Record the runs that are not feasible as skipped; returns the others."""
+        """Record the runs that are not feasible as skipped; returns the others. Raises as `check_accelerator`."""
+        check_accelerator(resources, configs_of(pending))
         judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
         self._by_id = {run.run_id: run for run in judged.runs}
         self.recorder.oversubscribes = resources.oversubscribes

@@ -40,8 +40,9 @@ class Identities:
 
     def together(self, runs: Iterable[Run]) -> Identity:
         """The code and the data of several runs."""
-        identities = {id(identity): identity for identity in map(self.of, runs)}.values()
+        identities = list({id(identity): identity for identity in map(self.of, runs)}.values())
         return Identity(
+            modules=tuple(sorted({module for identity in identities for module in identity.modules})),
             code={name: digest for identity in identities for name, digest in identity.code.items()},
             data={name: digest for identity in identities for name, digest in identity.data.items()},
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -20,8 +22,17 @@ from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
+from dmls_ray.records.provenance import (
+    describe_environment,
+    describe_git,
+    describe_machine,
+    describe_user_git,
+    describe_versions,
+    load_average,
+    machine_text,
+)
 from dmls_ray.records.run_events import RunFinished, RunStarted
+from dmls_ray.util.source_digest import file_of_user_module
 from dmls_ray.workloads.base import Workload
 
 
@@ -151,4 +162,13 @@ def describe_session(plan: Plan, options: Options, identity: Identity) -> dict[s
         "machine": describe_machine(),
         "versions": describe_versions(),
         "git": describe_git(),
+        "user_git": describe_user_git(_code_of_the_user(identity)),
+        "environment": describe_environment(),
     }
+
+
+def _code_of_the_user(identity: Identity) -> Path:
+    """The file of the first module that is the user's; without one the script, and in a notebook the working folder."""
+    files = filter(None, map(file_of_user_module, identity.modules))
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return next(files, None) or Path(script or os.getcwd())

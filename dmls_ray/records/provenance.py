@@ -72,6 +72,32 @@ def describe_git() -> dict[str, Any]:
     }
 
 
+def describe_user_git(path: Path) -> dict[str, Any]:
+    """Commit of the checkout that a user's file or folder is in, and whether the checkout is dirty: it has changes, or
+    Python files that are neither tracked nor ignored. Empty outside a checkout; `dirty` is None where git fails.
+    """
+    folder = path if path.is_dir() else path.parent
+    commit = _git(folder, "rev-parse", "HEAD")
+    # A home folder may be a checkout, and this folder no part of it.
+    if not commit or not _git(folder, "ls-files", "--", "."):
+        return {}
+    status = _git(folder, "status", "--porcelain", "--untracked-files=all")
+    if status is None:
+        return {"commit": commit, "dirty": None}
+    # Untracked results are no change of the code.
+    changed = [line for line in status.splitlines() if not line.startswith("??") or line.rstrip('"').endswith(".py")]
+    return {"commit": commit, "dirty": bool(changed)}
+
+
+_PREFIXES = ("CUDA_", "GLOO_", "MKL_", "NCCL_", "OMP_", "PYTORCH_", "TORCH_")
+"""Of the environment variables that are recorded. The values of others may be secrets."""
+
+
+def describe_environment() -> dict[str, str]:
+    """The environment variables of this process that change what PyTorch and its libraries do, with their values."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_PREFIXES)}
+
+
 def load_average() -> float | None:
     """The machine's load average over one minute, where the system has one."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
@@ -180,9 +206,10 @@ def _gpus() -> dict[str, Any]:
     return {"gpus": names, "gpu_memory_mib": memory, "driver": driver}
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git(folder: Path, *words: str) -> str | None:
+    """The output of a command of git; None where it fails."""
     try:
         done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+        return None
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None

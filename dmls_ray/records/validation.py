@@ -192,6 +192,8 @@ class _Session(msgspec.Struct):
     machine: Facts | None = None
     versions: Facts | None = None
     git: Facts | None = None
+    user_git: Facts = {}
+    environment: dict[str, str] = {}
     code: dict[str, str] = {}
     data: dict[str, str] = {}
 
@@ -199,6 +201,7 @@ class _Session(msgspec.Struct):
         if self.mode == "search" and self.metric is None:
             raise ValueError("a search has no metric")
         _check_git(self.git or {})
+        _check_git(self.user_git)
 
 
 class _SweepFile(msgspec.Struct):

@@ -71,7 +71,13 @@ def _files_of(module: str) -> dict[str, str]:
 
 def is_user_module(module: str) -> bool:
     """Return whether a module is the user's."""
-    return _find_user_module(module, {}, wherever=False) is not None
+    return file_of_user_module(module) is not None
+
+
+def file_of_user_module(module: str) -> Path | None:
+    """Return the file of a module; None if the module is not the user's."""
+    spec = _find_user_module(module, {}, wherever=False)
+    return None if spec is None else Path(str(spec.origin))
 
 
 def files_of(module: str) -> set[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from dmls_ray import load
 from dmls_ray.cli.sweep_script import main
@@ -262,6 +263,18 @@ def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytes
     flags = ("--world-size", "99", "--device", "cpu", "--repeats", "1")
     assert run(*flags) == run(*flags) == 1
     assert "world_size=99 needs 99 cores" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_a_machine_with_an_accelerator_that_ranks_cannot_use_is_refused_with_a_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("xpu"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    assert run("--repeats", "1", *flags) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "(2 x xpu). Pass --device cpu" in line
+    assert run("--repeats", "1", "--device", "cpu", "--dry-run") == 0
 
 
 def test_a_reader_of_the_output_that_leaves_does_not_end_a_sweep(empty_folder: Path) -> None:

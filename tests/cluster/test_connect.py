@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.cluster import connect as connect_module
-from dmls_ray.cluster.connect import RaySession, cluster_at, connect
+from dmls_ray.cluster.connect import RaySession, cluster_at, connect, quiet_tune
 from dmls_ray.util.errors import ClusterError
 
 
@@ -41,6 +42,16 @@ def test_an_address_of_the_environment_is_not_blamed_on_a_flag(monkeypatch: pyte
     address = cluster_at(None, ignore)
     with pytest.raises(ClusterError, match="^RAY_ADDRESS=nonsense is no address"):
         connect(address, dashboard=False, verbose=False)
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_tune_logs_during_a_sweep_only_with_verbose_and_afterwards_as_before(verbose: bool) -> None:
+    logger = logging.getLogger("ray.tune.analysis.experiment_analysis")
+    before = logger.getEffectiveLevel()
+    with quiet_tune(verbose):
+        assert logger.isEnabledFor(logging.WARNING) is verbose
+        assert logger.isEnabledFor(logging.ERROR)
+    assert logger.getEffectiveLevel() == before
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])

@@ -49,6 +49,22 @@ def test_a_machine_too_busy_to_start_ray_in_time_is_given_more_attempts_and_then
     assert [note.partition(" (")[0] for note in notes] == 2 * ["Ray's processes did not start in time"]
 
 
+def test_ray_is_told_how_many_gpus_pytorch_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    given: dict[str, Any] = {}
+
+    def init(**options: Any) -> None:
+        given.update(options)
+        raise ValueError("no start")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(local_cluster, "usable_gpus", lambda: 3)
+    with pytest.raises(ClusterError):
+        start_cluster(keep_files=False, notify=print)
+    assert given["num_gpus"] == 3
+
+
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/nobody/ray"), ValueError("num_cpus")])
 def test_a_start_that_fails_for_another_reason_is_not_repeated(
     fail: Callable[[Exception], list[Path]], error: Exception

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.execution import recorder as recorder_module
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.recorder import Recorder
+from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import describe_git
 from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
-from dmls_ray.workloads.registry import workload
+from dmls_ray.records.validation import check_sweep_file
+from dmls_ray.storage.sweep_file import read_sweep, write_sweep
+from dmls_ray.workloads.registry import workload, workload_of_function
+from tests.records.test_provenance import commit_all
 
 
 @pytest.mark.parametrize(
@@ -60,3 +70,46 @@ def test_a_run_whose_brokers_died_before_it_started_has_a_record() -> None:
     record = recorder.finished(plan.runs[0], RunFinished(verdict=verdict, attempts=4), {})
     assert (record.outcome, record.reason, record.attempts) == (Outcome.KILLED, "4 brokers died", 4)
     assert record.started_at
+
+
+def checkout(folder: Path, file: str) -> str:
+    """Make a checkout with one file; return its commit."""
+    folder.mkdir()
+    (folder / file).write_text("def train(config: dict, rank, emit) -> dict:\n    return {}\n")
+    commit_all(folder)
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("place", ["module", "script", "notebook", "nowhere"])
+def test_a_session_names_the_commit_of_the_users_code_next_to_that_of_this_package(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = checkout(tmp_path / "mine", "session_of_mine.py")
+    main = SimpleNamespace() if place == "notebook" else SimpleNamespace(__file__=str(tmp_path / "script.py"))
+    if place == "script":
+        main.__file__ = str(tmp_path / "mine" / "session_of_mine.py")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.chdir(tmp_path / "mine" if place == "notebook" else tmp_path)
+    chosen, axes = workload("classification"), {"batch_per_rank": 16}
+    if place == "module":
+        monkeypatch.syspath_prepend(tmp_path / "mine")
+        chosen, axes = workload_of_function("session_of_mine:train", {"lr": 1}), {"lr": 1}
+    plan = make_plan(axes, schema=chosen.schema())
+    identity = Identities(chosen).together(plan.runs)
+    monkeypatch.delitem(sys.modules, "session_of_mine", raising=False)
+    described = describe_session(plan, Options(), identity)
+    assert described["git"] == describe_git()
+    assert described["user_git"] == ({} if place == "nowhere" else {"commit": commit, "dirty": False})
+    check_sweep_file({"sessions": [described]})
+
+
+def test_a_session_names_the_environment_also_where_a_value_is_no_utf_8(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NCCL_ALGO", os.fsdecode(b"Ring\xff"))
+    chosen = workload("classification")
+    plan = make_plan({"batch_per_rank": 16}, schema=chosen.schema())
+    described = describe_session(plan, Options(), Identities(chosen).together(plan.runs))
+    write_sweep(tmp_path, {"sessions": [described]})
+    assert read_sweep(tmp_path)["sessions"][0]["environment"]["NCCL_ALGO"] == "Ring\udcff"

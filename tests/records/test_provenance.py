@@ -11,7 +11,14 @@ import pynvml
 import pytest
 
 from dmls_ray.records import provenance
-from dmls_ray.records.provenance import describe_machine, differing_facts, hardware_key, software_facts
+from dmls_ray.records.provenance import (
+    describe_environment,
+    describe_machine,
+    describe_user_git,
+    differing_facts,
+    hardware_key,
+    software_facts,
+)
 
 
 @pytest.fixture
@@ -28,6 +35,13 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         "nvmlSystemGetDriverVersion": lambda: "575.1",
     }.items():
         monkeypatch.setattr(pynvml, name, answer)
+
+
+def commit_all(folder: Path) -> None:
+    """Make a folder a checkout whose only commit has all its files."""
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 def describe() -> dict[str, object]:
@@ -89,9 +103,7 @@ def test_a_change_of_the_package_changes_its_description(tmp_path: Path) -> None
     shutil.copy(provenance.__file__, package / "records" / "provenance.py")
     (package / "loop.py").write_text("steps = 1\n")
     (tmp_path / "README.md").write_text("Read me.\n")
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "First"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    commit_all(tmp_path)
 
     def described() -> dict[str, object]:
         code = "import provenance, json; print(json.dumps(provenance.describe_git()))"
@@ -107,3 +119,45 @@ def test_a_change_of_the_package_changes_its_description(tmp_path: Path) -> None
         (package / "loop.py").write_text(f"steps = {steps}\n")
         changes.add(described()["changes"])
     assert len(changes - {""}) == 2
+
+
+def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_python_files_and_not_with_new_results(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "src" / "train.py"
+    script.parent.mkdir()
+    script.write_text("steps = 1\n")
+    assert describe_user_git(script) == describe_user_git(script.parent) == {}
+    commit_all(tmp_path)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    clean = {"commit": head.stdout.strip(), "dirty": False}
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "runs.jsonl").write_text("{}\n")
+    assert describe_user_git(script) == describe_user_git(script.parent) == clean
+    helper = tmp_path / "new helpers" / "help me.py"
+    helper.parent.mkdir()
+    helper.write_text("")
+    assert describe_user_git(script) == {**clean, "dirty": True}
+    helper.unlink()
+    script.write_text("steps = 2\n")
+    assert describe_user_git(script) == {**clean, "dirty": True}
+
+
+def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    commit_all(tmp_path)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("")
+    assert describe_user_git(tmp_path / "project" / "train.py") == {}
+
+
+def test_the_environment_has_the_variables_of_pytorch_and_its_libraries_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    relevant = {
+        "CUDA_VISIBLE_DEVICES": "0", "GLOO_SOCKET_IFNAME": "lo", "MKL_NUM_THREADS": "2", "NCCL_ALGO": "Ring",
+        "OMP_NUM_THREADS": "1", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_LOGS": "",
+    }  # fmt: skip
+    secret = {"AWS_SECRET_ACCESS_KEY": "a", "WANDB_API_KEY": "b", "HF_TOKEN": "c", "MY_NCCL_ALGO": "d", "TORCHX": "e"}
+    monkeypatch.setattr(provenance.os, "environ", {"PATH": "/bin", **secret, **relevant})
+    assert describe_environment() == relevant
