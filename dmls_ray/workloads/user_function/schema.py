@@ -13,10 +13,11 @@ import functools
 import importlib
 import inspect
 import pickle
+import shlex
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from dmls_ray.records.versions import FIELD as VERSION_FIELD
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.user_function.function_digest import function_digest
+from dmls_ray.workloads.user_function.required_keys import required_keys
 
 FLAG = "--train"
 
@@ -172,11 +174,19 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
     name, sent, config_class = find_function(train)
-    return function_schema(name, config_class, names, sent=sent)
+    needed: tuple[str, ...] = ()
+    if config_class is None:
+        needed = required_keys(import_function(train, flag=FLAG) if isinstance(train, str) else train)
+    return function_schema(name, config_class, names, sent=sent, needed=needed)
 
 
 def function_schema(
-    name: str, config_class: type | None, names: Iterable[str] = (), *, sent: SentFunction | None = None
+    name: str,
+    config_class: type | None,
+    names: Iterable[str] = (),
+    *,
+    sent: SentFunction | None = None,
+    needed: Iterable[str] = (),
 ) -> Schema:
     """The schema of a function that was found.
 
@@ -185,11 +195,15 @@ def function_schema(
         config_class: the dataclass of its configuration; None for a dict.
         names: the fields of a dict.
         sent: the function itself, where no other process can import it.
+        needed: keys of a dict that the function reads in every call.
     """
     specs = _specs(config_class, names)
+    absent = [key for key in needed if key not in specs]
     required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
 
     def make(**given: Any) -> UserFunctionConfig:
+        if absent:
+            raise ConfigError(_describe_absent(name, absent))
         missing = [field_name for field_name in required if field_name not in given]
         if missing:
             raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
@@ -229,6 +243,13 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
             "name."
         )
     return {"world_size": place.pop("world_size"), **custom, **place}
+
+
+def _describe_absent(name: str, keys: Sequence[str]) -> str:
+    reads = " and ".join(f"config[{key!r}]" for key in keys)
+    flags = " ".join(f"--set {shlex.quote(key)} VALUE" for key in keys)
+    axes = ", ".join(f"{key!r}: VALUE" for key in keys)
+    return f"{FLAG}={name} reads {reads}, which no axis gives; add {flags}, or to the axes of sweep() {{{axes}}}."
 
 
 def _hash_of(values: Mapping[str, Any]) -> str:
