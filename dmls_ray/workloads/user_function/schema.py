@@ -7,12 +7,10 @@ Its configuration is a dataclass, named by the annotation of its first parameter
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import functools
 import importlib
 import inspect
-import pickle
 import shlex
 import sys
 import types
@@ -34,24 +32,12 @@ from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.versions import FIELD as VERSION_FIELD
-from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
+from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.user_function.function_digest import function_digest
 from dmls_ray.workloads.user_function.required_keys import required_keys
+from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SentFunction:
-    """A function that no other process can import, such as one of a notebook: the driver sends it to the ranks."""
-
-    pickled: str
-    """The function, the dataclass of its configuration and the fields of that, in base64."""
-    digest: str
-    """Digest of both and of all that they use."""
-    modules: tuple[str, ...]
-    """The user's modules that they use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +52,7 @@ class UserFunctionConfig(RuntimeConfig):
     """`module:function`, or the name alone of a function without a module."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the function, by name."""
-    sent: SentFunction | None = field(default=None, compare=False, repr=False)
+    sent: Sent | None = field(default=None, compare=False, repr=False)
     """The function itself, if no other process can import it."""
 
     @classmethod
@@ -96,7 +82,7 @@ class UserFunctionConfig(RuntimeConfig):
         return config_class(**{name: spec.native(given[name]) for name, spec in specs.items() if name in given})
 
 
-def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | None, type | None]:
+def find_function(train: str | Callable[..., Any]) -> tuple[str, Sent | None, type | None]:
     """Find a training function and check how it is called.
 
     Args:
@@ -116,9 +102,9 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | 
     config_class = config_class_of(function, name)
     if importable:
         return name, None, config_class
-    digest, modules = function_digest(function, config_class)
-    pickled = _pickled(function, config_class, name)
-    return name, SentFunction(pickled=pickled, digest=digest, modules=modules), config_class
+    specs = None if config_class is None else field_specs(config_class)
+    sent = send((function, config_class, specs), function, config_class, given=f"{FLAG}={name}")
+    return name, sent, config_class
 
 
 def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type | None]:
@@ -128,7 +114,7 @@ def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type 
         UnknownNameError, UserCodeError: as `import_function`.
     """
     if config.sent is not None:
-        function, config_class, specs = pickle.loads(base64.b64decode(config.sent.pickled))
+        function, config_class, specs = config.sent.load()
         if config_class is not None:
             # Its annotations may name what only the module has that it comes from.
             remember_field_specs(config_class, specs)
@@ -185,7 +171,7 @@ def function_schema(
     config_class: type | None,
     names: Iterable[str] = (),
     *,
-    sent: SentFunction | None = None,
+    sent: Sent | None = None,
     needed: Iterable[str] = (),
 ) -> Schema:
     """The schema of a function that was found.
@@ -298,8 +284,16 @@ def _plain_function(function: Any) -> Any:
             return function
 
 
-def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
-    """`module:function`, or the name of a function without a module; and whether another process can import it."""
+def function_name(function: Callable[..., Any], *, flag: str = FLAG) -> tuple[str, bool]:
+    """`module:function`, or the name of a function without a module; and whether another process can import it.
+
+    Args:
+        function: a function, a class, or another object that can be called.
+        flag: the flag or field to name in an error.
+
+    Raises:
+        ConfigError: it is of a script that would sweep itself when a rank imports it.
+    """
     module = getattr(_plain_function(function), "__module__", None)
     name = _name_in_module(module, function)
     if not name:
@@ -311,7 +305,7 @@ def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
             return name, False
         if spec is None and "__name__" not in Path(str(file)).read_text(encoding="utf-8", errors="replace"):
             raise ConfigError(
-                f"{FLAG}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
+                f"{flag}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
                 "sweep() under if __name__ == '__main__'."
             )
         module = spec.name if spec else Path(str(file)).stem
@@ -333,15 +327,3 @@ def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
         found = getattr(found, name, None)
     # Each access makes another object of a class method; these are equal.
     return qualified if found == function else ""
-
-
-def _pickled(function: Callable[..., Any], config_class: type | None, name: str) -> str:
-    import cloudpickle  # type: ignore[import-untyped]
-
-    try:
-        specs = None if config_class is None else field_specs(config_class)
-        return base64.b64encode(cloudpickle.dumps((function, config_class, specs))).decode()
-    except (pickle.PicklingError, TypeError) as error:
-        raise UserCodeError(
-            f"{FLAG}={name} cannot be sent to another process ({error}); put it in a module, at its top level."
-        ) from error
