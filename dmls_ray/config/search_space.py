@@ -71,6 +71,9 @@ class SearchSpace:
             value = round(value) if self.is_whole(name) else float(f"{value:.4g}")
             # Rounded, it may lie outside.
             value = min(max(value, item.low), item.high)
+        elif isinstance(value, str) and value in item:
+            # Of a record, or of a searcher that copies: without the object that a name brings along.
+            value = item[item.index(value)]
         return self.schema.check(name, value)
 
     def at_most(self, count: int) -> int:

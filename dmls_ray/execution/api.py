@@ -75,6 +75,8 @@ def sweep(
         axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
             batch_per_rank or global_batch must be given; or those of the function's or the workload's configuration,
             and world_size, machines, ranks_per_machine, backend, launcher, device, threads_per_rank and seed.
+            model may be a function or class, dataset one that returns the samples of a split, or a dict of those of
+            "train" and "test".
         workload: Name of an installed workload; classification by default.
         name: Names the results folder, results/<name>; by default `sweep`, or the name of the function or workload.
         axis: Field that the sweep asks about; without it, the first that varies.
@@ -136,7 +138,7 @@ def sweep(
 
     given = {spec.name: arguments[spec.name] for spec in fields(Options) if spec.name != "name"}
     options = Options(name=name or ("sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)), **given)
-    plan, space = plan_sweep(axes, options, chosen)
+    plan, space = plan_sweep(chosen.name_objects(axes), options, chosen)
     return run_plan(plan, options, PlainView(ProgressConsole()), space=space)
 
 

@@ -52,6 +52,10 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     if not is_reference(reference) or names_file(reference):
         raise UnknownNameError(f"{flag}={reference}: {_way_out(reference)}.")
     module_name, _, function_name = reference.partition(":")
+    if module_name == "__main__":
+        raise UnknownNameError(
+            f"{flag}={reference}: each rank has another __main__; pass the object itself to sweep(), or name a module."
+        )
     module = _imported(module_name, f"{flag}={reference}")
     function: Any = module
     for name in function_name.split("."):

@@ -25,8 +25,8 @@ from dmls_ray.util.errors import ConfigError, ConflictError, DataError, InputErr
 from dmls_ray.util.file_digest import digest_of_files
 
 _HOOKS = (
-    "specs", "schema", "factors", "infeasible_reason", "check", "prepare", "cached_data", "modules", "functions",
-    "data_sets", "fingerprint", "writes_files", "estimate_s",
+    "specs", "schema", "name_objects", "factors", "infeasible_reason", "check", "prepare", "cached_data", "modules",
+    "functions", "data_sets", "fingerprint", "writes_files", "estimate_s",
 )  # fmt: skip
 """Methods of a subclass whose errors name the workload: the driver calls them."""
 
@@ -116,6 +116,10 @@ class Workload:
             return self.config(**values)
         except (TypeError, ValueError) as error:
             raise ConflictError(f"{self.name} refuses its configuration: {error}") from error
+
+    def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The axes of a sweep that is called from Python, with plain values in place of objects that fields take."""
+        return axes
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""

@@ -89,6 +89,7 @@ def test_a_wrong_function_lists_the_right_ones(folder: Path) -> None:
         ("2nets:net", "rename 2nets, to m_2nets"),
         ("../m:net", "run from the folder .., and name it m:net"),
         ("/nets/m.py:net", "run from the folder /nets, and name it m:net"),
+        ("__main__:net", "each rank has another __main__; pass the object itself to sweep()"),
         ("m.ipynb:net", "a notebook is no module"),
         ("m", "name a function as module:function, m:train, say"),
         ("m.py", "name a function as module:function, m:train, say"),

@@ -14,6 +14,7 @@ from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_contract import prepare_model
 from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
+from dmls_ray.workloads.user_function.sent import SentName
 
 # Without this option, these models return the logits of auxiliary classifiers as well.
 _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
@@ -28,8 +29,9 @@ def find_model(name: str) -> ModelBuilder:
 
     Args:
         name: a built-in name; `torchvision:NAME`, any of torchvision's classification models, without weights; or
-            `module:function` of the user. That function gets the arguments `shape` and `classes` if it names them,
-            and returns a module that maps images (batch x channels x height x width) to logits (batch x classes).
+            `module:function` of the user, or the name of a function that was sent along. That function gets the
+            arguments `shape` and `classes` if it names them, and returns a module that maps images
+            (batch x channels x height x width) to logits (batch x classes).
 
     Raises:
         UnknownNameError: there is no such model; the message lists the existing ones.
@@ -39,8 +41,8 @@ def find_model(name: str) -> ModelBuilder:
         return spec.build
     if name.startswith("torchvision:"):
         return _torchvision_model(name)
-    if is_reference(name) or names_file(name):
-        function = import_function(name, flag="model")
+    if isinstance(name, SentName) or is_reference(name) or names_file(name):
+        function = name.sent.load() if isinstance(name, SentName) else import_function(name, flag="model")
         taken = _arguments_of(name, function)
         return lambda shape, classes: _build_user_model(name, function, taken, shape, classes)
     raise UnknownNameError(
@@ -80,7 +82,7 @@ def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
         ConfigError: the model does not take images of this shape, or has no place for batch norm or dropout.
     """
     name = config.model
-    if is_reference(name) and not name.startswith("torchvision:"):
+    if isinstance(name, SentName) or (is_reference(name) and not name.startswith("torchvision:")):
         return
     with torch.device("meta"):
         model = build_model(config, shape, classes)

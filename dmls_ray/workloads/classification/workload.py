@@ -11,9 +11,11 @@ from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.classification import objects
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
 from dmls_ray.workloads.classification.datasets import builtin_dataset
 from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
+from dmls_ray.workloads.user_function.sent import SentName
 
 _GUESSED_STEP_S = 0.003
 """An optimizer step of a small model on a CPU core."""
@@ -38,6 +40,14 @@ class ClassificationWorkload(Workload):
 
     def schema(self) -> Schema:
         return trial_schema()
+
+    def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The axes with a name in place of each model and data set that is given as a Python object.
+
+        Raises:
+            ConfigError, UserCodeError: as `objects.name_objects`.
+        """
+        return objects.name_objects(axes)
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         # Fields of a newer version, or of a published report, come last.
@@ -111,7 +121,11 @@ class ClassificationWorkload(Workload):
         custom_model = is_reference(config.model) and not config.model.startswith("torchvision:")
         custom_dataset = is_reference(config.dataset) and builtin_dataset(config.dataset) is None
         references = [*([config.model] if custom_model else []), *([config.dataset] if custom_dataset else [])]
-        return [reference.partition(":")[0] for reference in references]
+        sent = [module for name in _sent_names(config) for module in name.sent.modules]
+        return [*(reference.partition(":")[0] for reference in references), *sent]
+
+    def functions(self, config: TrialConfig) -> Mapping[str, str]:
+        return {str(name): name.sent.digest for name in _sent_names(config)}
 
     def data_sets(self, config: TrialConfig) -> Mapping[str, tuple[Any, ...]]:
         spec = builtin_dataset(config.dataset)
@@ -140,6 +154,10 @@ class ClassificationWorkload(Workload):
 
 
 WORKLOAD = ClassificationWorkload
+
+
+def _sent_names(config: TrialConfig) -> list[SentName]:
+    return [name for name in (config.model, config.dataset) if isinstance(name, SentName)]
 
 
 def _shape_of_data(config: TrialConfig, notify: Callable[[str], None]) -> tuple[tuple[int, int, int], int, int]:

@@ -7,16 +7,15 @@ Its configuration is a dataclass, named by the annotation of its first parameter
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import functools
 import importlib
 import inspect
-import pickle
+import shlex
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,23 +32,12 @@ from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.versions import FIELD as VERSION_FIELD
-from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
+from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.user_function.function_digest import function_digest
+from dmls_ray.workloads.user_function.required_keys import required_keys
+from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SentFunction:
-    """A function that no other process can import, such as one of a notebook: the driver sends it to the ranks."""
-
-    pickled: str
-    """The function, the dataclass of its configuration and the fields of that, in base64."""
-    digest: str
-    """Digest of both and of all that they use."""
-    modules: tuple[str, ...]
-    """The user's modules that they use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +52,7 @@ class UserFunctionConfig(RuntimeConfig):
     """`module:function`, or the name alone of a function without a module."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the function, by name."""
-    sent: SentFunction | None = field(default=None, compare=False, repr=False)
+    sent: Sent | None = field(default=None, compare=False, repr=False)
     """The function itself, if no other process can import it."""
 
     @classmethod
@@ -94,7 +82,7 @@ class UserFunctionConfig(RuntimeConfig):
         return config_class(**{name: spec.native(given[name]) for name, spec in specs.items() if name in given})
 
 
-def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | None, type | None]:
+def find_function(train: str | Callable[..., Any]) -> tuple[str, Sent | None, type | None]:
     """Find a training function and check how it is called.
 
     Args:
@@ -114,9 +102,9 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | 
     config_class = config_class_of(function, name)
     if importable:
         return name, None, config_class
-    digest, modules = function_digest(function, config_class)
-    pickled = _pickled(function, config_class, name)
-    return name, SentFunction(pickled=pickled, digest=digest, modules=modules), config_class
+    specs = None if config_class is None else field_specs(config_class)
+    sent = send((function, config_class, specs), function, config_class, given=f"{FLAG}={name}")
+    return name, sent, config_class
 
 
 def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type | None]:
@@ -126,7 +114,7 @@ def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type 
         UnknownNameError, UserCodeError: as `import_function`.
     """
     if config.sent is not None:
-        function, config_class, specs = pickle.loads(base64.b64decode(config.sent.pickled))
+        function, config_class, specs = config.sent.load()
         if config_class is not None:
             # Its annotations may name what only the module has that it comes from.
             remember_field_specs(config_class, specs)
@@ -172,11 +160,19 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
     name, sent, config_class = find_function(train)
-    return function_schema(name, config_class, names, sent=sent)
+    needed: tuple[str, ...] = ()
+    if config_class is None:
+        needed = required_keys(import_function(train, flag=FLAG) if isinstance(train, str) else train)
+    return function_schema(name, config_class, names, sent=sent, needed=needed)
 
 
 def function_schema(
-    name: str, config_class: type | None, names: Iterable[str] = (), *, sent: SentFunction | None = None
+    name: str,
+    config_class: type | None,
+    names: Iterable[str] = (),
+    *,
+    sent: Sent | None = None,
+    needed: Iterable[str] = (),
 ) -> Schema:
     """The schema of a function that was found.
 
@@ -185,11 +181,15 @@ def function_schema(
         config_class: the dataclass of its configuration; None for a dict.
         names: the fields of a dict.
         sent: the function itself, where no other process can import it.
+        needed: keys of a dict that the function reads in every call.
     """
     specs = _specs(config_class, names)
+    absent = [key for key in needed if key not in specs]
     required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
 
     def make(**given: Any) -> UserFunctionConfig:
+        if absent:
+            raise ConfigError(_describe_absent(name, absent))
         missing = [field_name for field_name in required if field_name not in given]
         if missing:
             raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
@@ -229,6 +229,13 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
             "name."
         )
     return {"world_size": place.pop("world_size"), **custom, **place}
+
+
+def _describe_absent(name: str, keys: Sequence[str]) -> str:
+    reads = " and ".join(f"config[{key!r}]" for key in keys)
+    flags = " ".join(f"--set {shlex.quote(key)} VALUE" for key in keys)
+    axes = ", ".join(f"{key!r}: VALUE" for key in keys)
+    return f"{FLAG}={name} reads {reads}, which no axis gives; add {flags}, or to the axes of sweep() {{{axes}}}."
 
 
 def _hash_of(values: Mapping[str, Any]) -> str:
@@ -277,8 +284,16 @@ def _plain_function(function: Any) -> Any:
             return function
 
 
-def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
-    """`module:function`, or the name of a function without a module; and whether another process can import it."""
+def function_name(function: Callable[..., Any], *, flag: str = FLAG) -> tuple[str, bool]:
+    """`module:function`, or the name of a function without a module; and whether another process can import it.
+
+    Args:
+        function: a function, a class, or another object that can be called.
+        flag: the flag or field to name in an error.
+
+    Raises:
+        ConfigError: it is of a script that would sweep itself when a rank imports it.
+    """
     module = getattr(_plain_function(function), "__module__", None)
     name = _name_in_module(module, function)
     if not name:
@@ -290,7 +305,7 @@ def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
             return name, False
         if spec is None and "__name__" not in Path(str(file)).read_text(encoding="utf-8", errors="replace"):
             raise ConfigError(
-                f"{FLAG}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
+                f"{flag}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
                 "sweep() under if __name__ == '__main__'."
             )
         module = spec.name if spec else Path(str(file)).stem
@@ -312,15 +327,3 @@ def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
         found = getattr(found, name, None)
     # Each access makes another object of a class method; these are equal.
     return qualified if found == function else ""
-
-
-def _pickled(function: Callable[..., Any], config_class: type | None, name: str) -> str:
-    import cloudpickle  # type: ignore[import-untyped]
-
-    try:
-        specs = None if config_class is None else field_specs(config_class)
-        return base64.b64encode(cloudpickle.dumps((function, config_class, specs))).decode()
-    except (pickle.PicklingError, TypeError) as error:
-        raise UserCodeError(
-            f"{FLAG}={name} cannot be sent to another process ({error}); put it in a module, at its top level."
-        ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.util
 import os
+import pickle
 import sys
 import tempfile
 import threading
@@ -12,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -33,6 +35,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.user_function.sent import SentName
 
 Batch = tuple[Tensor, Tensor]
 """Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""
@@ -187,8 +190,9 @@ class WorkerLoader(Loader):
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = cached_source(config.dataset, config.data_dir)
-        train_split, test_split, first = decoded_splits(config.dataset, source, config.image_size)
-        train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
+        train_split, test_split, first = decoded_splits(str(config.dataset), source, config.image_size)
+        is_sent = isinstance(config.dataset, SentName)
+        train, test = (_Tensors(half, config.seed, by_value=is_sent) for half in (train_split, test_split))
         super().__init__(config, rank, device, samples=len(train))
         channels, height, width = first.shape
         self.shape, self.classes, self.test_samples = (channels, height, width), source.classes, len(test)
@@ -286,10 +290,22 @@ def _end_with_the_rank(worker: int) -> None:
 
 
 class _Tensors(Dataset[tuple[Tensor, int]]):
-    """Normalises a sample on access."""
+    """Normalises a sample on access.
 
-    def __init__(self, samples: DecodedSplit, seed: int) -> None:
-        self._samples, self._seed = samples, seed
+    Args:
+        samples: the samples, decoded as they are read.
+        seed: the seed of the run.
+        by_value: a worker process cannot import the classes of the samples.
+    """
+
+    def __init__(self, samples: DecodedSplit, seed: int, *, by_value: bool = False) -> None:
+        self._samples, self._seed, self._by_value = samples, seed, by_value
+
+    def __getstate__(self) -> Any:
+        return cloudpickle.dumps(vars(self)) if self._by_value else vars(self)
+
+    def __setstate__(self, state: Any) -> None:
+        vars(self).update(pickle.loads(state) if isinstance(state, bytes) else state)
 
     def __len__(self) -> int:
         return len(self._samples)

@@ -22,6 +22,7 @@ from dmls_ray.util.importing import import_function, is_reference, names_file
 from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
+from dmls_ray.workloads.user_function.sent import SentName
 
 
 def check_source(name: str, data_dir: str | None) -> None:
@@ -35,6 +36,8 @@ def check_source(name: str, data_dir: str | None) -> None:
     """
     if spec := builtin_dataset(name):
         spec.check(name, data_dir)
+    elif isinstance(name, SentName):
+        return
     elif is_reference(name) or names_file(name):
         import_function(name, flag="dataset")
     else:
@@ -182,6 +185,9 @@ _imported: dict[str, dict[str, str]] = {}
 
 def _current_function(name: str) -> Callable[..., Any]:
     """The function of the sources as they are now: for an earlier sweep, this process may have imported older ones."""
+    if isinstance(name, SentName):
+        function: Callable[..., Any] = name.sent.load()
+        return function
     module = name.partition(":")[0]
     sources = source_digests([module])
     if _imported.setdefault(module, sources) != sources:
