@@ -205,8 +205,10 @@ def _why_no_gpu() -> str:
 
     if usable_gpus():
         return ""
-    if count := torch.accelerator.device_count():
-        name = "rocm" if torch.version.hip else torch.accelerator.current_accelerator()
+    count, accelerator = torch.accelerator.device_count(), torch.accelerator.current_accelerator()
+    # The GPU of a Mac has no collectives: CPUs are what DDP has there.
+    if count and accelerator is not None and accelerator.type != "mps":
+        name = "rocm" if torch.version.hip else accelerator.type
         return f"ranks use GPUs of CUDA, and this machine has another accelerator ({count} x {name})"
     names = describe_machine()["gpus"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

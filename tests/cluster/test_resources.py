@@ -130,7 +130,6 @@ def test_the_gpus_of_this_machine_are_those_that_pytorch_can_use(has_accelerator
     ("names", "usable", "kind", "hip", "visible", "message"),
     [
         ([], 2, "xpu", None, None, r"another accelerator \(2 x xpu\)\."),
-        ([], 1, "mps", None, None, r"another accelerator \(1 x mps\)\."),
         ([], 4, "cuda", "6.4", None, r"another accelerator \(4 x rocm\)\."),
         (["L4", "L4"], 0, None, None, None, r"PyTorch \S+ cannot use this machine's GPUs \(L4, L4\)\."),
         (["L4"], 0, "cuda", None, "7", r"GPUs \(L4\) with CUDA_VISIBLE_DEVICES=7\."),
@@ -162,6 +161,11 @@ def test_gpus_that_are_left_out_on_purpose_are_no_reason_to_refuse(
 ) -> None:
     has_accelerators(["L4"], 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    check_accelerator(local_resources(), [config()])
+
+
+def test_a_mac_trains_on_its_cpu_since_its_gpu_has_no_collectives(has_accelerators: Any) -> None:
+    has_accelerators([], 1, "mps")
     check_accelerator(local_resources(), [config()])
 
 
