@@ -134,10 +134,11 @@ def change_of(
         level: confidence level of the interval.
         resolution: the smallest step of the values; 0 where they have none.
         unit: what a sample is.
-        is_once: whether the repeats of both repeat the same run.
+        is_once: whether equal values of a side say no more than one of them.
     """
     way = way_of(measure)
     null, above, below = _VERDICTS[way]
+    is_once = is_once and all(len(set(side.values())) == 1 for side in (a, b))
     if way == "difference" and unit == "repeat":
         more = [value - a[name] for name, value in b.items() if name in a]
         if not more:

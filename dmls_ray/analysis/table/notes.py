@@ -16,6 +16,7 @@ from dmls_ray.analysis.table.uneven_steps import describe_uneven_steps
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
+from dmls_ray.records.training_metrics import is_loss
 
 
 def notes_of(results: Results, table: Table) -> Iterator[Note]:
@@ -44,7 +45,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("comparability", text)
     for text in describe_independent_ranks(rows):
         yield Note("comparability", text)
-    if text := _same_runs(rows):
+    if text := _same_runs(table):
         yield Note("comparability", text)
     if text := describe_uneven_steps(rows):
         yield Note("comparability", text)
@@ -169,16 +170,21 @@ def _not_recorded(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Not recorded of {join_names(of_trials)}: {text}."
 
 
-def _same_runs(rows: Sequence[Row]) -> str:
+def _same_runs(table: Table) -> str:
     """Which repeats repeat the same run; empty without any."""
-    names = [describe_configuration(row.factors) for row in rows if row.same_results]
-    if not names:
+    compared = {measure.name for measure in table.presentation.measures(table.rows)}
+    same = {
+        describe_configuration(row.factors): names
+        for row in table.rows
+        if (names := [name for name in row.same_results if is_loss(name) or name in compared])
+    }
+    if not same:
         return ""
-    results = list(dict.fromkeys(name for row in rows for name in row.same_results))
+    results = dict.fromkeys(name for names in same.values() for name in names)
     return (
-        f"Every repeat of {join_names(names)} has the same {', '.join(results)}, bit for bit, though seeds differ: "
-        "results were measured once and have no interval. If the function sets a seed itself, let it take that of the "
-        "run (config['seed'])."
+        f"Every repeat of {join_names(list(same))} has the same {', '.join(results)}, bit for bit, though seeds "
+        "differ: results were measured once and have no interval. If the function sets a seed itself, let it take that "
+        "of the run (config['seed'])."
     )
 
 

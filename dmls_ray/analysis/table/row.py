@@ -17,7 +17,7 @@ from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.same_runs import same_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
-from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.records.training_metrics import LEARNED, is_loss
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import registered_metrics, workload_of
 
@@ -112,9 +112,14 @@ class Row:
         return same_results(self.counted)
 
     def is_once(self, metric: str) -> bool:
-        """Whether equal values of a metric are those of one run: it was learned, or is one of a function's own."""
-        is_result = metric in LEARNED or metric not in registered_metrics()
-        return is_result and bool(self.same_results)
+        """Whether equal values of a metric say no more than one of them.
+
+        So it is with what was learned, where the losses are the same, and with every metric of a function's own.
+        """
+        if metric in LEARNED:
+            return any(map(is_loss, self.same_results))
+        is_own = metric not in registered_metrics()
+        return is_own and any(metric in record.measures for record in self.counted)
 
     @property
     def throughput(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED, is_loss
+from dmls_ray.workloads.registry import registered_metrics
 
 _LOSSES = tuple(filter(is_loss, LEARNED))
 _ACCURACY = ("acc", "accuracy")
@@ -21,9 +22,9 @@ def same_results(records: Sequence[RunRecord]) -> list[str]:
     if len({record.seed for record in records}) < 2:
         return []
     runs = [_results(record) for record in records]
-    names = [name for name in runs[0] if not name.endswith(_ACCURACY)]
-    losses = [name for name in names if is_loss(name)]
-    return [name for name in losses or names if all(run.get(name) == runs[0][name] for run in runs)]
+    losses = [name for name in runs[0] if is_loss(name)]
+    own = [name for name in runs[0] if name not in registered_metrics() and not name.endswith(_ACCURACY)]
+    return [name for name in losses or own if all(run.get(name) == runs[0][name] for run in runs)]
 
 
 def _results(record: RunRecord) -> dict[str, list[Any]]:

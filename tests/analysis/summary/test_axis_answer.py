@@ -307,7 +307,7 @@ def test_on_one_machine_the_ranks_of_a_machine_are_compared() -> None:
 def test_every_measure_of_a_user_function_is_compared_along_the_axis() -> None:
     runs = own_results(
         {"depth": [1, 2, 4]},
-        lambda values, repeat: (values["depth"] + repeat / 2, {"bits": 8 / values["depth"], "words": 7}),
+        lambda values, repeat: (values["depth"] + repeat / 2, {"bits": (8 + repeat) / values["depth"], "words": 7}),
     )
     found = answer(runs, "depth")
     assert found.headline == "depth 4 takes 3.1x as long as 1 and has 0.25x the bits."

@@ -58,7 +58,8 @@ def test_each_change_is_compared_with_the_trial_without_any() -> None:
 
 def test_the_measures_of_a_function_are_compared_by_ratios_where_they_are_positive() -> None:
     swept = own_results(
-        {"width": [8, 16]}, lambda values, repeat: (1.0, {"bits": 2.0 * values["width"], "shift": repeat - 1.0})
+        {"width": [8, 16]},
+        lambda values, repeat: (1.0, {"bits": (2.0 + repeat) * values["width"], "shift": repeat - 1.0}),
     )
     claims = claims_of(make_table(swept, ["width"]), ["width"])
     assert [(claim.measure.name, claim.contrast.centre) for claim in claims] == [

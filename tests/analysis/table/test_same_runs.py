@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.claims import claims_of
 from dmls_ray.analysis.summary.repeats import look_at, undecided_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
@@ -56,6 +57,13 @@ def test_what_was_measured_once_has_no_interval_and_times_have_theirs() -> None:
     assert contrast is not None
     assert (contrast.low, contrast.high) == (None, None)
     assert contrast.centre == pytest.approx(2.7 / 2.6)
+
+
+def test_a_metric_that_is_no_matter_of_chance_has_no_interval_and_no_note() -> None:
+    table = make_table(sweep(lambda lr, repeat: {"loss": 2.5 + repeat, "layers": 100 * lr}))
+    assert table.frame()["layers [95%]"].tolist() == ["10", "20"]
+    assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s", "loss"]
+    assert not [note for note in table.notes if "bit for bit" in note]
 
 
 def test_a_trial_that_seeds_itself_is_compared_with_one_that_does_not_by_the_noise_of_the_other() -> None:
