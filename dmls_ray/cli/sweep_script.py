@@ -10,12 +10,14 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from dmls_ray.cli.console import print_answer, print_table, say
+from dmls_ray.cli.default_axes import DefaultAxes
 from dmls_ray.cli.encoding import use_utf8
-from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
+from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
 from dmls_ray.config.options import SEARCH_ONLY, Options
@@ -87,10 +89,11 @@ def main(
         default = registry.workload_of_function(train) if train else registry.workload(workload)
         chosen = choose_workload(parser, words, default)
         schema = chosen.schema()
+        default_axes = DefaultAxes(axis=axis, axes=defaults, variants=variants)
         if chosen.name != default.name:
-            name, variants, layout = folder_name(chosen), ({},), None
-            defaults = defaults_for(schema, defaults, axis)
-        add_flags(parser, schema, defaults, how or {})
+            name, layout = folder_name(chosen), None
+            default_axes = default_axes.for_schema(schema)
+        add_flags(parser, schema, default_axes.axes, how or {})
         given = vars(parse(parser, words))
 
         if given["mode"] == "bench":
@@ -98,7 +101,7 @@ def main(
             given |= {key: OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
         asked = inspect.cleandoc(question).partition("\n\n")[0]
         script_options = {"name": name, "axis": axis, "question": asked, "layout": layout}
-        sys.exit(_run(chosen, schema, script_options, dict(defaults), variants, dict(given)))
+        sys.exit(_run(chosen, schema, script_options, default_axes, dict(given)))
     except InputError as error:
         parser.error(str(error))
     except HeadLostError as error:
@@ -114,8 +117,7 @@ def _run(
     chosen: Workload,
     schema: Schema,
     script_options: Mapping[str, Any],
-    defaults: dict[str, Any],
-    variants: Sequence[Variant],
+    default_axes: DefaultAxes,
     given: dict[str, Any],
 ) -> int:
     dry_run = given.pop("dry_run")
@@ -127,12 +129,17 @@ def _run(
     ranges |= {field: parse_range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
 
     options = Options(**script_options, **{key: given.pop(key) for key in OPTIONS})
-    axes = merge_axes(defaults, {**given, **ranges})
-    if any(given.get(field) is not None for variant in variants for field in variant):
-        variants = ({},)
-    plan, space = plan_sweep(axes, options, chosen, variants=variants)
+    asked = {field: values for field, values in {**given, **ranges}.items() if values is not None}
+    if any(field in asked for variant in default_axes.variants for field in variant):
+        default_axes = replace(default_axes, variants=({},), left_out=())
+    plan, space = plan_sweep(merge_axes(default_axes.axes, asked), options, chosen, variants=default_axes.variants)
+    if unfit := chosen.unfit_values(configs_of(plan.runs)):
+        default_axes = default_axes.without(unfit, asked)
+        plan, space = plan_sweep(merge_axes(default_axes.axes, asked), options, chosen, variants=default_axes.variants)
 
     console = ProgressConsole()
+    if note := default_axes.note(asked):
+        say(console, note)
     if dry_run:
         return _show_plan(plan, options, chosen, console)
     from dmls_ray.cli.progress import make_view

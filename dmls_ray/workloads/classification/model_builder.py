@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +20,10 @@ from dmls_ray.workloads.user_function.sent import SentName
 # Without this option, these models return the logits of auxiliary classifiers as well.
 _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
 
+
+_DROPOUT_LAYERS = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
 
 _ARGUMENTS = ("shape", "classes")
 """What a user-defined function gets if it names it."""
@@ -166,9 +171,14 @@ def _insert_batch_norm(model: nn.Module) -> None:
     model.features = nn.Sequential(*layers)
 
 
+def dropout_layers(model: nn.Module) -> list[Any]:
+    """The layers whose rate the field dropout sets."""
+    return [layer for layer in model.modules() if isinstance(layer, _DROPOUT_LAYERS)]
+
+
 def _set_dropout(model: nn.Module, rate: float, name: str) -> None:
     """Set the rate of all dropout layers; a built-in model without any gets one before its last linear layer."""
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.Dropout | nn.Dropout2d | nn.AlphaDropout)]
+    layers = dropout_layers(model)
     for layer in layers:
         layer.p = rate
     if layers:
