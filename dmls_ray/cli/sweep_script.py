@@ -9,11 +9,12 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.cli.console import print_answer, print_table, say
 from dmls_ray.cli.default_axes import DefaultAxes
 from dmls_ray.cli.encoding import use_utf8
@@ -32,6 +33,9 @@ from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.results import Results
 
 
 def main(
@@ -121,7 +125,12 @@ def _run(
     given: dict[str, Any],
 ) -> int:
     dry_run = given.pop("dry_run")
-    del given["train"], given["workload"]
+    program = [sys.argv[0]]
+    for name in ("train", "workload"):
+        if (chosen_by := given.pop(name)) is not None:
+            program += [f"--{name}", chosen_by]
+    set_fields = [field for field, *_ in given["set"]]
+    script_fields = {*default_axes.axes, *(field for variant in default_axes.variants for field in variant)}
     given |= {spec.name: [True] for spec in schema.specs.values() if given.get(spec.name) == []}
     for field, *texts in given.pop("set"):
         given[field] = [schema.check_name(field).parse(text) for text in texts]
@@ -150,7 +159,11 @@ def _run(
     except KeyboardInterrupt:
         print(_stopped(options), file=sys.stderr)
         return EXIT_INTERRUPTED
-    return _show_results(results, plan, options, console)
+    best_of_search = functools.partial(
+        BestOfSearch, program=program, schema=schema, options=options, script_fields=script_fields,
+        set_fields=set_fields, repeats=plan.repeats,
+    )  # fmt: skip
+    return _show_results(results, plan, options, console, best_of_search)
 
 
 def _show_plan(plan: Plan, options: Options, workload: Workload, console: ProgressConsole) -> int:
@@ -219,11 +232,19 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     return EXIT_OK
 
 
-def _show_results(results: Any, plan: Plan, options: Options, console: ProgressConsole) -> int:
+def _show_results(
+    results: Results,
+    plan: Plan,
+    options: Options,
+    console: ProgressConsole,
+    best_of_search: Callable[..., BestOfSearch],
+) -> int:
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
+    from dmls_ray.analysis.summary.search import best_first
     from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
     from dmls_ray.analysis.table.layouts import all_layouts
     from dmls_ray.analysis.table.shown import SPARE, shown_columns
+    from dmls_ray.cli.saved_weights import describe_saved_weights
 
     searched = options.mode == "search"
     question = SweepQuestion(
@@ -244,6 +265,14 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     say(console, "")
     print_answer(reading.answer, console)
     say(console, "")
+    if searched:
+        for row in best_first(reading.table, options.metric, minimizes=question.minimizes)[:1]:
+            best = best_of_search(config=row.records[0].config, where=results.where)
+            say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
+            say(console, f"Train it for its weights:\n  {best.retrain}\n")
+    if options.save_weights:
+        for line in describe_saved_weights(results):
+            say(console, line)
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")

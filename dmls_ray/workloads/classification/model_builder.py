@@ -80,6 +80,28 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
     return model
 
 
+def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
+    """Lines of Python that assign to `model` a new model whose parameters have the names of the configured one's."""
+    name = config.model
+    if name in MODEL_NAMES:
+        # SyncBatchNorm has the parameters of the layers that it replaces, and does not compute on CPUs.
+        batch_norm = "off" if config.batch_norm == "off" else "on"
+        arguments = f"model={name!r}, batch_norm={batch_norm!r}, dropout={config.dropout}, batch_per_rank=1"
+        return [
+            "from dmls_ray.workloads.classification.config import TrialConfig",
+            "from dmls_ray.workloads.classification.model_builder import build_model",
+            f"model = build_model(TrialConfig({arguments}), shape={shape}, classes={classes})",
+        ]
+    module, _, function = name.partition(":")
+    if module == "torchvision":
+        options = {"weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
+        arguments = ", ".join(f"{key}={value}" for key, value in options.items())
+        return ["import torchvision", f"model = torchvision.models.get_model({function!r}, {arguments})"]
+    given = {"shape": shape, "classes": classes}
+    arguments = ", ".join(f"{key}={given[key]}" for key in _arguments_of(name, import_function(name, flag="model")))
+    return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
+
+
 def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
     """Refuse a built-in or torchvision model that cannot take such images; user-defined models are not run here.
 

@@ -25,13 +25,13 @@ def unfit_values(configs: Sequence[TrialConfig]) -> dict[tuple[str, str | float]
     groups: dict[tuple[str, str, str | None, int | None], list[TrialConfig]] = {}
     for config in configs:
         if config.batch_norm == "on":
-            unfit["batch_norm", "on"] = f"model={config.model} is no built-in model, into which layers could be put"
+            unfit["batch_norm", "on"] = f"it puts layers into built-in models, and model={config.model} is none"
         if config.dropout is not None or config.quantization != "off":
             groups.setdefault((config.model, config.dataset, config.data_dir, config.image_size), []).append(config)
 
-    for (name, *data), group in groups.items():
+    for (name, dataset, data_dir, image_size), group in groups.items():
         try:
-            shape, classes, _ = peek_dataset(*data)
+            shape, classes, _ = peek_dataset(dataset, data_dir, image_size)
             model = find_model(name)(shape, classes)
         except InputError:
             # It may need a GPU or files that only the machines of the ranks have: an error is theirs to report.
