@@ -271,7 +271,7 @@ def _show_results(
             say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
             say(console, f"Train it for its weights:\n  {best.retrain}\n")
     if options.save_weights:
-        for line in describe_saved_weights(results):
+        for line in [*describe_saved_weights(results), ""]:
             say(console, line)
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
