@@ -25,8 +25,8 @@ from dmls_ray.util.errors import ConfigError, ConflictError, DataError, InputErr
 from dmls_ray.util.file_digest import digest_of_files
 
 _HOOKS = (
-    "specs", "schema", "name_objects", "factors", "infeasible_reason", "unfit_values", "check", "prepare", "cached_data",
-    "modules", "functions", "data_sets", "fingerprint", "writes_files", "estimate_s",
+    "specs", "schema", "name_objects", "factors", "infeasible_reason", "unfit_values", "check", "prepare",
+    "cached_data", "modules", "functions", "data_sets", "fingerprint", "writes_files", "estimate_s",
 )  # fmt: skip
 """Methods of a subclass whose errors name the workload: the driver calls them."""
 

@@ -97,8 +97,11 @@ def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
         options = {"weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
         arguments = ", ".join(f"{key}={value}" for key, value in options.items())
         return ["import torchvision", f"model = torchvision.models.get_model({function!r}, {arguments})"]
+    builder = name.sent.load() if isinstance(name, SentName) else import_function(name, flag="model")
     given = {"shape": shape, "classes": classes}
-    arguments = ", ".join(f"{key}={given[key]}" for key in _arguments_of(name, import_function(name, flag="model")))
+    arguments = ", ".join(f"{key}={given[key]}" for key in _arguments_of(name, builder))
+    if isinstance(name, SentName):
+        return [f"# net: {name}, as it was given to sweep()", f"model = net({arguments})"]
     return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
 
 

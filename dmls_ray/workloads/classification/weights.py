@@ -25,7 +25,7 @@ def describe_weights(config: TrialConfig, loader: Loader, metrics: dict[str, flo
     pixels = "float32, as the data set has them" if loader.is_normalized else "uint8 from 0 to 255"
     size = " x ".join(map(str, loader.shape))
     return {
-        "model": config.model,
+        "model": str(config.model),
         "input": {
             "shape": list(loader.shape),
             "pixels": pixels,

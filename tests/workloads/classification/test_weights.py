@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -8,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.objects import name_objects
 from tests.conftest import PROJECT
 
 DIGITS = """
@@ -150,6 +154,18 @@ def test_images_that_the_data_set_has_normalised_are_described_as_such(
         "shape": [1, 4, 4], "pixels": "float32, as the data set has them", "image_size": None,
         "divide_by": 1, "mean": [0.0], "std": [1.0],
     }  # fmt: skip
+
+
+def test_a_model_of_a_notebook_is_to_be_given_again(tmp_path: Path) -> None:
+    def local(classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+
+    trained(tmp_path, **name_objects({"model": local}), epochs=1)
+    lines = "\n".join(description(tmp_path)["python"])
+    names: dict[str, Any] = {"net": local}
+    with contextlib.chdir(tmp_path / "run"):
+        exec(lines, names)
+    assert len(names["predict"](torch.zeros(3, 1, 8, 8))) == 3
 
 
 def test_a_torchvision_model_is_built_by_torchvision(tmp_path: Path) -> None:
