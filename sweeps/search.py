@@ -1,8 +1,8 @@
 """Which configuration trains best? Many are tried side by side, and poor ones are stopped after an epoch or more.
 
 Runs share the machine, so their times mean nothing: a search is for accuracy. --searcher optuna (pip install
-'dmls_ray[search]') chooses configurations by the results of earlier runs; --scheduler none stops no run early. Measure
-the best configuration afterwards with sweeps/grid.py.
+'dmls_ray[search]') chooses configurations by the results of earlier runs; --scheduler none stops no run early. At its
+end a search prints two commands for the best configuration: one trains it with other seeds, one keeps its weights.
 """
 
 from dmls_ray.cli.sweep_script import main

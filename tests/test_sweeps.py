@@ -439,7 +439,7 @@ def test_a_run_that_fails_is_a_row_and_the_other_runs_are_unaffected(
     assert unaffected.outcome == "ok"
     assert epoch_metrics(unaffected) == undisturbed[unaffected.run_id]
     run_folder = tmp_path / "results" / "grid" / "runs" / unaffected.run_id
-    assert [path.name for path in run_folder.iterdir()] == ["weights.pt"]
+    assert sorted(path.name for path in run_folder.iterdir()) == ["weights.json", "weights.pt"]
     assert (
         sum(value.numel() for value in torch.load(run_folder / "weights.pt", weights_only=True).values())
         == unaffected.parameters

@@ -135,20 +135,6 @@ def merge_axes(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     return {key: values for key, values in defaults.items() if key not in replaced} | flags
 
 
-def defaults_for(schema: Schema, defaults: Mapping[str, Any], axis: str | None) -> dict[str, Any]:
-    """The default axes of a script, without those whose field the chosen workload lacks.
-
-    Raises:
-        ConfigError: the workload lacks the field that the script asks about.
-    """
-    if axis is not None and axis not in schema.specs:
-        raise ConfigError(
-            f"{axis}, which this script asks about, is no field of {schema.title}; use sweeps/grid.py, which asks "
-            "about any, or a workload that has it."
-        )
-    return {name: value for name, value in defaults.items() if name in schema.specs and _is_axis(value)}
-
-
 def parse_range(name: str, low: str, high: str, *, log: bool = False) -> Range:
     """The range of `--range NAME LOW HIGH`, or of `--log-range`.
 
@@ -193,7 +179,3 @@ def _argument(spec: FieldSpec) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return parse
-
-
-def _is_axis(value: Any) -> bool:
-    return isinstance(value, Range) or (isinstance(value, list | tuple) and len(value) > 1)

@@ -9,13 +9,16 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.cli.console import print_answer, print_table, say
+from dmls_ray.cli.default_axes import DefaultAxes
 from dmls_ray.cli.encoding import use_utf8
-from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
+from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
 from dmls_ray.config.options import SEARCH_ONLY, Options
@@ -30,6 +33,9 @@ from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.results import Results
 
 
 def main(
@@ -87,10 +93,11 @@ def main(
         default = registry.workload_of_function(train) if train else registry.workload(workload)
         chosen = choose_workload(parser, words, default)
         schema = chosen.schema()
+        default_axes = DefaultAxes(axis=axis, axes=defaults, variants=variants)
         if chosen.name != default.name:
-            name, variants, layout = folder_name(chosen), ({},), None
-            defaults = defaults_for(schema, defaults, axis)
-        add_flags(parser, schema, defaults, how or {})
+            name, layout = folder_name(chosen), None
+            default_axes = default_axes.for_schema(schema)
+        add_flags(parser, schema, default_axes.axes, how or {})
         given = vars(parse(parser, words))
 
         if given["mode"] == "bench":
@@ -98,7 +105,7 @@ def main(
             given |= {key: OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
         asked = inspect.cleandoc(question).partition("\n\n")[0]
         script_options = {"name": name, "axis": axis, "question": asked, "layout": layout}
-        sys.exit(_run(chosen, schema, script_options, dict(defaults), variants, dict(given)))
+        sys.exit(_run(chosen, schema, script_options, default_axes, dict(given)))
     except InputError as error:
         parser.error(str(error))
     except HeadLostError as error:
@@ -114,12 +121,16 @@ def _run(
     chosen: Workload,
     schema: Schema,
     script_options: Mapping[str, Any],
-    defaults: dict[str, Any],
-    variants: Sequence[Variant],
+    default_axes: DefaultAxes,
     given: dict[str, Any],
 ) -> int:
     dry_run = given.pop("dry_run")
-    del given["train"], given["workload"]
+    program = [sys.argv[0]]
+    for name in ("train", "workload"):
+        if (chosen_by := given.pop(name)) is not None:
+            program += [f"--{name}", chosen_by]
+    set_fields = [field for field, *_ in given["set"]]
+    script_fields = {*default_axes.axes, *(field for variant in default_axes.variants for field in variant)}
     given |= {spec.name: [True] for spec in schema.specs.values() if given.get(spec.name) == []}
     for field, *texts in given.pop("set"):
         given[field] = [schema.check_name(field).parse(text) for text in texts]
@@ -127,12 +138,17 @@ def _run(
     ranges |= {field: parse_range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
 
     options = Options(**script_options, **{key: given.pop(key) for key in OPTIONS})
-    axes = merge_axes(defaults, {**given, **ranges})
-    if any(given.get(field) is not None for variant in variants for field in variant):
-        variants = ({},)
-    plan, space = plan_sweep(axes, options, chosen, variants=variants)
+    asked = {field: values for field, values in {**given, **ranges}.items() if values is not None}
+    if any(field in asked for variant in default_axes.variants for field in variant):
+        default_axes = replace(default_axes, variants=({},), left_out=())
+    plan, space = plan_sweep(merge_axes(default_axes.axes, asked), options, chosen, variants=default_axes.variants)
+    if unfit := chosen.unfit_values(configs_of(plan.runs)):
+        default_axes = default_axes.without(unfit, asked)
+        plan, space = plan_sweep(merge_axes(default_axes.axes, asked), options, chosen, variants=default_axes.variants)
 
     console = ProgressConsole()
+    if note := default_axes.note(asked):
+        say(console, note)
     if dry_run:
         return _show_plan(plan, options, chosen, console)
     from dmls_ray.cli.progress import make_view
@@ -143,7 +159,11 @@ def _run(
     except KeyboardInterrupt:
         print(_stopped(options), file=sys.stderr)
         return EXIT_INTERRUPTED
-    return _show_results(results, plan, options, console)
+    best_of_search = functools.partial(
+        BestOfSearch, program=program, schema=schema, options=options, script_fields=script_fields,
+        set_fields=set_fields, repeats=plan.repeats,
+    )  # fmt: skip
+    return _show_results(results, plan, options, console, best_of_search)
 
 
 def _show_plan(plan: Plan, options: Options, workload: Workload, console: ProgressConsole) -> int:
@@ -212,11 +232,19 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     return EXIT_OK
 
 
-def _show_results(results: Any, plan: Plan, options: Options, console: ProgressConsole) -> int:
+def _show_results(
+    results: Results,
+    plan: Plan,
+    options: Options,
+    console: ProgressConsole,
+    best_of_search: Callable[..., BestOfSearch],
+) -> int:
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
+    from dmls_ray.analysis.summary.search import best_first
     from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
     from dmls_ray.analysis.table.layouts import all_layouts
     from dmls_ray.analysis.table.shown import SPARE, shown_columns
+    from dmls_ray.cli.saved_weights import describe_saved_weights
 
     searched = options.mode == "search"
     question = SweepQuestion(
@@ -237,6 +265,14 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     say(console, "")
     print_answer(reading.answer, console)
     say(console, "")
+    if searched:
+        for row in best_first(reading.table, options.metric, minimizes=question.minimizes)[:1]:
+            best = best_of_search(config=row.records[0].config, where=results.where)
+            say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
+            say(console, f"Train it for its weights:\n  {best.retrain}\n")
+    if options.save_weights:
+        for line in [*describe_saved_weights(results), ""]:
+            say(console, line)
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")

@@ -109,7 +109,8 @@ class Options:
     checkpoints: bool = False
     """Save each run after each epoch, and resume it there if it is cut short."""
     save_weights: bool = False
-    """Keep the final weights of each run: weights.pt in its folder below runs/."""
+    """Keep the final weights of each run: weights.pt in its folder below runs/, with weights.json, which says what
+    opens them in plain PyTorch."""
     trace: int = setting(0, at_least=0)
     """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few further steps, which no
     time contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""

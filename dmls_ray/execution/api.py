@@ -116,7 +116,8 @@ def sweep(
         give_up_after: Number of equal failures of a trial in a row after which its further repeats are skipped.
         recycle_above_mib: Resident set above which a rank's process is replaced between two runs; without it, never.
         checkpoints: Save each run after each epoch, and resume it there if it is cut short.
-        save_weights: Keep the final weights of each run: weights.pt in its folder below runs/.
+        save_weights: Keep the final weights of each run: weights.pt in its folder below runs/, with weights.json,
+            which says what opens them in plain PyTorch.
         trace: Number of first repeats of each trial whose ranks are traced by torch.profiler for a few further steps,
             which no time contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report.
         tensorboard: live: write files for TensorBoard while runs go on, into <out>/tensorboard.

@@ -2,6 +2,7 @@
 
     <folder>/checkpoints/<epoch>.rank-<rank>.pt    state of the rank; rank 0's also the shared state
     <folder>/weights.pt                            the final weights, as torch.load(weights_only=True) reads them
+    <folder>/weights.json                          what opens them in plain PyTorch, and what they reach
 
 Files are written under a temporary name and renamed. A file that the disk damaged fails its checksums, and the
 checkpoint before it is used. Runs on several machines need the folder on a shared disk. The driver deletes the
@@ -10,6 +11,7 @@ checkpoints of a run when the record of the run is kept (`execution/run_folder.p
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import random
@@ -21,12 +23,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
-from dmls_ray.util.atomic import atomic_replace
+from dmls_ray.training.task import TrainingTask
+from dmls_ray.util.atomic import atomic_replace, atomic_write_text
 from dmls_ray.util.paths import open_regular
 
 _KEPT = 2
@@ -125,11 +127,21 @@ def _read_complete(path: Path, device: torch.device) -> dict[str, Any]:
     return state
 
 
-def save_weights(model: nn.Module, rank: RankInfo) -> None:
-    """Save the final weights if requested; they are equal on all ranks."""
-    if rank.artifacts is not None and rank.artifacts.weights and rank.rank == 0:
-        Path(rank.artifacts.folder).mkdir(parents=True, exist_ok=True)
-        save_atomically(Path(rank.artifacts.folder) / "weights.pt", model.state_dict())
+def save_weights(task: TrainingTask, rank: RankInfo, metrics: dict[str, float]) -> None:
+    """Save the final weights and their description if requested; they are equal on all ranks.
+
+    Args:
+        task: the trained model.
+        rank: this rank.
+        metrics: losses and accuracies of the epoch that the weights are of.
+    """
+    if rank.artifacts is None or not rank.artifacts.weights or rank.rank != 0:
+        return
+    folder = Path(rank.artifacts.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    description = json.dumps(task.describe_weights(metrics), indent=1, allow_nan=False)
+    atomic_write_text(folder / "weights.json", description + "\n")
+    save_atomically(folder / "weights.pt", task.plain_model().state_dict())
 
 
 def save_atomically(path: Path, state: Any) -> None:

@@ -145,11 +145,17 @@ class RankTrainer(Generic[Task]):
                 )
         with self.clock.phase("checkpoint_s"):
             # The checkpoints stay until the driver has the record of the run.
-            save_weights(self.model, self.rank)
+            save_weights(self.task, self.rank, self._learned())
         if outcome is Outcome.OK and self.task.train_eval_samples:
             with self.clock.untimed():
                 self.finish_metrics |= self.evaluator.on_training_samples()
         return outcome
+
+    def _learned(self) -> dict[str, float]:
+        """Losses and accuracies of the epoch that the weights are of, without those that are not finite."""
+        epoch = self.epochs[(self.stopping.best_epoch or 0) - 1]
+        values = {name: getattr(epoch, name) for name in LEARNED}
+        return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
 
     def _end_warmup(self) -> None:
         self.ddp_model.count_from_here()

@@ -102,6 +102,18 @@ class TrainingTask(ABC):
         """
         return {}
 
+    def plain_model(self) -> nn.Module:
+        """The trained model with the parameters that it was built with: what weights are saved of."""
+        return self.model
+
+    def describe_weights(self, metrics: dict[str, float]) -> dict[str, Any]:
+        """What opens the saved weights in plain PyTorch, and what they reach: the content of weights.json.
+
+        Args:
+            metrics: losses and accuracies of the epoch that the weights are of; finite ones.
+        """
+        return {"metrics": metrics}
+
     def state(self) -> dict[str, Any]:
         """Further state of this rank for a checkpoint."""
         return {}

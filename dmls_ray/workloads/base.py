@@ -25,8 +25,8 @@ from dmls_ray.util.errors import ConfigError, ConflictError, DataError, InputErr
 from dmls_ray.util.file_digest import digest_of_files
 
 _HOOKS = (
-    "specs", "schema", "name_objects", "factors", "infeasible_reason", "check", "prepare", "cached_data", "modules",
-    "functions", "data_sets", "fingerprint", "writes_files", "estimate_s",
+    "specs", "schema", "name_objects", "factors", "infeasible_reason", "unfit_values", "check", "prepare",
+    "cached_data", "modules", "functions", "data_sets", "fingerprint", "writes_files", "estimate_s",
 )  # fmt: skip
 """Methods of a subclass whose errors name the workload: the driver calls them."""
 
@@ -136,6 +136,12 @@ class Workload:
     def infeasible_reason(self, config: Any) -> str:
         """The reason why no cluster can run this configuration; empty if there is none."""
         return ""
+
+    def unfit_values(self, configs: Sequence[Any]) -> Mapping[tuple[str, Any], str]:
+        """(field, value) of these configurations that their model cannot take -> the reason, `model=m:net has no
+        dropout layer`. A sweep leaves them out where they are defaults of its script, and refuses them elsewhere.
+        """
+        return {}
 
     def check(self, configs: Sequence[Any]) -> None:
         """Refuse names that do not exist, before anything starts.

@@ -62,7 +62,7 @@ BAD_INPUT = [
     (["--model", "simplecnn", "--image-size", "4", "--loader", "dataloader"], "takes images of 8 pixels a side"),
     (
         ["--model", "torchvision:resnet18", "--batch-norm", "on", "--dataset", "synthetic:train=64,test=32"],
-        "batch_norm=on puts layers into built-in models",
+        "batch_norm=on: it puts layers into built-in models, and model=torchvision:resnet18 is none",
     ),
     (["--run-timeout", "0"], "run_timeout=0.0 is out of range; give more than 0, or none"),
     (["--max-retries", "-1"], "max_retries=-1 is out of range; give 0 or more"),
@@ -142,11 +142,109 @@ def test_a_script_that_searches_measures_as_any_other_on_request(capsys: pytest.
     assert capsys.readouterr().out.startswith("6 runs in 3 blocks")
 
 
+OWN_MODELS = """
+from torch import nn
+
+def plain(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+
+def with_dropout(classes):
+    return nn.Sequential(nn.Flatten(), nn.Dropout1d(0.2), nn.Linear(64, classes))
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = plain(None, 10)
+
+    def forward(self, images):
+        return self.layers(images if images.sum() > 0 else -images)
+"""
+
+
+@pytest.fixture
+def own_models(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (empty_folder / "own_models.py").write_text(OWN_MODELS)
+    monkeypatch.syspath_prepend(empty_folder)
+    monkeypatch.delitem(sys.modules, "own_models", raising=False)
+    return "own_models"
+
+
+@pytest.mark.parametrize(
+    ("script", "model", "left_out", "varied"),
+    [
+        ("search", "plain", "Left out: dropout (model=own_models:plain has no dropout layer).", "lr="),
+        ("search", "with_dropout", "", "dropout="),
+        (
+            "regularization",
+            "plain",
+            "Left out: dropout=0.3 (model=own_models:plain has no dropout layer); batch_norm=on (it puts layers "
+            "into built-in models, and model=own_models:plain is none).",
+            "weight_decay=0.001",
+        ),
+        ("quantization", "plain", "", "quantization=qat"),
+    ],
+)
+def test_default_axes_that_a_model_cannot_take_are_left_out_and_named(
+    script: str, model: str, left_out: str, varied: str, own_models: str, sweep_in_process: Command
+) -> None:
+    done = sweep_in_process(script, "--model", f"{own_models}:{model}", "--dry-run", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("Left out")] == (
+        [left_out] if left_out else []
+    )
+    planned = [line for line in done.stdout.splitlines() if line.endswith("to run")]
+    assert any(varied in line for line in planned)
+    assert ("dropout=" in " ".join(planned)) is (model == "with_dropout")
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)], ids=["run", "dry run"])
+@pytest.mark.parametrize(
+    ("script", "flags", "message"),
+    [
+        ("search", "--dropout 0.3 0.5 --model own_models:plain", "=0.5: model=own_models:plain has no dropout layer;"),
+        ("search", "--range dropout 0 0.5 --model own_models:plain", "model=own_models:plain has no dropout layer;"),
+        ("grid", "--batch-norm on off --model own_models:plain", "batch_norm=on: it puts layers into built-in"),
+        ("grid", "--quantization off qat --model own_models:Branching", "quantization=qat: torch.export cannot export"),
+        ("quantization", "--model own_models:Branching", "torch.export cannot export model=own_models:Branching"),
+    ],
+)
+def test_values_that_a_model_cannot_take_are_refused_where_they_were_asked_for(
+    script: str, flags: str, message: str, dry_run: tuple[str, ...], own_models: str, sweep_in_process: Command
+) -> None:
+    done = sweep_in_process(script, *flags.split(), *dry_run, "--device", "cpu")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert message in done.stderr
+    assert not list(Path().rglob("runs.jsonl"))
+
+
+def test_default_axes_that_a_function_cannot_take_are_left_out_and_named(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch, sweep_in_process: Command
+) -> None:
+    (empty_folder / "own_function.py").write_text(
+        "from dataclasses import dataclass\nfrom typing import Literal\n"
+        "@dataclass\nclass Config:\n    lr: float = 0.1\n    optimizer: Literal['sgd', 'adam', 'lion'] = 'lion'\n"
+        "    dropout: int = 0\ndef train(config: Config, rank, emit): ...\n"
+    )
+    monkeypatch.syspath_prepend(empty_folder)
+    flags = ("--train", "own_function:train", "--dry-run")
+    done = sweep_in_process("search", *flags)
+    assert done.stdout.startswith(
+        "Left out: batch_per_rank, optimizer=adamw, rmsprop, dropout (not for the configuration of own_function:train)."
+    )
+    assert "optimizer=adam " in done.stdout
+    replaced = sweep_in_process("search", *flags, "--optimizer", "lion", "sgd", "--dropout", "1", "2")
+    assert replaced.stdout.startswith("Left out: batch_per_rank (")
+    assert "optimizer=lion" in replaced.stdout
+    few = sweep_in_process("regularization", *flags)
+    assert few.stdout.startswith("Left out: dropout=0.3, batch_norm=on, label_smoothing=0.1, ")
+
+
 def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
     function = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2", "--kind", "wide")
     assert run(*function, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
     expected = capsys.readouterr().out
     assert expected.startswith(
+        f"Left out: batch_per_rank (not for the configuration of {FUNCTIONS}:train).\n"
         "4 runs in 1 blocks, order seed 0, into results/tests-workloads-user_function-test_schema-train:"
     )
     assert "world_size=2 depth=1" in expected
@@ -362,6 +460,7 @@ def test_a_script_may_sweep_a_function_of_its_own_and_a_flag_another(capsys: pyt
     another = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2")
     assert run("--dry-run", "--repeats", "1", *another, **{**grayscale, "axis": None}) == 0
     assert capsys.readouterr().out.startswith(
+        f"Left out: implementation (not for the configuration of {FUNCTIONS}:train).\n"
         "2 runs in 1 blocks, order seed 0, into results/tests-workloads-user_function-test_schema-train:"
     )
     assert run("--dry-run", *another, **grayscale) == 2

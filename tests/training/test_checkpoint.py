@@ -203,7 +203,7 @@ def test_saved_weights_are_opened_by_plain_pytorch_and_fit_the_model(tmp_path: P
     run_inline(trial, artifacts=ArtifactOptions(folder=str(tmp_path), weights=True))
     model = build_model(trial, (1, 8, 8), 10)
     assert model.load_state_dict(weights(tmp_path)).missing_keys == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.json", "weights.pt"]
 
 
 def test_the_former_name_of_artifacts_is_accepted_with_a_warning() -> None:

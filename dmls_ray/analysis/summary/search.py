@@ -9,9 +9,15 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 
-_CAUTION = (
-    "the best of many looks better than it is; run it again with several seeds (--mode bench) before you trust it"
-)
+_CAUTION = "the best of many looks better than it is; train it again with other seeds before you trust it"
+
+
+def best_first(table: Table, metric: str, *, minimizes: bool) -> list[Row]:
+    """The rows that reported a metric, the best first; without those that were stopped early if others were not."""
+    reported = [row for row in table.rows if row.value_of(metric) is not None]
+    # A value of an early epoch is not compared with that of a whole training.
+    finished = [row for row in reported if not row.is_stopped]
+    return sorted(finished or reported, key=lambda row: _level_of(row, metric), reverse=not minimizes)
 
 
 def answer_of_search(table: Table, metric: str, *, minimizes: bool) -> Answer:
@@ -22,22 +28,18 @@ def answer_of_search(table: Table, metric: str, *, minimizes: bool) -> Answer:
         metric: what was searched for.
         minimizes: whether less of it is better.
     """
-    reported = [row for row in table.rows if row.value_of(metric) is not None]
-    # A value of an early epoch is not compared with that of a whole training.
-    finished = [row for row in reported if not row.is_stopped]
-    is_cut = 0 < len(finished) < len(reported)
-    reported = finished or reported
-    best_first = sorted(reported, key=lambda row: _level_of(row, metric), reverse=not minimizes)
-    if not best_first:
+    ranked = best_first(table, metric, minimizes=minimizes)
+    if not ranked:
         return Answer(f"No run that ended ok reported its {metric}, so nothing can be said of it.")
-    best_level = _level_of(best_first[0], metric)
-    equal = [row for row in best_first if _level_of(row, metric) == best_level]
+    is_cut = len(ranked) < sum(row.value_of(metric) is not None for row in table.rows)
+    best_level = _level_of(ranked[0], metric)
+    equal = [row for row in ranked if _level_of(row, metric) == best_level]
     names = join_names([describe_configuration(row.factors) for row in equal], separator=", and with ")
-    of_what = f"{count_noun(len(best_first), 'configuration')}{' that trained to the end' if is_cut else ''}"
+    of_what = f"{count_noun(len(ranked), 'configuration')}{' that trained to the end' if is_cut else ''}"
     best = f"The {'least' if minimizes else 'highest'} {metric} of {of_what} is"
     findings = [
         Finding("next", f"{GENERIC(_level_of(row, metric))}, with {describe_configuration(row.factors)}")
-        for row in best_first[len(equal) :][:1]
+        for row in ranked[len(equal) :][:1]
     ]
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +20,10 @@ from dmls_ray.workloads.user_function.sent import SentName
 # Without this option, these models return the logits of auxiliary classifiers as well.
 _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
 
+
+_DROPOUT_LAYERS = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
 
 _ARGUMENTS = ("shape", "classes")
 """What a user-defined function gets if it names it."""
@@ -73,6 +78,31 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
     if config.dropout is not None:
         _set_dropout(model, config.dropout, config.model)
     return model
+
+
+def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
+    """Lines of Python that assign to `model` a new model whose parameters have the names of the configured one's."""
+    name = config.model
+    if name in MODEL_NAMES:
+        # SyncBatchNorm has the parameters of the layers that it replaces, and does not compute on CPUs.
+        batch_norm = "off" if config.batch_norm == "off" else "on"
+        arguments = f"model={name!r}, batch_norm={batch_norm!r}, dropout={config.dropout}, batch_per_rank=1"
+        return [
+            "from dmls_ray.workloads.classification.config import TrialConfig",
+            "from dmls_ray.workloads.classification.model_builder import build_model",
+            f"model = build_model(TrialConfig({arguments}), shape={shape}, classes={classes})",
+        ]
+    module, _, function = name.partition(":")
+    if module == "torchvision":
+        options = {"weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
+        arguments = ", ".join(f"{key}={value}" for key, value in options.items())
+        return ["import torchvision", f"model = torchvision.models.get_model({function!r}, {arguments})"]
+    builder = name.sent.load() if isinstance(name, SentName) else import_function(name, flag="model")
+    given = {"shape": shape, "classes": classes}
+    arguments = ", ".join(f"{key}={given[key]}" for key in _arguments_of(name, builder))
+    if isinstance(name, SentName):
+        return [f"# net: {name}, as it was given to sweep()", f"model = net({arguments})"]
+    return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
 
 
 def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
@@ -166,9 +196,14 @@ def _insert_batch_norm(model: nn.Module) -> None:
     model.features = nn.Sequential(*layers)
 
 
+def dropout_layers(model: nn.Module) -> list[Any]:
+    """The layers whose rate the field dropout sets."""
+    return [layer for layer in model.modules() if isinstance(layer, _DROPOUT_LAYERS)]
+
+
 def _set_dropout(model: nn.Module, rate: float, name: str) -> None:
     """Set the rate of all dropout layers; a built-in model without any gets one before its last linear layer."""
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.Dropout | nn.Dropout2d | nn.AlphaDropout)]
+    layers = dropout_layers(model)
     for layer in layers:
         layer.p = rate
     if layers:

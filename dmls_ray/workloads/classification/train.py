@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.training.engine import RankTrainer, run_training
@@ -29,6 +29,7 @@ from dmls_ray.workloads.classification.inference_benchmark import measure_infere
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.model_contract import check_logits, wrong_format
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available
+from dmls_ray.workloads.classification.weights import describe_weights
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
 
@@ -63,6 +64,7 @@ class ClassificationTask(TrainingTask):
         self.data_bytes = self.loader.data_bytes
         self._checked: set[bool] = set()
         """Whether logits of passes with (True) and without (False) a gradient were checked."""
+        self._fp32_accuracy: float | None = None
         self.stops_at_target, self.target_tests = config.stop_at_target, config.target_tests
 
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
@@ -106,7 +108,8 @@ class ClassificationTask(TrainingTask):
         """Accuracies of the fp32 and the int8 model, and latency of inference."""
         metrics: dict[str, Any] = {}
         if self.config.quantization != "off":
-            metrics["fp32_test_accuracy"] = evaluate(self.quantized.fp32()).overall["accuracy"]
+            self._fp32_accuracy = evaluate(self.quantized.fp32()).overall["accuracy"]
+            metrics["fp32_test_accuracy"] = self._fp32_accuracy
             metrics["int8_test_accuracy"] = evaluate(self.quantized.forward()).overall["accuracy"]
             metrics["quantize_s"] = self.quantized.seconds
             metrics["vnni"] = self._vnni
@@ -116,6 +119,15 @@ class ClassificationTask(TrainingTask):
             folder = None if self.rank.artifacts is None else Path(self.rank.artifacts.folder)
             metrics |= measure_inference(self.quantized.fp32(), self.quantized.converted, images, folder)
         return metrics
+
+    def plain_model(self) -> nn.Module:
+        return self.quantized.fp32() if self.config.quantization == "qat" else self.model
+
+    def describe_weights(self, metrics: dict[str, float]) -> dict[str, Any]:
+        if self.config.quantization == "qat":
+            # Its tests are of int8, and the weights are of fp32.
+            metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
+        return describe_weights(self.config, self.loader, metrics)
 
     def state(self) -> dict[str, Any]:
         return {"quantize_s": self.quantized.seconds}

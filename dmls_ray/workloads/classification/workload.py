@@ -56,6 +56,19 @@ class ClassificationWorkload(Workload):
             factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
         return factors
 
+    def unfit_values(self, configs: Sequence[TrialConfig]) -> Mapping[tuple[str, Any], str]:
+        judged = [
+            config
+            for config in configs
+            if config.model not in MODEL_NAMES
+            and (config.dropout is not None or config.batch_norm == "on" or config.quantization != "off")
+        ]
+        if not judged:
+            return {}
+        from dmls_ray.workloads.classification.unfit_values import unfit_values
+
+        return unfit_values(judged)
+
     def check(self, configs: Sequence[TrialConfig]) -> None:
         """Refuse models and data sets that do not exist.
 

@@ -40,7 +40,7 @@ from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source, Split
 from dmls_ray.workloads.user_function.sent import SentName
 
-_LAYOUT = 3
+_LAYOUT = 4
 _CHUNK = 256
 
 
@@ -52,7 +52,13 @@ class Decoded:
     train_labels: NDArray[np.int64]
     test_images: NDArray[Any]
     test_labels: NDArray[np.int64]
-    classes: int
+    class_names: list[str]
+    """In the order of the labels."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -178,16 +184,16 @@ def _map(folder: Path) -> Decoded:
         name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
         for name in ("train_images", "train_labels", "test_images", "test_labels")
     }
-    classes = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["classes"]
+    class_names = [str(name) for name in json.loads((folder / "meta.json").read_text(encoding="utf-8"))["classes"]]
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         if images.ndim != 4 or images.dtype not in (np.uint8, np.float32) or len(images) != len(labels):
             raise ValueError(f"{split}_images.npy has other images than expected")
-        if labels.ndim != 1 or labels.dtype != np.int64 or not 0 <= labels.min() <= labels.max() < classes:
+        if labels.ndim != 1 or labels.dtype != np.int64 or not 0 <= labels.min() <= labels.max() < len(class_names):
             raise ValueError(f"{split}_labels.npy has other labels than expected")
     if arrays["train_images"].shape[1:] != arrays["test_images"].shape[1:]:
         raise ValueError("training and test images differ in shape")
-    return Decoded(**arrays, classes=classes)
+    return Decoded(**arrays, class_names=class_names)
 
 
 def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
@@ -218,7 +224,7 @@ def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> No
         train, test, first = decoded_splits(name, source, image_size)
         _decode(temporary, train, first)
         _decode(temporary, test, first)
-        about = json.dumps({"classes": source.classes, "fingerprint": source.fingerprint})
+        about = json.dumps({"classes": source.class_names, "fingerprint": source.fingerprint})
         (temporary / "meta.json").write_text(about, encoding="utf-8")
         os.replace(temporary, folder)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -79,7 +80,10 @@ class Loader(ABC):
 
     shape: tuple[int, int, int]
     """Channels, height, width."""
-    classes: int
+    class_names: list[str]
+    """In the order of the labels."""
+    is_normalized: bool
+    """Whether the data set has float32 images, which the model gets as they are."""
     test_samples: int
     data_bytes: int = 0
     """Size of the samples that lie on the device for the whole run."""
@@ -89,6 +93,11 @@ class Loader(ABC):
         self._trained_on, self._held_out = hold_out(samples, config)
         self.train_samples, self.validation_samples = len(self._trained_on), len(self._held_out)
         self._micro_batches = micro_batches(self.train_samples, config, rank.rank)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
 
     @abstractmethod
     def train(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
@@ -132,7 +141,8 @@ class ResidentLoader(Loader):
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         data = load_decoded(config.dataset, config.data_dir, config.image_size)
         super().__init__(config, rank, device, samples=len(data.train_labels))
-        self.shape, self.classes, self.test_samples = data.shape, data.classes, len(data.test_labels)
+        self.shape, self.class_names, self.test_samples = data.shape, data.class_names, len(data.test_labels)
+        self.is_normalized = data.train_images.dtype == np.float32
         self._train = [torch.from_numpy(array).to(device) for array in (data.train_images, data.train_labels)]
         self._test = [torch.from_numpy(array).to(device) for array in (data.test_images, data.test_labels)]
         self.data_bytes = sum(tensor.nbytes for tensor in (*self._train, *self._test))
@@ -195,7 +205,8 @@ class WorkerLoader(Loader):
         train, test = (_Tensors(half, config.seed, by_value=is_sent) for half in (train_split, test_split))
         super().__init__(config, rank, device, samples=len(train))
         channels, height, width = first.shape
-        self.shape, self.classes, self.test_samples = (channels, height, width), source.classes, len(test)
+        self.shape, self.class_names, self.test_samples = (channels, height, width), source.class_names, len(test)
+        self.is_normalized = first.dtype == np.float32
         self._batches: list[list[tuple[int, int]]] = []
         """The batches of the current epoch. A sample is its epoch and its index: its random numbers depend on both."""
         self._train = self._make(train, self._batches)

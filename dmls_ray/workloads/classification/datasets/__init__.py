@@ -60,6 +60,14 @@ class Source:
         return self._classes() if callable(self._classes) else self._classes
 
     @functools.cached_property
+    def class_names(self) -> list[str]:
+        """Name of each class, in the order of the labels; the labels themselves where the data set names none."""
+        names: Any = getattr(self.halves[0], "classes", None)
+        is_list = isinstance(names, list | tuple) or getattr(names, "ndim", 0) == 1
+        listed = list(names) if is_list else []
+        return [str(name) for name in (listed if len(listed) == self.classes else range(self.classes))]
+
+    @functools.cached_property
     def halves(self) -> tuple[Samples, Samples]:
         """The training and the test samples.
 

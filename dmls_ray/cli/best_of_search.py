@@ -1,0 +1,94 @@
+"""The commands that train the best configuration of a search again: with other seeds, and for its weights."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmls_ray.cli.flags import OPTIONS
+from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.grid import SEED_STRIDE
+from dmls_ray.config.options import SEARCH_ONLY, Options
+from dmls_ray.config.schema import Schema
+from dmls_ray.config.value_texts import as_flag_value, guess_value
+from dmls_ray.util.uri import below, is_uri
+
+CONFIRMING_REPEATS = 5
+
+_NOT_KEPT = {*SEARCH_ONLY, "mode", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
+"""Options of a search that its best configuration is not trained with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOfSearch:
+    """The best configuration of a search, and the call that searched."""
+
+    config: Mapping[str, Any]
+    """The recorded configuration."""
+    repeats: int
+    """Seeds that the search has used."""
+    program: Sequence[str]
+    """The script, and the flags that choose its workload."""
+    schema: Schema
+    options: Options
+    script_fields: Collection[str]
+    """Fields that the script has values of: without a flag, they would be varied."""
+    set_fields: Collection[str]
+    """Fields that were given with --set."""
+    where: str
+    """The results folder, or its URI."""
+
+    @property
+    def confirm(self) -> str:
+        """The command that trains with other seeds: the seed that won is one of the reasons why it did."""
+        seed = self.config["seed"] + self.repeats * SEED_STRIDE
+        flags = ["--seed", str(seed), "--repeats", str(CONFIRMING_REPEATS), "--out", f"{self.where.rstrip('/')}-best"]
+        return self._command(flags)
+
+    @property
+    def retrain(self) -> str:
+        """The command that trains with the seed that won, and keeps the weights; a folder is needed for them."""
+        name = self.where.rstrip("/")
+        folder = below("results", name.rpartition("/")[2]) if is_uri(name) else name
+        seed = str(self.config["seed"])
+        return self._command(["--seed", seed, "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"])
+
+    def _command(self, flags: Sequence[str]) -> str:
+        python = ["python"] if self.program[0].endswith(".py") else []
+        words = [*python, *self.program, "--mode", "bench", *self._fields(), *self._options(), *flags]
+        return shlex.join(words)
+
+    def _fields(self) -> list[str]:
+        words = []
+        for name, spec in self.schema.specs.items():
+            # Of world_size, machines and ranks_per_machine two give the third.
+            if name in ("seed", "ranks_per_machine") or name not in self.config:
+                continue
+            value = self.config[name]
+            if name in self.set_fields:
+                words += ["--set", name, _text(spec, value)]
+            elif value != spec.default or name in self.script_fields:
+                words += [_flag(name), _text(spec, value)]
+        return words
+
+    def _options(self) -> list[str]:
+        words = []
+        for name, spec in OPTIONS.items():
+            value = getattr(self.options, name)
+            if name not in _NOT_KEPT and value != spec.default:
+                words += [_flag(name)] if spec.type == "bool" else [_flag(name), _text(spec, value)]
+        return words
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _text(spec: FieldSpec, value: Any) -> str:
+    if value is None:
+        return spec.setting.none_word
+    text = as_flag_value(value)
+    is_guessed = spec.type == "value" and isinstance(value, str)
+    return f"'{text}'" if is_guessed and guess_value(text) != value else text

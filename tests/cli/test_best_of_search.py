@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from dmls_ray.cli.best_of_search import BestOfSearch
+from dmls_ray.config.options import Options
+from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
+from dmls_ray.workloads.user_function.schema import user_function_schema
+from tests.conftest import SMALL, Command
+
+FUNCTIONS = "tests.workloads.user_function.test_schema"
+
+
+def best_of(**changes: Any) -> BestOfSearch:
+    config = TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
+    found: dict[str, Any] = {
+        "config": config, "repeats": 1, "program": ["sweeps/search.py"], "schema": trial_schema(),
+        "options": Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60),
+        "script_fields": {"epochs", "augmentation"}, "set_fields": (), "where": "results/search",
+    }  # fmt: skip
+    return BestOfSearch(**{**found, **changes})
+
+
+def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_not_used() -> None:
+    assert best_of(repeats=2).confirm == (
+        "python sweeps/search.py --mode bench --model simplecnn --batch-per-rank 8 --epochs 5 --dropout 0.25 "
+        "--augmentation none --oversubscribe --run-timeout 60.0 --seed 20007 --repeats 5 --out results/search-best"
+    )
+
+
+def test_its_weights_are_those_of_the_seed_that_won_and_lie_in_a_folder() -> None:
+    assert best_of().retrain.endswith("--seed 7 --repeats 1 --save-weights --out results/search-weights")
+    at_uri = best_of(where="s3://bucket/lr search/")
+    assert at_uri.retrain.endswith("--save-weights --out 'results/lr search-weights'")
+    assert at_uri.confirm.endswith("--out 's3://bucket/lr search-best'")
+
+
+def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
+    schema = user_function_schema(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
+    config = schema.make(x=0.5, name="12").canonical()
+    best = best_of(
+        schema=schema, config=config, set_fields=("x", "name"), script_fields=(),
+        program=["sweep.py", "--train", f"{FUNCTIONS}:of_a_dict"], options=Options(),
+    )  # fmt: skip
+    words = shlex.split(best.retrain)
+    assert words[1:4] == ["sweep.py", "--train", f"{FUNCTIONS}:of_a_dict"]
+    assert words[6:12] == ["--set", "x", "0.5", "--set", "name", "'12'"]
+    assert schema.specs["name"].parse(words[11]) == "12"
+
+
+@pytest.mark.slow
+def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Command) -> None:
+    flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--samples", "2", "--epochs", "1"]
+    searched = sweep_command("search", *flags, "--batch-per-rank", "8", "16", "--scheduler", "none")
+    assert searched.returncode == 0, searched.stderr
+    commands = [line.strip() for line in searched.stdout.splitlines() if line.startswith("  python ")]
+    assert len(commands) == 2
+    for command in commands:
+        script, *words = shlex.split(command)[1:]
+        assert script.endswith("sweeps/search.py")
+        done = sweep_command("search", *words)
+        assert done.returncode == 0, done.stderr
