@@ -247,6 +247,7 @@ def _show_results(
     from dmls_ray.cli.saved_weights import describe_saved_weights
 
     searched = options.mode == "search"
+    saves_weights = registry.workload_of(plan.runs[0].values).saves_weights
     question = SweepQuestion(
         text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed,
         minimizes=search_minimizes(options), metric=options.metric if searched else None,
@@ -269,9 +270,12 @@ def _show_results(
         for row in best_first(reading.table, options.metric, minimizes=question.minimizes)[:1]:
             best = best_of_search(config=row.records[0].config, where=results.where)
             say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
-            say(console, f"Train it for its weights:\n  {best.retrain}\n")
+            if saves_weights:
+                say(console, f"Train it for its weights:\n  {best.retrain}")
+            say(console, "")
     if options.save_weights:
-        for line in [*describe_saved_weights(results), ""]:
+        own = ["Weights: a training function saves its own, into rank.artifacts.folder."]
+        for line in [*(describe_saved_weights(results) if saves_weights else own), ""]:
             say(console, line)
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])

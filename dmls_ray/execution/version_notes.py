@@ -44,11 +44,13 @@ def describe_nothing_to_run(plan: Plan, records: Iterable[RunRecord], identities
     """
     if reason:
         return f"Nothing to run. {reason}"
+    records = list(records)
+    count = len({run.run_id for run in plan.runs} & {record.run_id for record in records})
     earlier = _earlier_records(plan.runs, records, identities)
     names = edited_names(earlier.values(), _present(plan.runs, identities))
     of_version = f" of the present version of {list_files(names)}" if names else ""
-    runs = "1 run" if len(plan.runs) == 1 else f"all {len(plan.runs):,} runs"
-    return f"Nothing to run: {runs}{of_version} {'is' if len(plan.runs) == 1 else 'are'} there."
+    runs = "1 run" if count == 1 else f"all {count:,} runs"
+    return f"Nothing to run: {runs}{of_version} {'is' if count == 1 else 'are'} there."
 
 
 def _earlier_records(runs: Sequence[Run], records: Iterable[RunRecord], identities: Identities) -> dict[str, RunRecord]:

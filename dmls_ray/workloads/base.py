@@ -72,6 +72,8 @@ class Workload:
     """Whether all runs do the same work, so that their durations compare where no rate is known."""
     writes_traces: ClassVar[bool] = False
     """Whether its runs write a trace where `--trace` asks for one: those of `run_training` do."""
+    saves_weights: ClassVar[bool] = False
+    """Whether its runs save their weights where `--save-weights` asks for them."""
     presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
     """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
 

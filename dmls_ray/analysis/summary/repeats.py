@@ -104,7 +104,7 @@ class Look:
             return ""
         after, until = f"after {count_noun(self.stage.blocks, 'repeat')}", self.stage.until
         if self.goes_on:
-            return f"{self._count_of(self.open)} {after}: {self._open_names}; the same command goes on"
+            return f"{self._count_of(self.open)} {after}: {self._open_names}; --repeats auto goes on"
         if not self.stage.is_last:
             return f"{self._count_of(self.open)} {after}, of which too few runs ended ok: {self._open_names}"
         if self.stage.blocks >= until.max_repeats:

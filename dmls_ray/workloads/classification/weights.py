@@ -26,6 +26,7 @@ def describe_weights(config: TrialConfig, loader: Loader, metrics: dict[str, flo
     size = " x ".join(map(str, loader.shape))
     return {
         "model": str(config.model),
+        "dataset": str(config.dataset),
         "input": {
             "shape": list(loader.shape),
             "pixels": pixels,

@@ -28,6 +28,7 @@ class ClassificationWorkload(Workload):
     config = TrialConfig
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     writes_traces = True
+    saves_weights = True
     metrics = TRAINING_METRICS
     throughput = "images_per_s"
     durations_compare = True

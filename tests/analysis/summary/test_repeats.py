@@ -65,7 +65,7 @@ def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
     assert found.goes_on
     assert found.progress.startswith("After 3 repeats, 1 of 2 comparisons is open (batch_per_rank 17 against 16: spe")
     assert found.progress.endswith("; 2 more repeats follow, about 7 s.")
-    assert found.undecided.endswith("; the same command goes on")
+    assert found.undecided.endswith("; --repeats auto goes on")
     assert found.result == ""
 
 
