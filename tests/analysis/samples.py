@@ -45,7 +45,7 @@ def results(
         if speed is None:
             record.outcome, record.reason = Outcome.OOM, "8 GiB asked for"
         else:
-            record.train_samples = 1000
+            record.train_samples, record.test_samples = 1000, 1_000_000_000
             take_epochs(
                 record,
                 [

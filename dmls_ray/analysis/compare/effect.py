@@ -10,7 +10,15 @@ from typing import Literal
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, clipped, compare_apart, estimate, verdict_of
+from dmls_ray.analysis.stats.intervals import (
+    MIN_REPEATS,
+    Interval,
+    are_same,
+    clipped,
+    compare_apart,
+    estimate,
+    verdict_of,
+)
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
@@ -138,7 +146,7 @@ def change_of(
     """
     way = way_of(measure)
     null, above, below = _VERDICTS[way]
-    is_once = is_once and all(len(set(side.values())) == 1 for side in (a, b))
+    is_once = is_once and all(are_same(list(side.values())) for side in (a, b) if side)
     if way == "difference" and unit == "repeat":
         more = [value - a[name] for name, value in b.items() if name in a]
         if not more:

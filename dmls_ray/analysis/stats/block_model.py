@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.critical_value import critical_value
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same
 from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
@@ -145,7 +145,7 @@ class BlockModel:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
             ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
             centre = float(ratios[0]) if np.ptp(ratios) == 0 else centre
-        if self._once >= weights.keys() and not np.ptp(self._measured[rows][:, both], axis=1).any():
+        if self._once >= weights.keys() and all(are_same(row[both]) for row in self._measured[rows]):
             return Contrast(centre, None, None, count, None, is_once=True)
         if half_width is None:
             return Contrast(centre, None, None, count, None)

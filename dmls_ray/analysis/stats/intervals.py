@@ -23,6 +23,7 @@ MIN_REPEATS = 3
 """Fewer values have no interval."""
 
 _LEVEL = 0.95
+_SAME = 1e-6
 
 Quantity = Literal["rate", "amount", "ratio", "share", "value"]
 """rate: units per second; amount: seconds, memory, losses; ratio: of two rates or amounts. These three are positive.
@@ -88,7 +89,7 @@ class Estimate:
     @cached_property
     def _interval(self) -> tuple[float, float] | tuple[None, None]:
         # Computed on demand: most metrics are shown without it.
-        if self.is_once and self._is_equal:
+        if self.is_once and are_same(self.values):
             return None, None
         if self.n < MIN_REPEATS and not (self.is_exact and self._is_equal):
             return None, None
@@ -117,6 +118,11 @@ def clipped(value: Estimate | Interval, limit: float) -> Interval:
     """Return a difference with its interval, which ends at the largest possible one."""
     low, high = (None if end is None else min(max(end, -limit), limit) for end in (value.low, value.high))
     return Interval(value.centre, low, high)
+
+
+def are_same(values: Sequence[float]) -> bool:
+    """Whether values differ by no more than the order of a sum does, as of runs with one seed on several threads."""
+    return max(values) - min(values) <= _SAME * max(map(abs, values))
 
 
 def estimate(
@@ -153,14 +159,14 @@ def compare_apart(
         base: of the baseline.
         level: confidence level of the interval.
         is_exact: whether the quantity is the same in every repeat.
-        is_once: whether the repeats repeat the same run.
+        is_once: whether the values of a side say no more than one of them.
         is_ratio: whether to take the ratio of the geometric means, rather than the difference of the arithmetic ones.
     """
     sides = [np.log(side) if is_ratio else np.asarray(side, float) for side in (values, base)]
     middle = float(sides[0].mean() - sides[1].mean())
     shown = _exp if is_ratio else float
     is_equal = all(np.ptp(side) == 0 for side in sides)
-    if is_equal and is_once:
+    if is_once:
         return Interval(shown(middle), None, None)
     if min(map(len, sides)) < MIN_REPEATS and not (is_exact and is_equal):
         return Interval(shown(middle), None, None)

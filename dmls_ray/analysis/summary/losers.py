@@ -6,9 +6,11 @@ with what it gains.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.summary.axis import RANKS
 from dmls_ray.analysis.summary.effort import training_caveat
@@ -59,7 +61,7 @@ def losers_of(table: Table, rows: Sequence[Row], comparisons: Comparisons | None
 
     Trials of as much work are compared with the one at the defaults; with the most accurate one if there is none, or if
     it is itself less accurate by more than what counts as no difference. Without intervals, only what is worse by more
-    than that loses.
+    than that, and by more than so few test samples may differ by chance, loses.
 
     Args:
         table: the table of these trials.
@@ -80,7 +82,7 @@ def losers_of(table: Table, rows: Sequence[Row], comparisons: Comparisons | None
             base = default
         for row in group:
             contrast = None if row is base else measure.against(row, base, comparisons)
-            if contrast is not None and _loses(measure, contrast, table.until):
+            if contrast is not None and _loses(row, base, measure, contrast, table.until):
                 found[row.trial_id] = Loser(row, base, measure, contrast)
     return found
 
@@ -93,13 +95,23 @@ def loss_of(table: Table, row: Row, others: Sequence[Row]) -> Loser | None:
     known = [item for item in others if measure.is_of(item) and not item.independent_ranks and not item.is_stopped]
     best = max(known, key=measure.goodness, default=row)
     contrast = None if best is row else measure.against(row, best)
-    if contrast is None or not _loses(measure, contrast, table.until):
+    if contrast is None or not _loses(row, best, measure, contrast, table.until):
         return None
     return Loser(row, best, measure, contrast)
 
 
-def _loses(measure: Measure, contrast: Contrast, until: Until) -> bool:
-    return measure.is_worse(contrast, until.equivalent if contrast.low is None else 0.0)
+def _loses(row: Row, base: Row, measure: Measure, contrast: Contrast, until: Until) -> bool:
+    if contrast.low is not None:
+        return measure.is_worse(contrast)
+    # One run says nothing of the spread over seeds, but its test samples do: the error of a share of so many.
+    variances = [_variance_of_samples(item, measure) for item in (row, base)]
+    return measure.is_worse(contrast, max(until.equivalent, 1.96 * math.sqrt(sum(variances))))
+
+
+def _variance_of_samples(row: Row, measure: Measure) -> float:
+    """The variance of an accuracy that is a share of test samples; 0 of other results."""
+    share = min(max(row.value_of(measure.name) or 0.0, 0.0), 1.0)
+    return share * (1 - share) * resolution_of(measure.name, row.counted)
 
 
 def _result_of(table: Table, rows: Sequence[Row]) -> Measure | None:

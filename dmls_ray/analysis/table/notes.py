@@ -182,8 +182,8 @@ def _same_runs(table: Table) -> str:
         return ""
     results = dict.fromkeys(name for names in same.values() for name in names)
     return (
-        f"Every repeat of {join_names(list(same))} has the same {', '.join(results)}, bit for bit, though seeds "
-        "differ: results were measured once and have no interval. If the function sets a seed itself, let it take that "
+        f"Every repeat of {join_names(list(same))} has the same {', '.join(results)} though seeds differ: "
+        "results were measured once and have no interval. If the function sets a seed itself, let it take that "
         "of the run (config['seed'])."
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import format_of, is_time
+from dmls_ray.analysis.metrics import format_of, is_time, resolution_of
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate
@@ -114,10 +114,11 @@ class Row:
     def is_once(self, metric: str) -> bool:
         """Whether equal values of a metric say no more than one of them.
 
-        So it is with what was learned, where the losses are the same, and with every metric of a function's own.
+        So it is with every metric of a function's own, and with what was learned, where the losses are the same or
+        steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
         """
         if metric in LEARNED:
-            return any(map(is_loss, self.same_results))
+            return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
         is_own = metric not in registered_metrics()
         return is_own and any(metric in record.measures for record in self.counted)
 

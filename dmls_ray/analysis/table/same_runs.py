@@ -5,36 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dmls_ray.analysis.stats.intervals import are_same
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import registered_metrics
 
-_LOSSES = tuple(filter(is_loss, LEARNED))
 _ACCURACY = ("acc", "accuracy")
 
 
 def same_results(records: Sequence[RunRecord]) -> list[str]:
-    """The losses that runs with different seeds have in common, bit for bit and in every epoch.
+    """The losses of runs with different seeds, if they are the same in each, in every epoch; else none.
 
-    Of functions that report no loss, such metrics of their own. Whole numbers are left out, since a number of
-    parameters is equal in all runs, and accuracies, since few samples have few of them.
+    Of functions that report no loss, those of their own metrics that are the same. Whole numbers alone prove nothing,
+    since a number of parameters is equal in all runs, nor do accuracies, since few samples have few of them.
     """
     if len({record.seed for record in records}) < 2:
         return []
     runs = [_results(record) for record in records]
-    losses = [name for name in runs[0] if is_loss(name)]
-    own = [name for name in runs[0] if name not in registered_metrics() and not name.endswith(_ACCURACY)]
-    return [name for name in losses or own if all(run.get(name) == runs[0][name] for run in runs)]
+    fractions = [name for name, values in runs[0].items() if not all(float(value).is_integer() for value in values)]
+    losses = [name for name in fractions if is_loss(name)]
+    own = [name for name in fractions if name not in registered_metrics() and not name.endswith(_ACCURACY)]
+    same = [name for name in losses or own if _is_same([run.get(name, []) for run in runs])]
+    return [] if losses and len(same) < len(losses) else same
 
 
-def _results(record: RunRecord) -> dict[str, list[Any]]:
-    """The results of a run that are no whole numbers: of the whole run, and of each epoch."""
-    parts = [_reported(record), *map(_reported, record.epochs)]
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: [part.get(name) for part in parts] for name in names}
+def _results(record: RunRecord) -> dict[str, list[float]]:
+    """What a run learned and reported: metric -> its value of the whole run, and of each epoch that has one."""
+    results: dict[str, list[float]] = {}
+    parts: list[Any] = [record, *record.epochs]
+    for part in parts:
+        values = {name: getattr(part, name) for name in LEARNED} | part.measures
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                results.setdefault(name, []).append(value)
+    return results
 
 
-def _reported(part: Any) -> dict[str, float]:
-    """The losses and own metrics of a run or an epoch, without whole numbers."""
-    values = part.measures | {name: getattr(part, name) for name in _LOSSES}
-    return {name: value for name, value in values.items() if isinstance(value, float) and not value.is_integer()}
+def _is_same(runs: Sequence[Sequence[float]]) -> bool:
+    """Whether the values of a metric are the same in all runs."""
+    is_as_long = len({len(run) for run in runs}) == 1
+    return is_as_long and all(are_same(values) for values in zip(*runs, strict=True))

@@ -31,12 +31,15 @@ def test_an_axis_of_numbers_has_a_headline_and_a_line_for_each_measure_and_each_
     def rate(values: dict[str, Any], repeat: int) -> float:
         return float(values["batch_per_rank"] * (10 + repeat) * values["world_size"])
 
-    found = answer(results({"batch_per_rank": [16, 64], "world_size": [1, 2]}, rate), "batch_per_rank")
+    runs = results({"batch_per_rank": [16, 64], "world_size": [1, 2]}, rate)
+    for record in runs.records:
+        record.test_samples = 1000
+    found = answer(runs, "batch_per_rank")
     assert found.text.splitlines() == [
         "On 1 rank, batch_per_rank 64 trains 4.00x as fast as 16, at equal test accuracy.",
         "speed: from 16 to 64 4.00x [4.00, 4.00] on 1 rank, 4.00x [4.00, 4.00] on 2 ranks",
-        "accuracy: 0.900 at 16 to 0.900 at 64 on 1 rank, +0.0 points [+0.0, +0.0], equal; 0.900 at 16 to "
-        "0.900 at 64 on 2 ranks, +0.0 points [+0.0, +0.0], equal",
+        "accuracy: 0.900 at 16 to 0.900 at 64 on 1 rank, +0.0 points [-0.4, +0.4], equal; 0.900 at 16 to "
+        "0.900 at 64 on 2 ranks, +0.0 points [-0.4, +0.4], equal",
         "2 ranks: 2.00x [2.00, 2.00] at batch_per_rank 16, 2.00x [2.00, 2.00] at batch_per_rank 64 as fast as 1",
         "memory: tensor memory from 116 to 164 MiB on 1 rank",
     ]
@@ -369,7 +372,8 @@ def test_an_accuracy_is_compared_with_the_steps_and_the_learning_rate_that_led_t
 
 def test_losses_of_a_user_function_are_compared_by_their_ratio() -> None:
     runs = own_results(
-        {"depth": [1, 2], "lr": 0.1, "epochs": 3}, lambda values, repeat: (1.0, {"test_loss": 1.0 / values["depth"]})
+        {"depth": [1, 2], "lr": 0.1, "epochs": 3},
+        lambda values, repeat: (1.0, {"test_loss": (1.0 + repeat) / values["depth"]}),
     )
     assert findings(answer(runs, "depth"))["test_loss"] == "0.50x [0.50, 0.50] from 1 to 2"
 

@@ -76,6 +76,17 @@ def test_one_run_of_each_loses_only_by_more_than_what_counts_as_none(less: float
     assert lost(along("optimizer", levels, repeats=1), "optimizer") == expected
 
 
+def test_one_run_of_each_loses_only_by_more_than_its_test_samples_may_differ_by_chance() -> None:
+    swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.91)}, repeats=1)
+    assert lost(swept, "optimizer") == ["sgd"]
+    for record in swept.records:
+        record.test_samples = 100
+    assert lost(swept, "optimizer") == []
+    for record in swept.records:
+        record.test_samples = 10_000
+    assert lost(swept, "optimizer") == ["sgd"]
+
+
 def test_what_may_be_chance_is_no_loss() -> None:
     noisy = results(
         {"optimizer": ["adam", "sgd"], "batch_per_rank": 16},

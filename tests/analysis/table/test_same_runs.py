@@ -29,7 +29,10 @@ def sweep(measures: Any, *, repeats: int = 3) -> Results:
         (lambda lr, repeat: {"validation_loss": 2.5 + lr}, ["validation_loss"]),
         (lambda lr, repeat: {"loss": 2.5 + lr, "accuracy": 0.5 + repeat / 100}, ["loss"]),
         (lambda lr, repeat: {"perplexity": 12.5 + lr, "tokens_per_s": 100.5 + repeat}, ["perplexity"]),
-        (lambda lr, repeat: {"validation_loss": 2.5 + lr + repeat / 1e9}, []),
+        (lambda lr, repeat: {"validation_loss": 2.5 + lr + repeat / 1e9}, ["validation_loss"]),
+        (lambda lr, repeat: {"validation_loss": 2.5 + lr + repeat / 1e3}, []),
+        (lambda lr, repeat: {"train_loss": 2.5 + repeat, "weight_decay_loss": 0.25}, []),
+        (lambda lr, repeat: {"train_loss": 2.5, "hinge_loss": 0.0}, ["train_loss"]),
         (lambda lr, repeat: {"validation_loss": 2.5 + repeat, "gflops": 1.5}, []),
         (lambda lr, repeat: {"parameters": 1000 * lr, "train_loss": 0.0}, []),
         (lambda lr, repeat: {"val_acc": 0.875}, []),
@@ -50,8 +53,8 @@ def test_what_was_measured_once_has_no_interval_and_times_have_theirs() -> None:
     assert frame["validation_loss [95%]"].tolist() == ["2.600", "2.700"]
     assert frame["score [95%]"].tolist() == ["3.500", "3.500"]
     assert all("[" in text for text in frame["s/run [95%]"])
-    (note,) = [note for note in table.notes if "bit for bit" in note]
-    assert "lr=0.1; lr=0.2 has the same validation_loss," in note
+    (note,) = [note for note in table.notes if "though seeds differ" in note]
+    assert "lr=0.1; lr=0.2 has the same validation_loss though" in note
     one, other = table.rows
     contrast = one.comparisons.ratio(other, one, "validation_loss")
     assert contrast is not None
@@ -63,7 +66,19 @@ def test_a_metric_that_is_no_matter_of_chance_has_no_interval_and_no_note() -> N
     table = make_table(sweep(lambda lr, repeat: {"loss": 2.5 + repeat, "layers": 100 * lr}))
     assert table.frame()["layers [95%]"].tolist() == ["10", "20"]
     assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s", "loss"]
-    assert not [note for note in table.notes if "bit for bit" in note]
+    assert not [note for note in table.notes if "though seeds differ" in note]
+
+
+@pytest.mark.parametrize("level", [0.5, 1.0, 0.9137])
+def test_an_accuracy_on_unknown_samples_that_is_equal_in_all_repeats_has_no_interval(level: float) -> None:
+    table = make_table(sweep(lambda lr, repeat: {"test_accuracy": level - lr, "train_loss": 3.0}))
+    one, other = table.rows
+    for metric in ("test_accuracy", "train_loss"):
+        assert one.estimates[metric].low is None
+        contrast = one.comparisons.difference(other, one, metric)
+        assert contrast is not None
+        assert contrast.low is None
+    assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s"]
 
 
 def test_a_trial_that_seeds_itself_is_compared_with_one_that_does_not_by_the_noise_of_the_other() -> None:
