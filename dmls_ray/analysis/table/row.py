@@ -114,13 +114,13 @@ class Row:
     def is_once(self, metric: str) -> bool:
         """Whether equal values of a metric say no more than one of them.
 
-        So it is with every metric of a function's own, and with what was learned, where the losses are the same or
+        So it is with every custom metric, and with what was learned, where the losses are the same or
         steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
         """
         if metric in LEARNED:
             return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
-        is_own = metric not in registered_metrics()
-        return is_own and any(metric in record.measures for record in self.counted)
+        is_custom = metric not in registered_metrics()
+        return is_custom and any(metric in record.measures for record in self.counted)
 
     @property
     def throughput(self) -> str:
