@@ -57,6 +57,7 @@ def plain_entries(
     deepest: int = DEEPEST,
     most: float = math.inf,
     check: Callable[[str, Any], None] = lambda name, value: None,
+    finite: bool = False,
 ) -> PlainEntries:
     """The entries of a dict that are plain: texts, truth values, numbers, and lists and dicts of them.
 
@@ -67,12 +68,14 @@ def plain_entries(
         deepest: most levels of lists and dicts within one another, the given one included.
         most: most numbers, texts and characters in one value.
         check: raises a `NotPlainError` if a plain value cannot have this name.
+        finite: whether a number in a list or dict that is not finite becomes None, as in the JSON of records, and is
+            named among what is left out.
     """
     left_out: dict[str, str] = {}
     kept: dict[str, Any] = {}
     for key, value in values.items():
         name = _text_of(key)
-        reader = _Reader(deepest, most)
+        reader = _Reader(deepest, most, finite)
         try:
             plain = reader.read(value, name, frozenset([id(values)]))
             check(name, plain)
@@ -94,17 +97,23 @@ def describe_left_out(left_out: Mapping[str, str]) -> str:
     return "; ".join(texts)
 
 
+def not_finite(value: float) -> str:
+    """Why a number that is not finite is left out: the JSON of records has none."""
+    return f"has the value {value}; give a finite number"
+
+
 class _Reader:
     """Makes one value plain; entries of dicts within it that are not plain are left out.
 
     Args:
         deepest: most levels of lists and dicts within one another.
         most: most parts of the value.
+        finite: whether numbers within the value are to be finite.
     """
 
-    def __init__(self, deepest: int, most: float) -> None:
+    def __init__(self, deepest: int, most: float, finite: bool) -> None:
         self.left_out: dict[str, str] = {}
-        self._deepest, self._most = deepest, most
+        self._deepest, self._most, self._finite = deepest, most, finite
         self._parts = 0
 
     def read(self, value: Any, name: str, around: frozenset[int]) -> Any:
@@ -122,6 +131,10 @@ class _Reader:
         self._count(len(value) if isinstance(value, str) else 1)
         if not isinstance(value, Mapping | list | tuple):
             plain = _scalar(value)
+            is_within = len(around) > 1
+            if self._finite and is_within and isinstance(plain, float) and not math.isfinite(plain):
+                self.left_out[name] = not_finite(plain)
+                return None
             is_read = plain is None or isinstance(plain, bool | int | float | str)
             return plain if is_read else self.read(plain, name, around)
 
@@ -177,6 +190,9 @@ def _scalar(value: Any) -> Any:
         count = value.numel() if hasattr(value, "numel") else value.size
         if count != 1:
             raise NotPlainError(f"is of type {kind.__name__} with {count} elements; give one number, or .tolist()")
+        # `item` of a masked array ignores the mask.
+        if hasattr(value, "filled") and value.mask.any():
+            raise NotPlainError("is masked; give a number")
         return value.item()
     if hasattr(kind, "__float__"):
         return float(value)

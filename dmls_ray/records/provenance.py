@@ -74,19 +74,36 @@ def describe_git() -> dict[str, Any]:
 
 def describe_user_git(path: Path) -> dict[str, Any]:
     """Commit of the checkout that a user's file or folder is in, and whether the checkout is dirty: it has changes, or
-    Python files that are neither tracked nor ignored. Empty outside a checkout; `dirty` is None where git fails.
+    Python files or notebooks that are neither tracked nor ignored. Empty outside a checkout; `dirty` is None where git
+    fails.
     """
     folder = path if path.is_dir() else path.parent
     commit = _git(folder, "rev-parse", "HEAD")
-    # A home folder may be a checkout, and this folder no part of it.
-    if not commit or not _git(folder, "ls-files", "--", "."):
+    if not commit or not _is_in_checkout(folder):
         return {}
-    status = _git(folder, "status", "--porcelain", "--untracked-files=all")
-    if status is None:
-        return {"commit": commit, "dirty": None}
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     # Untracked results are no change of the code.
-    changed = [line for line in status.splitlines() if not line.startswith("??") or line.rstrip('"').endswith(".py")]
-    return {"commit": commit, "dirty": bool(changed)}
+    new = _git(folder, *_LIST_NEW, "--", *_ALL_CODE)
+    return {"commit": commit, "dirty": None if changes is None or new is None else bool(changes or new)}
+
+
+_CODE = ("*.py", "*.ipynb")
+"""Files of code, below a folder."""
+
+_ALL_CODE = tuple(f":/{pattern}" for pattern in _CODE)
+"""Files of code in a checkout."""
+
+_LIST_NEW = ("ls-files", "--others", "--exclude-standard", "--exclude=.ipynb_checkpoints")
+"""The command of git that lists what is neither tracked nor ignored."""
+
+
+def _is_in_checkout(folder: Path) -> bool:
+    """Whether a folder is part of the checkout around it. A home folder may be a checkout of settings, and a project in
+    it no part of that; a new folder with code in a checkout of code is.
+    """
+    if _git(folder, "ls-files", "--", "."):
+        return True
+    return bool(_git(folder, "ls-files", "--", *_ALL_CODE) and _git(folder, *_LIST_NEW, "--", *_CODE))
 
 
 _PREFIXES = ("CUDA_", "GLOO_", "MKL_", "NCCL_", "OMP_", "PYTORCH_", "TORCH_")

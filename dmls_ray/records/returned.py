@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -13,8 +14,8 @@ from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import OF_A_METRIC, RESERVED, distinct_names
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.plain import NotPlainError, PlainEntries, plain_entries
-from dmls_ray.records.training_metrics import BY_NAME, RETURNABLE
+from dmls_ray.records.plain import NotPlainError, PlainEntries, not_finite, plain_entries
+from dmls_ray.records.training_metrics import BY_NAME, RETURNABLE, is_loss
 from dmls_ray.records.validation import DEEPEST, check_picture
 
 RUN_FACTS = ("device", "backend", "fast_units", "vnni", "compile_cache", "not_recorded")
@@ -69,12 +70,19 @@ def reported_metrics(values: Any, taken: Collection[str] = (), *, deepest: int =
     """
     named = _as_dict(values)
     picture = named.pop("picture", None)
-    entries = plain_entries(named, deepest=deepest, most=MOST_OF_A_METRIC, check=_check_number)
+    entries = plain_entries(named, deepest=deepest, most=MOST_OF_A_METRIC, check=_check_number, finite=True)
+    lost = {name: not_finite(value) for name, value in entries.values.items() if _is_lost(name, value)}
+    left_out = lost | entries.left_out
     columns = distinct_names(entries.values, taken, OF_A_METRIC)
-    kept = {columns[name]: value for name, value in entries.values.items()}
+    kept = {columns[name]: None if name in lost else value for name, value in entries.values.items()}
     if why := _wrong_with(picture):
-        return PlainEntries(kept, {**entries.left_out, "picture": why})
-    return PlainEntries(kept if picture is None else {**kept, "picture": picture}, entries.left_out)
+        return PlainEntries(kept, {**left_out, "picture": why})
+    return PlainEntries(kept if picture is None else {**kept, "picture": picture}, left_out)
+
+
+def _is_lost(name: str, value: Any) -> bool:
+    """Whether a record would have null for a number. A loss that is not finite makes the run `diverged`."""
+    return isinstance(value, float) and not math.isfinite(value) and not is_loss(name)
 
 
 def _as_dict(values: Any) -> dict[Any, Any]:

@@ -59,6 +59,7 @@ class Unhashable(dict[str, Any]):
         (np.float64(0.5), 0.5),
         (np.bool_(True), True),
         (np.array([[3]]), 3),
+        (np.ma.array([3.5]), 3.5),
         (np.str_("a"), "a"),
         (torch.tensor(0.5, requires_grad=True), 0.5),
         (torch.tensor([7]), 7),
@@ -94,6 +95,8 @@ for _ in range(9):
         (datetime.timedelta(1), "is of type timedelta; give .total_seconds()"),
         (np.datetime64("2026-01-01"), "is of type date; give .isoformat()"),
         (np.eye(3), "is of type ndarray with 9 elements; give one number, or .tolist()"),
+        (np.ma.masked, "is masked; give a number"),
+        (np.ma.array([3.0], mask=[True]), "is masked; give a number"),
         (torch.zeros(0), "is of type Tensor with 0 elements; give one number, or .tolist()"),
         (torch.zeros(1, device="meta"), "is of type Tensor and cannot be read (RuntimeError); give a number or a text"),
         (1 + 2j, "is of type complex; give .real and .imag"),
@@ -138,6 +141,16 @@ def test_of_two_keys_with_one_text_the_first_is_kept() -> None:
 def test_numbers_that_are_not_finite_and_any_text_are_plain(value: Any) -> None:
     assert plain_entries({"value": value}).left_out == {}
     json.dumps(plain_entries({"value": value}).values)
+
+
+def test_numbers_within_a_value_that_are_not_finite_become_none_and_are_named_where_they_are_to_be_finite() -> None:
+    value = {"recall": [0.5, np.float32("nan"), torch.tensor(math.inf)], "rate": {"best": -math.inf, "mean": 1.5}}
+    entries = plain_entries(value, finite=True)
+    assert entries.values == {"recall": [0.5, None, None], "rate": {"best": None, "mean": 1.5}}
+    assert entries.left_out == {
+        "recall": "has the value inf; give a finite number",
+        "rate.best": "has the value -inf; give a finite number",
+    }
 
 
 def test_many_values_and_long_names_make_one_short_line() -> None:

@@ -121,7 +121,7 @@ def test_a_change_of_the_package_changes_its_description(tmp_path: Path) -> None
     assert len(changes - {""}) == 2
 
 
-def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_python_files_and_not_with_new_results(
+def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_code_and_not_with_new_results(
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "src" / "train.py"
@@ -134,13 +134,33 @@ def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_python_files_and_no
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "runs.jsonl").write_text("{}\n")
     assert describe_user_git(script) == describe_user_git(script.parent) == clean
-    helper = tmp_path / "new helpers" / "help me.py"
-    helper.parent.mkdir()
-    helper.write_text("")
-    assert describe_user_git(script) == {**clean, "dirty": True}
-    helper.unlink()
+    (tmp_path / "src" / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "src" / ".ipynb_checkpoints" / "a.ipynb").write_text("")
+    assert describe_user_git(script) == clean
+    for name in ("help me.py", "try.ipynb"):
+        helper = tmp_path / "new helpers" / name
+        helper.parent.mkdir(exist_ok=True)
+        helper.write_text("")
+        assert describe_user_git(script) == {**clean, "dirty": True}
+        helper.unlink()
     script.write_text("steps = 2\n")
     assert describe_user_git(script) == {**clean, "dirty": True}
+
+
+@pytest.mark.parametrize("name", ["train.py", "train.ipynb", "deep/train.py"])
+def test_a_new_folder_with_code_in_a_checkout_of_code_is_part_of_it_unless_it_is_ignored(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "model.py").write_text("")
+    (tmp_path / ".gitignore").write_text("scratch\n")
+    commit_all(tmp_path)
+    for folder in ("new", "scratch"):
+        (tmp_path / folder / name).parent.mkdir(parents=True)
+        (tmp_path / folder / name).write_text("")
+    described = describe_user_git(tmp_path / "new" / name)
+    assert (len(described["commit"]), described["dirty"]) == (40, True)
+    assert describe_user_git(tmp_path / "new") == described
+    assert describe_user_git(tmp_path / "scratch" / name) == {}
 
 
 def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "nothing": None,
         "scalars": {"test_loss": place.detach() ** 2, "perplexity": np.float32(2.5), "tokens": [1, 2], "note": "x"},
         "nan": {"test_loss": float("nan")},
+        "not finite": {"grad_norm": float("inf"), "recall": [0.5, float("nan")]},
+        "masked": {"bits": np.ma.masked},
         "tensor": {"places": torch.zeros(3)},
         "text": {"test_accuracy": "high", "note": "high"},
         "number": place.detach() * 0 + 0.93,
@@ -165,6 +167,12 @@ def test_a_loss_that_is_not_finite_is_diverged() -> None:
     [
         ("tensor", {}, "places is of type Tensor with 3 elements; give one number, or .tolist()"),
         ("text", {"note": "high"}, "test_accuracy is of type str; give a number"),
+        (
+            "not finite",
+            {"grad_norm": None, "recall": [0.5, None]},
+            "grad_norm has the value inf; give a finite number; recall has",
+        ),
+        ("masked", {}, "bits is masked; give a number"),
         ("number", {"returned": pytest.approx(0.93)}, ""),
         ("list", {"returned": [1]}, ""),
         ("object", {}, "returned is of type SGD; give numbers, texts, lists or dicts of them"),

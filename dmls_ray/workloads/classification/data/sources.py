@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 import operator
 import random
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from dmls_ray.util.errors import DataError, DmlsRayError, UnknownNameError, User
 from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.util.importing import import_function, is_reference, names_file
 from dmls_ray.util.source_digest import source_digests
-from dmls_ray.workloads.classification.data.samples import read_sample
+from dmls_ray.workloads.classification.data.samples import read_sample, to_chw
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
+from dmls_ray.workloads.image_files import MOST_EXAMINED, UNREADABLE, highest_level, notes_on_range
 from dmls_ray.workloads.user_function.sent import SentName
 
 
@@ -165,14 +167,25 @@ def _note_on_labels(name: str, labels: Collection[int]) -> list[str]:
 
 
 def _note_on_levels(name: str, samples: Samples) -> list[str]:
-    """A line about images that are not normalised here."""
+    """A line about images that are not normalised here, or that use little of the range of their levels."""
     image, _ = read_sample(name, "train", samples, 0)
     if isinstance(image, Image.Image) or (levels := np.asarray(image)).dtype != np.float32:
-        return []
+        return notes_on_range(name, _highest_levels(name, samples))
     return [
         f"dataset={name}: its images are float32, so the model takes them as they are, the first one from "
         f"{levels.min():.4g} to {levels.max():.4g}; uint8 images are scaled to -1 to 1."
     ]
+
+
+def _highest_levels(name: str, samples: Samples) -> Iterator[tuple[int, int]]:
+    """`highest_level` of some training images; those that cannot be used are refused when they are decoded."""
+    for index in range(0, len(samples), math.ceil(len(samples) / MOST_EXAMINED)):
+        image, _ = read_sample(name, "train", samples, index)
+        with suppress(*UNREADABLE):
+            if isinstance(image, Image.Image):
+                yield highest_level(image)
+            elif (array := to_chw(image, None)).dtype == np.uint8:
+                yield int(array.max()), 255
 
 
 def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:

@@ -5,6 +5,7 @@ Hidden files and folders are left out. All images below a class's folder are of 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,14 @@ from typing import TYPE_CHECKING
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.file_digest import digest_of_files, files_below
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Source
-from dmls_ray.workloads.image_files import SUFFIXES, is_image_name, read_rgb
+from dmls_ray.workloads.image_files import (
+    MOST_EXAMINED,
+    SUFFIXES,
+    highest_level_in,
+    is_image_name,
+    notes_on_range,
+    read_rgb,
+)
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -77,17 +85,24 @@ def _open(name: str, data_dir: str | None) -> Source:
         len(train.classes),
         lambda: _fingerprint(name, data_dir),
         lambda: (train, test),
-        lambda: [_left_out(left_out)] if left_out else [],
+        lambda: [*_note_on_left_out(left_out), *_notes_on_levels(name, train)],
     )
 
 
-def _left_out(paths: Sequence[str]) -> str:
+def _notes_on_levels(name: str, train: ImageFolder) -> list[str]:
+    some = train.samples[:: math.ceil(len(train) / MOST_EXAMINED)]
+    return notes_on_range(name, [highest_level_in(path) for path, _ in some])
+
+
+def _note_on_left_out(paths: Sequence[str]) -> list[str]:
+    if not paths:
+        return []
     listed = ", ".join(paths[:_LISTED])
     more = f" and {len(paths) - _LISTED} more" if len(paths) > _LISTED else ""
-    return (
+    return [
         f"dataset=image_folder leaves out {listed}{more}: an image is in a class's folder, and its name ends in "
         f"{', '.join(SUFFIXES)}."
-    )
+    ]
 
 
 def _fingerprint(name: str, data_dir: str | None) -> str:

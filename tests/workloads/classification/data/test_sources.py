@@ -134,6 +134,18 @@ def test_hidden_files_and_folders_are_left_out_and_others_that_are_no_images_are
     assert " and 1 more: " in note
 
 
+@pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
+def test_an_image_folder_of_12_bits_in_16_is_named_with_its_highest_level(tmp_path: Path, suffix: str) -> None:
+    write_folder(tmp_path)
+    levels = np.arange(4096, dtype=np.uint16).reshape(64, 64)
+    for split in ("train", "test"):
+        Image.fromarray(levels).save(tmp_path / split / "dog" / f"slide.{suffix}")
+    (note,) = find_source("image_folder", str(tmp_path)).notes()
+    assert note.startswith("dataset=image_folder: the highest level found in its training images is 4095 of 65535, ")
+    Image.fromarray(levels * 16).save(tmp_path / "train" / "cat" / f"slide.{suffix}")
+    assert find_source("image_folder", str(tmp_path)).notes() == []
+
+
 def test_an_image_belongs_to_the_class_in_whose_folder_it_is_however_deep_and_through_links(tmp_path: Path) -> None:
     write_folder(tmp_path)
     cat = tmp_path / "train" / "cat"
@@ -301,6 +313,8 @@ def data_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataOf:
             "import numpy as np, torch\n"
             "from PIL import Image\n"
             "GREY = np.zeros((4, 4), np.uint8)\n"
+            "def deep(level):\n"
+            "    return Image.fromarray(np.full((4, 4), level, np.uint16))\n"
             "class Data(list):\n"
             f"    classes = {classes}\n"
             "def data(split):\n"
@@ -338,6 +352,10 @@ def test_classes_that_are_no_number_and_no_list_are_refused(data_of: DataOf, cla
         ("(Image.new('L', (4, 4)), 0)", "None", []),
         ("(200 * np.ones((4, 4), np.float32), 0)", "None", ["as they are, the first one from 200 to 200; "]),
         ("(torch.zeros(1, 4, 4), 0)", "None", ["its images are float32, so the model takes them as they are"]),
+        ("(deep(4095), 0)", "None", ["the highest level found in its training images is 4095 of 65535, so they are"]),
+        ("(deep(4095), 0), (deep(40000), 0)", "None", []),
+        ("(deep(4095), 0), (Image.new('L', (4, 4), 255), 0)", "None", ["4095 of 65535"]),
+        ("(GREY + 16, 0)", "None", ["is 16 of 255, so they are dark: 0 to 255 is scaled to 0 to 255."]),
     ],
 )  # fmt: skip
 def test_labels_without_a_sample_and_images_that_are_not_scaled_are_named(
