@@ -27,7 +27,7 @@ from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_swee
 from dmls_ray.execution.run_plan import check_plan, run_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.util.errors import HeadLostError, InputError, NotKeptError, WorkerGroupError
+from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.module_path import leave_out_folder
 from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import below
@@ -269,9 +269,12 @@ def _show_results(
     if searched:
         for row in best_first(reading.table, options.metric, minimizes=question.minimizes)[:1]:
             best = best_of_search(config=row.records[0].config, where=results.where)
-            say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
-            if saves_weights:
-                say(console, f"Train it for its weights:\n  {best.retrain}")
+            try:
+                say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
+                if saves_weights:
+                    say(console, f"Train it for its weights:\n  {best.retrain}")
+            except ConfigError as error:
+                say(console, str(error))
             say(console, "")
     if options.save_weights:
         own = ["Weights: a training function saves its own, into rank.artifacts.folder."]
