@@ -27,7 +27,7 @@ class Values:
     numbers: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
-    none_or_word: Literal["none", None] = "none"  # noqa: PYI061
+    none_or_word: Literal["none", None] = "none"
     number_or_word: Literal[2, 1, "1"] = 2
     mixed: tuple[int, str, float] = (1, "a", 2.0)
     text: str = ""
