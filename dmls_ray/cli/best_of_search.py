@@ -37,7 +37,7 @@ class BestOfSearch:
     script_fields: Collection[str]
     """Fields that the script has values of: without a flag, they would be varied."""
     set_fields: Collection[str]
-    """Fields that were given with --set."""
+    """Fields that --set gives."""
     where: str
     """The results folder, or its URI."""
 

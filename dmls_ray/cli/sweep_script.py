@@ -129,7 +129,9 @@ def _run(
     for name in ("train", "workload"):
         if (chosen_by := given.pop(name)) is not None:
             program += [f"--{name}", chosen_by]
-    set_fields = [field for field, *_ in given["set"]]
+    # A key of a function's dict that had a range has no flag but --set.
+    ranged = [*given["range"], *given["log_range"]] if ":" in chosen.name else []
+    set_fields = [field for field, *_ in (*given["set"], *ranged)]
     script_fields = {*default_axes.axes, *(field for variant in default_axes.variants for field in variant)}
     given |= {spec.name: [True] for spec in schema.specs.values() if given.get(spec.name) == []}
     for field, *texts in given.pop("set"):

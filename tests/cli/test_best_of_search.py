@@ -36,6 +36,10 @@ class Values:
 def of_values(config: Values, rank: Any, emit: Any) -> None: ...
 
 
+def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
+    emit({"train_loss": config["rate"]})
+
+
 def best_of(**changes: Any) -> BestOfSearch:
     config = TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
     found: dict[str, Any] = {
@@ -131,3 +135,15 @@ def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Comman
         assert script.endswith("sweeps/search.py")
         done = sweep_command("search", *words)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted(sweep_command: Command) -> None:
+    flags = ["--train", f"{MODULE}:of_a_rate", "--device", "cpu"]
+    how = ["--searcher", "random", "--samples", "2", "--metric", "train_loss", "--scheduler", "none"]
+    searched = sweep_command("search", *flags, *how, "--log-range", "rate", "0.01", "1")
+    assert searched.returncode == 0, searched.stderr
+    (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  python ")]
+    words = shlex.split(command)[2:]
+    assert words[words.index("rate") - 1] == "--set"
+    assert sweep_command("search", *words).returncode == 0

@@ -256,6 +256,14 @@ def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) ->
     assert "Layers" in capsys.readouterr().out
 
 
+def test_a_key_of_a_dict_may_have_a_range(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ("--mode", "search", "--searcher", "random", "--samples", "2", "--dry-run")
+    key = ("--log-range", "x", "0.01", "1")
+    assert run("--train", f"{FUNCTIONS}:of_a_dict", *how, *key, axis=None) == 0
+    assert run(*how, *key, train=f"{FUNCTIONS}:of_a_dict", axis=None, defaults={}) == 0
+    assert capsys.readouterr().out.count(" x=0.") == 4
+
+
 def test_a_field_with_the_name_of_a_flag_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "mode", "a", "b", axis=None) == 2
     assert capsys.readouterr().err.endswith(

@@ -37,7 +37,7 @@ def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
         if given is None:
             continue
         if hasattr(given, "tolist"):
-            if getattr(given, "dtype", None) != object:  # an array of names
+            if str(getattr(given, "dtype", "")) != "object":  # an array of names
                 continue
             given = given.tolist()
         is_several = isinstance(given, Sequence | set | frozenset) and not isinstance(given, str)
