@@ -112,6 +112,11 @@ BAD_INPUT = [
         ["--mode", "search", "--metric", "val_loss"],
         "--metric val_loss: unknown metric; classification reports train_loss,",
     ),
+    (
+        ["--mode", "search", "--metric", "validation_loss"],
+        "--metric validation_loss needs validation samples, and validation_share=0 holds none out; add "
+        "--validation-share 0.1",
+    ),
     (["--mode", "search", "--isolation", "per_run"], "isolation=per_run does not go with mode=search"),
     (["--mode", "search", "--searcher", "random", "--batch-per-rank", "8"], "mode=search has nothing to search"),
 ]

@@ -216,6 +216,6 @@ def test_a_key_that_nothing_gives_is_one_line_and_nothing_starts(tmp_path: Path)
     script = [sys.executable, str(PROJECT / "sweeps" / "grid.py"), "--train", "areas:train"]
     ended = subprocess.run([*script, "--set", "width", "1", "2"], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 2
-    assert "--train=areas:train reads config['height']" in ended.stderr
+    assert "grid.py: train=areas:train reads config['height']" in ended.stderr
     assert "add --set height VALUE" in ended.stderr
     assert not (tmp_path / "results").exists()
