@@ -13,6 +13,7 @@ from dmls_ray.config.grid import SEED_STRIDE
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.value_texts import as_flag_value, guess_value
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below, is_uri
 
 CONFIRMING_REPEATS = 5
@@ -36,20 +37,28 @@ class BestOfSearch:
     script_fields: Collection[str]
     """Fields that the script has values of: without a flag, they would be varied."""
     set_fields: Collection[str]
-    """Fields that were given with --set."""
+    """Fields that --set gives."""
     where: str
     """The results folder, or its URI."""
 
     @property
     def confirm(self) -> str:
-        """The command that trains with other seeds: the seed that won is one of the reasons why it did."""
+        """The command that trains with other seeds: the seed that won is one of the reasons why it did.
+
+        Raises:
+            ConfigError: a value has no text of a flag; the message says how to train it from Python.
+        """
         seed = self.config["seed"] + self.repeats * SEED_STRIDE
         flags = ["--seed", str(seed), "--repeats", str(CONFIRMING_REPEATS), "--out", f"{self.where.rstrip('/')}-best"]
         return self._command(flags)
 
     @property
     def retrain(self) -> str:
-        """The command that trains with the seed that won, and keeps the weights; a folder is needed for them."""
+        """The command that trains with the seed that won, and keeps the weights; a folder is needed for them.
+
+        Raises:
+            ConfigError: as `confirm`.
+        """
         name = self.where.rstrip("/")
         folder = below("results", name.rpartition("/")[2]) if is_uri(name) else name
         seed = str(self.config["seed"])
@@ -66,10 +75,10 @@ class BestOfSearch:
             # Of world_size, machines and ranks_per_machine two give the third.
             if name in ("seed", "ranks_per_machine") or name not in self.config:
                 continue
-            value = self.config[name]
+            value = spec.check(self.config[name])  # a tuple is a list in a record
             if name in self.set_fields:
                 words += ["--set", name, _text(spec, value)]
-            elif value != spec.default or name in self.script_fields:
+            elif not _is_same(value, spec.default) or name in self.script_fields:
                 words += [_flag(name), _text(spec, value)]
         return words
 
@@ -87,8 +96,29 @@ def _flag(name: str) -> str:
 
 
 def _text(spec: FieldSpec, value: Any) -> str:
-    if value is None:
-        return spec.setting.none_word
-    text = as_flag_value(value)
-    is_guessed = spec.type == "value" and isinstance(value, str)
-    return f"'{text}'" if is_guessed and guess_value(text) != value else text
+    """The text that the flag reads as this very value: bare, in brackets as a list, or in quotation marks.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    text = spec.setting.none_word if value is None else as_flag_value(value)
+    for candidate in (text, f"[{text}]", f"'{text}'"):
+        is_flag = candidate.startswith("-") and isinstance(guess_value(candidate), str)
+        if not is_flag and _is_read_as(spec, candidate, value):
+            return candidate
+    raise ConfigError(
+        f"The best configuration has {spec.name}={value!r}, which no text of a flag means; train it from Python: "
+        f"sweep(..., {{{spec.name!r}: [{value!r}], ...}})."
+    )
+
+
+def _is_read_as(spec: FieldSpec, text: str, value: Any) -> bool:
+    try:
+        return _is_same(spec.parse(text), value)
+    except ConfigError:
+        return False
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether plain values are equal and of the same types: 1 is not true."""
+    return repr(value) == repr(other)

@@ -42,23 +42,22 @@ def choose_workload(parser: Parser, words: list[str], default: Workload) -> Work
         help="With --train, if its configuration is a dict: values of one of its fields",
     )
     first = Parser(add_help=False, allow_abbrev=False, prog=parser.prog, parents=[parser], conflict_handler="resolve")
+    _add_ranges(first)
     given, _ = first.parse_known_args([word for word in words if word not in ("-h", "--help")])
 
     for name, *values in given.set:
         if not values:
             raise ConfigError(f"--set {name} names no value; give one or several: --set {name} 1 2.")
+    names = [name for name, *_ in (*given.set, *given.range, *given.log_range)]
     if given.train is not None and given.workload:
         raise ConfigError(f"--workload {given.workload} and --train {given.train} are both given; give one of them.")
     if given.train is not None:
-        return workload_of_function(given.train, [name for name, *_ in given.set])
+        return workload_of_function(given.train, names)
     chosen = workload(given.workload) if given.workload else default
-    if given.set:
-        if chosen is not default or ":" not in chosen.name:
-            raise ConfigError(
-                f"--set {given.set[0][0]} is for a training function; give it with --train module:function."
-            )
-        return workload_of_function(chosen.name, [name for name, *_ in given.set])
-    return chosen
+    is_function = chosen is default and ":" in chosen.name
+    if given.set and not is_function:
+        raise ConfigError(f"--set {given.set[0][0]} is for a training function; give it with --train module:function.")
+    return workload_of_function(chosen.name, names) if is_function else chosen
 
 
 def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -97,15 +96,7 @@ def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], optio
             how.add_argument(_flag(spec.name), action="store_true", help=_help(spec))
         else:
             _add_flag(how, spec, [] if default is None else [default], default=default)
-    for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
-        how.add_argument(
-            flag,
-            action="append",
-            nargs=3,
-            default=[],
-            metavar=("NAME", "LOW", "HIGH"),
-            help=f"Search mode: let a field have any of these {kind}",
-        )
+    _add_ranges(how)
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 
@@ -147,6 +138,18 @@ def parse_range(name: str, low: str, high: str, *, log: bool = False) -> Range:
         raise ConfigError(f"a range of {name} from {low} to {high} is not of numbers; give two numbers.") from error
     except ConfigError as error:
         raise ConfigError(f"{'--log-range' if log else '--range'} {name}: {error}") from error
+
+
+def _add_ranges(group: Any) -> None:
+    for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
+        group.add_argument(
+            flag,
+            action="append",
+            nargs=3,
+            default=[],
+            metavar=("NAME", "LOW", "HIGH"),
+            help=f"Search mode: let a field have any of these {kind}",
+        )
 
 
 def _add_flag(group: Any, spec: FieldSpec, shown: Any, **how: Any) -> None:

@@ -27,7 +27,7 @@ from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_swee
 from dmls_ray.execution.run_plan import check_plan, run_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.util.errors import HeadLostError, InputError, NotKeptError, WorkerGroupError
+from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.module_path import leave_out_folder
 from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import below
@@ -129,7 +129,9 @@ def _run(
     for name in ("train", "workload"):
         if (chosen_by := given.pop(name)) is not None:
             program += [f"--{name}", chosen_by]
-    set_fields = [field for field, *_ in given["set"]]
+    # A key of a function's dict that had a range has no flag but --set.
+    ranged = [*given["range"], *given["log_range"]] if ":" in chosen.name else []
+    set_fields = [field for field, *_ in (*given["set"], *ranged)]
     script_fields = {*default_axes.axes, *(field for variant in default_axes.variants for field in variant)}
     given |= {spec.name: [True] for spec in schema.specs.values() if given.get(spec.name) == []}
     for field, *texts in given.pop("set"):
@@ -269,9 +271,12 @@ def _show_results(
     if searched:
         for row in best_first(reading.table, options.metric, minimizes=question.minimizes)[:1]:
             best = best_of_search(config=row.records[0].config, where=results.where)
-            say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
-            if saves_weights:
-                say(console, f"Train it for its weights:\n  {best.retrain}")
+            try:
+                say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
+                if saves_weights:
+                    say(console, f"Train it for its weights:\n  {best.retrain}")
+            except ConfigError as error:
+                say(console, str(error))
             say(console, "")
     if options.save_weights:
         own = ["Weights: a training function saves its own, into rank.artifacts.folder."]

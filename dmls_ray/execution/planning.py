@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.config.grid import Plan, Variant, build_plan
+from dmls_ray.config.grid import Plan, Variant, build_plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
@@ -64,7 +64,8 @@ def plan_sweep(
     For a searcher of Ray Tune the plan has example points only, and the space it draws from is returned with it.
 
     Raises:
-        ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
+        ConfigError: a field or a value is wrong, a range is given and nothing draws from it, or no run would have a
+            measure of the aim or the metric.
     """
     schema, metrics = workload.schema(), workload.epoch_metrics
     if options.mode == "search" and metrics is not None and options.metric not in metrics:
@@ -86,6 +87,7 @@ def plan_sweep(
     if space is not None:
         axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
     plan = build_plan(axes, schema, variants=variants, repeats=options.blocks, order_seed=options.order_seed)
+    _check_validation(plan, options)
     if space is None:
         return plan, None
     return dataclasses.replace(plan, changed=()), space if options.uses_searcher else None
@@ -106,6 +108,17 @@ def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) ->
     if isinstance(target, Sequence) and len(set(target)) > 1:
         texts = " ".join(f"{value:g}" for value in target)
         raise ConfigError(f"--target-accuracy {texts}: --aim time-to-accuracy needs one target; give one.")
+
+
+def _check_validation(plan: Plan, options: Options) -> None:
+    """Refuse to search by a metric of validation samples where runs have none."""
+    if options.mode != "search" or not options.metric.startswith("validation_"):
+        return
+    if any(getattr(config, "validation_share", None) == 0 for config in configs_of(plan.runs)):
+        raise ConfigError(
+            f"--metric {options.metric} needs validation samples, and validation_share=0 holds none out; add "
+            "--validation-share 0.1, say, or leave --metric out."
+        )
 
 
 def results_location(options: Options) -> Path | str:

@@ -269,6 +269,7 @@ def _unrecorded_names(record: RunRecord) -> list[str]:
 
 
 def list_files(names: Sequence[str]) -> str:
-    """Names of files and data sets in a sentence; of many the first."""
+    """Names of files, functions and data sets in a sentence; of many the first."""
+    names = list(dict.fromkeys(name.removesuffix(OF_FUNCTION) for name in names))
     shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} others"] if len(names) > _SHOWN else [])]
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))

@@ -1,17 +1,43 @@
 from __future__ import annotations
 
+import json
 import shlex
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.config.options import Options
+from dmls_ray.config.schema import Schema
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import SMALL, Command
 
 FUNCTIONS = "tests.workloads.user_function.test_schema"
+MODULE = "tests.cli.test_best_of_search"
+
+
+@dataclass(frozen=True)
+class Values:
+    one_or_several: int | list[int] = 0
+    truth_or_number: Literal[1, True] = 1
+    numbers: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+    none_or_word: Literal["none", None] = "none"
+    number_or_word: Literal[2, 1, "1"] = 2
+    mixed: tuple[int, str, float] = (1, "a", 2.0)
+    text: str = ""
+
+
+def of_values(config: Values, rank: Any, emit: Any) -> None: ...
+
+
+def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
+    emit({"train_loss": config["rate"]})
 
 
 def best_of(**changes: Any) -> BestOfSearch:
@@ -51,6 +77,52 @@ def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
     assert schema.specs["name"].parse(words[11]) == "12"
 
 
+def retrain(schema: Schema, given: dict[str, Any]) -> str:
+    config = json.loads(json.dumps(schema.make(**given).canonical()))
+    return best_of(schema=schema, config=config, script_fields=(), options=Options()).retrain
+
+
+@pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        ({"one_or_several": [1]}, ["--one-or-several", "[1]"]),
+        ({"one_or_several": 1}, ["--one-or-several", "1"]),
+        ({"truth_or_number": True}, ["--truth-or-number", "true"]),
+        ({"numbers": [-1, 2]}, ["--numbers", "[-1,2]"]),
+        ({"numbers": [1]}, ["--numbers", "1"]),
+        ({"texts": ["a b", "c"]}, ["--texts", "a b,c"]),
+        ({"texts": ["[x]"]}, ["--texts", "[[x]]"]),
+        ({"texts": [" a"]}, ["--texts", "' a'"]),
+        ({"texts": ["'a'"]}, ["--texts", "''a''"]),
+        ({"mixed": (1, "b", 2.5)}, ["--mixed", "1,b,2.5"]),
+    ],
+)
+def test_each_flag_of_the_command_is_read_as_the_value_that_won(given: dict[str, Any], texts: list[str]) -> None:
+    schema = user_function_schema(f"{MODULE}:of_values")
+    words = shlex.split(retrain(schema, given))
+    assert words[4:6] == texts
+    assert words[6] == "--seed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("texts", ("",)), ("texts", ("a,b",)), ("texts", ("a", "")), ("paths", ("a,b",)),
+        ("none_or_word", None), ("number_or_word", 1), ("mixed", (1, "a,b", 2.0)), ("text", "-x"),
+    ],
+)  # fmt: skip
+def test_a_value_without_a_text_is_named_in_place_of_a_command_that_trains_something_else(
+    name: str, value: Any
+) -> None:
+    schema = user_function_schema(f"{MODULE}:of_values")
+    with pytest.raises(ConfigError) as refused:
+        retrain(schema, {name: value})
+    assert str(refused.value) == (
+        f"The best configuration has {name}={value!r}, which no text of a flag means; train it from Python: "
+        f"sweep(..., {{{name!r}: [{value!r}], ...}})."
+    )
+
+
 @pytest.mark.slow
 def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Command) -> None:
     flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--samples", "2", "--epochs", "1"]
@@ -63,3 +135,15 @@ def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Comman
         assert script.endswith("sweeps/search.py")
         done = sweep_command("search", *words)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted(sweep_command: Command) -> None:
+    flags = ["--train", f"{MODULE}:of_a_rate", "--device", "cpu"]
+    how = ["--searcher", "random", "--samples", "2", "--metric", "train_loss", "--scheduler", "none"]
+    searched = sweep_command("search", *flags, *how, "--log-range", "rate", "0.01", "1")
+    assert searched.returncode == 0, searched.stderr
+    (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  python ")]
+    words = shlex.split(command)[2:]
+    assert words[words.index("rate") - 1] == "--set"
+    assert sweep_command("search", *words).returncode == 0

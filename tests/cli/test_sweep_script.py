@@ -112,6 +112,11 @@ BAD_INPUT = [
         ["--mode", "search", "--metric", "val_loss"],
         "--metric val_loss: unknown metric; classification reports train_loss,",
     ),
+    (
+        ["--mode", "search", "--metric", "validation_loss"],
+        "--metric validation_loss needs validation samples, and validation_share=0 holds none out; add "
+        "--validation-share 0.1",
+    ),
     (["--mode", "search", "--isolation", "per_run"], "isolation=per_run does not go with mode=search"),
     (["--mode", "search", "--searcher", "random", "--batch-per-rank", "8"], "mode=search has nothing to search"),
 ]
@@ -254,6 +259,14 @@ def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) ->
     assert "x=2 repeat=0" in capsys.readouterr().out
     assert run(*function[:2], "--help", axis=None) == 0
     assert "Layers" in capsys.readouterr().out
+
+
+def test_a_key_of_a_dict_may_have_a_range(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ("--mode", "search", "--searcher", "random", "--samples", "2", "--dry-run")
+    key = ("--log-range", "x", "0.01", "1")
+    assert run("--train", f"{FUNCTIONS}:of_a_dict", *how, *key, axis=None) == 0
+    assert run(*how, *key, train=f"{FUNCTIONS}:of_a_dict", axis=None, defaults={}) == 0
+    assert capsys.readouterr().out.count(" x=0.") == 4
 
 
 def test_a_field_with_the_name_of_a_flag_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:

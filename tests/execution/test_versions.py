@@ -222,7 +222,7 @@ def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
     found = train(cell.replace("2 *", "3 *"))
     assert len(ran) == 8
     assert (len(found), len(load("out"))) == (4, 4)
-    assert found.left_out == "4 runs of an earlier version of train() are not shown; --stale includes them."
+    assert found.left_out == "4 runs of an earlier version of train are not shown; --stale includes them."
     train(cell)
     assert len(ran) == 8
 

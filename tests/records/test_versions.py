@@ -48,6 +48,11 @@ def test_edited_data_make_earlier_runs_as_edited_code_does() -> None:
     assert split(records).note == "1 run of an earlier version of images in d is not shown; --stale includes it."
 
 
+def test_a_class_that_is_a_data_set_as_well_is_named_once_and_as_it_is() -> None:
+    records = [of(1, {"Points()": "x"}).replace(data={"Points": "x"}), of(2, {"Points()": "y"}, data={"Points": "y"})]
+    assert split(records).note == "1 run of an earlier version of Points is not shown; --stale includes it."
+
+
 def test_a_version_that_a_later_call_restored_is_current() -> None:
     records = [of(0, OLD), of(0, NEW)]
     assert split(records, {"code": NEW}, {"code": OLD}).current == records[:1]

@@ -166,8 +166,7 @@ def _arguments_of(name: str, function: Callable[..., object]) -> list[str]:
             f"model={name}: your function needs {', '.join(others)}, and gets {' and '.join(_ARGUMENTS)} only; give "
             "defaults, or name a function that needs no others."
         )
-    takes_all = any(item.kind is kinds.VAR_KEYWORD for item in parameters.values())
-    return [key for key in _ARGUMENTS if takes_all or key in parameters]
+    return [key for key in _ARGUMENTS if key in parameters]
 
 
 def _build_user_model(

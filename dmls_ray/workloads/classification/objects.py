@@ -27,15 +27,19 @@ def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
             these, and of names.
 
     Raises:
-        ConfigError: an object is a model already made, or no two splits; or two objects have one name.
+        ConfigError: an object is a model already made, no model, or no two splits; or two objects have one name.
         UserCodeError: an object cannot be sent to another process.
     """
     named = dict(axes)
     digests: dict[str, str] = {}
     for field in ("model", "dataset"):
         given = axes.get(field)
-        if given is None or hasattr(given, "tolist"):  # an array of names
+        if given is None:
             continue
+        if hasattr(given, "tolist"):
+            if str(getattr(given, "dtype", "")) != "object":  # an array of names
+                continue
+            given = given.tolist()
         is_several = isinstance(given, Sequence | set | frozenset) and not isinstance(given, str)
         names = [_name_of(field, value) for value in (given if is_several else [given])]
         for name in names:
@@ -45,8 +49,8 @@ def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _name_of(field: str, value: Any) -> Any:
-    """The name of an object; a text, and what is neither a model nor a data set, as it is.
+def _name_of(field: str, value: Any) -> str:
+    """The name of an object; a text as it is.
 
     Raises:
         ConfigError, UserCodeError: as `name_objects`.
@@ -54,9 +58,12 @@ def _name_of(field: str, value: Any) -> Any:
     if isinstance(value, str):
         return value
     if field == "dataset" and isinstance(value, Mapping) and value.keys() == {"train", "test"}:
+        for split, samples in value.items():
+            _check_is_map_style(split, samples)
         return _sent(field, type(value["train"]).__qualname__, functools.partial(_split_of, dict(value)))
     shown = f"{field}=<{type(value).__qualname__}>"
-    if field == "dataset" and not isinstance(value, type) and hasattr(value, "__getitem__"):
+    has_samples = not isinstance(value, type) and hasattr(value, "__getitem__")
+    if field == "dataset" and (has_samples or not callable(value)):
         raise ConfigError(
             f"{shown} is not the samples of two splits; give {{'train': ..., 'test': ...}}, or a function that returns "
             "the samples of the split that it is given."
@@ -68,9 +75,31 @@ def _name_of(field: str, value: Any) -> Any:
             "a new one."
         )
     if not callable(value):
-        return value
+        raise ConfigError(
+            f"{shown} is no model; give a name, a class, a function that returns a model, or a list of these."
+        )
     name, is_importable = function_name(value, flag=field)
     return name if is_importable else _sent(field, name, value)
+
+
+def _check_is_map_style(split: str, samples: Any) -> None:
+    """Refuse what gives no sample by its index.
+
+    Raises:
+        ConfigError: with what it is, and what to give.
+    """
+    kind = type(samples).__qualname__
+    is_pair = isinstance(samples, tuple | list) and len(samples) == 2
+    if is_pair and all(hasattr(part, "shape") for part in samples):
+        raise ConfigError(
+            f"dataset: {split} is a {kind} of two arrays; give torch.utils.data.TensorDataset(images, labels) of two "
+            "tensors."
+        )
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise ConfigError(
+            f"dataset: {split} is of type {kind}; give a map-style data set, len() and [index] -> (image, label): of a "
+            "DataLoader, loader.dataset."
+        )
 
 
 def _sent(field: str, name: str, value: Any) -> SentName:
@@ -91,7 +120,11 @@ def _check_is_free(field: str, name: SentName, digests: dict[str, str]) -> None:
     if builtin_model(name) or builtin_dataset(name):
         raise ConfigError(f"{field}={name} is the name of a built-in one; give yours another name.")
     if digests.setdefault(name, name.sent.digest) != name.sent.digest:
-        raise ConfigError(f"{field}={name} is the name of two different objects; give each a name of its own, by def.")
+        parameters = "shape, classes" if field == "model" else "split"
+        raise ConfigError(
+            f"{field}={name} is the name of two different objects; give each a name of its own, as a function: "
+            f"def NAME({parameters})."
+        )
 
 
 def _split_of(halves: Mapping[str, Any], split: str) -> Any:

@@ -23,8 +23,8 @@ def required_keys(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the keys without which every call of the function raises KeyError.
 
     A key counts only where `config["key"]` is evaluated in every call, and nothing before it may have added the key:
-    not within if, try, with or a loop, not after a return, and not after the dict was assigned, changed, or handed to
-    other code. Without a readable source, of a wrapped function and of a partial, there is none.
+    not within if, try, with or a loop, not after what may end the call, and not after the dict was assigned, changed,
+    or handed to other code. Without a readable source, of a wrapped function and of a partial, there is none.
 
     Args:
         function: a function or a method whose first parameter is the dict.
@@ -55,9 +55,24 @@ def _keys_of_statements(statements: list[ast.stmt], name: str) -> Iterator[str]:
         evaluated = getattr(statement, _EVALUATED.get(type(statement), ""), None)
         if evaluated is not None:
             yield from _keys_of_expression(evaluated, name)
-        is_definition = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        if not is_definition and any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+        if _may_end_the_call(statement, evaluated):
             return
+
+
+def _may_end_the_call(statement: ast.stmt, evaluated: ast.AST | None) -> bool:
+    """Whether the function may end there: by return, by raise, or within a call, such as sys.exit() in an if.
+
+    Args:
+        statement: any statement.
+        evaluated: the part that is evaluated in every call. What it calls is taken to return.
+    """
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    if isinstance(statement, ast.Return | ast.Raise):
+        return True
+    parts = [part for part in ast.iter_child_nodes(statement) if part is not evaluated]
+    nodes = [node for part in parts for node in ast.walk(part)]
+    return any(isinstance(node, ast.Return | ast.Raise | ast.Call) for node in nodes)
 
 
 def _keys_of_expression(node: ast.AST, name: str) -> Iterator[str]:

@@ -235,7 +235,7 @@ def _describe_absent(name: str, keys: Sequence[str]) -> str:
     reads = " and ".join(f"config[{key!r}]" for key in keys)
     flags = " ".join(f"--set {shlex.quote(key)} VALUE" for key in keys)
     axes = ", ".join(f"{key!r}: VALUE" for key in keys)
-    return f"{FLAG}={name} reads {reads}, which no axis gives; add {flags}, or to the axes of sweep() {{{axes}}}."
+    return f"train={name} reads {reads}, which no axis gives; add {flags}, or to the axes of sweep() {{{axes}}}."
 
 
 def _hash_of(values: Mapping[str, Any]) -> str:

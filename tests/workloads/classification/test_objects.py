@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from dmls_ray import load
 from dmls_ray.config.grid import Run
@@ -101,6 +102,8 @@ def test_an_object_that_can_be_imported_is_named_as_on_the_command_line() -> Non
     }  # fmt: skip
     names = np.array(["convnet", "simplecnn"])
     assert name_objects({"model": names})["model"] is names
+    objects = np.array([Linear, "convnet"], dtype=object)
+    assert name_objects({"model": objects})["model"] == [f"{MODULE}:Linear", "convnet"]
 
 
 def test_a_class_of_a_notebook_is_a_model_in_another_process_and_has_its_name_in_the_records(
@@ -173,7 +176,21 @@ def make(width: int) -> Callable[..., nn.Module]:
         ({"dataset": {"train": Grey("train")}}, "dataset=<dict> is not the samples of two splits"),
         ({"dataset": (Grey("train"), Grey("test"))}, "dataset=<Grey> is not the samples of two splits"),
         ({"model": functools.partial(print, sys.stdout)}, "model=partial cannot be sent to another process"),
-        ({"model": 5}, "model=5 is not a text; give a text"),
+        ({"model": 5}, "model=<int> is no model; give a name, a class"),
+        ({"model": {"a": Linear}.values()}, "model=<dict_values> is no model; .* or a list of these"),
+        ({"dataset": DataLoader(Grey("train"))}, "dataset=<DataLoader> is not the samples of two splits; give {"),
+        (
+            {"dataset": {"train": Grey("train"), "test": DataLoader(Grey("test"))}},
+            "dataset: test is of type DataLoader; give a map-style data set.*: of a DataLoader, loader.dataset",
+        ),
+        (
+            {"dataset": {"train": (torch.zeros(4, 1, 8, 8), torch.zeros(4)), "test": Grey("test")}},
+            r"dataset: train is a tuple of two arrays; give torch.utils.data.TensorDataset\(images, labels\)",
+        ),
+        (
+            {"dataset": [{"train": Grey("train", level), "test": Grey("test")} for level in (1, 2)]},
+            r"dataset=Grey is the name of two different objects; .*, as a function: def NAME\(split\)",
+        ),
     ],
 )
 def test_what_is_no_model_or_data_set_is_refused_before_anything_starts(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.execution.api import sweep
-from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.errors import ConfigError, UnavailableError
 from dmls_ray.workloads.user_function.required_keys import required_keys
 from tests.conftest import PROJECT
 
@@ -40,9 +40,10 @@ def straight(config, rank, emit):  # type: ignore[no-untyped-def]
     if config["kind"] == "wide":
         layers = layers * config["factor"]
     rate = config.get("lr", 0.1) * scaled(config["scale"])
+    print(config["seed"])
     for _ in range(config["epochs"]):
         emit({"train_loss": rate * config["decay"]})
-    return {"layers": len(layers), "seed": config["seed"]}
+    return {"layers": len(layers)}
 
 
 class Trainer:
@@ -134,6 +135,36 @@ def returns_before(config, rank, emit):  # type: ignore[no-untyped-def]
     return {"x": config["width"]}
 
 
+def raises_before(config, rank, emit):  # type: ignore[no-untyped-def]
+    if "width" not in config:
+        raise UnavailableError("there is no width")
+    return {"x": config["width"]}
+
+
+def exits_before(config, rank, emit):  # type: ignore[no-untyped-def]
+    if "width" not in config:
+        sys.exit(0)
+    return {"x": config["width"]}
+
+
+def exits_in_a_loop(config, rank, emit):  # type: ignore[no-untyped-def]
+    for _ in {"width"} - config.keys():
+        stop()
+    return {"x": config["width"]}
+
+
+def exits_after_an_error(config, rank, emit):  # type: ignore[no-untyped-def]
+    try:
+        width = config["width"]
+    except KeyError:
+        stop()
+    return {"x": width + config["height"]}
+
+
+def stop() -> None:
+    sys.exit(0)
+
+
 @with_defaults
 def is_decorated(config, rank, emit):  # type: ignore[no-untyped-def]
     return {"x": config["width"]}
@@ -144,7 +175,7 @@ of_a_lambda = lambda config, rank, emit: {"x": config["width"]}  # noqa: E731
 
 
 def test_keys_that_every_call_reads_are_found_in_their_order() -> None:
-    assert required_keys(straight) == ("depth", "kind", "scale", "epochs", "seed")
+    assert required_keys(straight) == ("depth", "kind", "scale", "seed", "epochs")
     assert required_keys(Trainer().train) == ("width",)
 
 
@@ -152,12 +183,14 @@ def test_keys_that_every_call_reads_are_found_in_their_order() -> None:
     "function",
     [
         guarded, assigns_first, sets_default, updates, rebinds, imports_over, hands_over, fills_within, has_alias,
-        is_shadowed, reads_another, returns_before, is_decorated,
+        is_shadowed, reads_another, returns_before, raises_before, exits_before, exits_in_a_loop, exits_after_an_error,
+        is_decorated,
     ],
     ids=lambda function: function.__name__,
 )  # fmt: skip
 def test_of_a_function_that_runs_without_the_key_nothing_is_claimed(function: Callable[..., Any]) -> None:
-    function({}, None, None)  # runs
+    with contextlib.suppress(SystemExit, UnavailableError):  # ends without the key
+        function({}, None, None)
     assert required_keys(function) == ()
 
 
@@ -183,6 +216,6 @@ def test_a_key_that_nothing_gives_is_one_line_and_nothing_starts(tmp_path: Path)
     script = [sys.executable, str(PROJECT / "sweeps" / "grid.py"), "--train", "areas:train"]
     ended = subprocess.run([*script, "--set", "width", "1", "2"], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 2
-    assert "--train=areas:train reads config['height']" in ended.stderr
+    assert "grid.py: train=areas:train reads config['height']" in ended.stderr
     assert "add --set height VALUE" in ended.stderr
     assert not (tmp_path / "results").exists()
