@@ -36,8 +36,8 @@ def run_guarded(
 ) -> RankResult:
     """The result of a training function, or the description of its failure.
 
-    What it reports is checked here, and what it changes in the process is undone. Above world size 1, `steps` counts the
-    optimizer steps meanwhile.
+    What it reports is checked here, and what it changes in the process is undone.
+    Above world size 1, `steps` counts the optimizer steps meanwhile.
     """
     name = f"{train.__module__}:{getattr(train, '__qualname__', 'train')}"
 

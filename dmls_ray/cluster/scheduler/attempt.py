@@ -15,7 +15,6 @@ from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import CollectiveWait, EarlierAttempt, EpochEnded, RankResult, RunStarted, Verdict
 
-
 _EVEN = "give every rank as many batches (DistributedSampler, drop_last)"
 _TAKE_PART = "and let every rank take part in each collective"
 
