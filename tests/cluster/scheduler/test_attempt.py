@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,7 @@ def hanging(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
     def observe() -> None:
         time.sleep(1)
         wait = collective_wait(thread, steps)
-        (folder / f"wait-{rank.rank}").write_text(repr(wait), encoding="utf-8")
+        (folder / f"wait-{rank.rank}").write_text(json.dumps(wait and asdict(wait)), encoding="utf-8")
         while len(list(folder.glob("wait-*"))) < rank.world_size:
             time.sleep(0.05)
         time.sleep(0.2)
@@ -210,8 +212,8 @@ def test_ranks_that_all_wait_in_collectives_that_do_not_match_are_an_error_and_a
     schema = user_function_schema(hanging, ["how", "folder"])
     config = schema.make(how=how, folder=str(tmp_path), world_size=2, device="cpu")
     results = run_ranks(config, train=run_user_function)
-    written = [(tmp_path / f"wait-{rank}").read_text(encoding="utf-8") for rank in range(2)]
-    waits = [eval(text, {"CollectiveWait": CollectiveWait}) for text in written]
+    written = [json.loads((tmp_path / f"wait-{rank}").read_text(encoding="utf-8")) for rank in range(2)]
+    waits = [values and CollectiveWait(**values) for values in written]
     assert waits[0].steps == 3
     assert (waits[1] is not None) == is_mismatch
     verdict, is_tried_again = verdict_of(results, STALLED, waits)
