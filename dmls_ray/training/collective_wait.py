@@ -24,6 +24,9 @@ _TORCH = Path(torch.__file__).parent
 _WAITING_IN = (_TORCH / "distributed", _TORCH / "nn" / "parallel", _TORCH / "autograd")
 """Packages whose functions wait for collectives; DDP waits at the end of a backward pass."""
 
+_POINT_TO_POINT = ("send", "recv")
+"""Functions of PyTorch that wait for a message, not in a collective."""
+
 _BETWEEN = (_TORCH, Path(compat.__file__))
 """Files between the line that calls and the collective."""
 
@@ -49,6 +52,8 @@ def _position(thread: int, steps: Counter[str]) -> CollectiveWait | None:
     numbers = compat.sequence_numbers()
     frame = sys._current_frames().get(thread)
     if numbers is None or frame is None or not _is_in(frame.f_code.co_filename, *_WAITING_IN):
+        return None
+    if frame.f_code.co_name in _POINT_TO_POINT:
         return None
     while frame.f_back is not None and _is_in(frame.f_code.co_filename, *_BETWEEN):
         frame = frame.f_back

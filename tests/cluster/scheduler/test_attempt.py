@@ -92,6 +92,8 @@ def hanging(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
             continue
         if is_more and how == "sleeps":
             time.sleep(60)
+        if is_more and how == "receives":
+            dist.recv(torch.zeros(1), src=0)
         weights = torch.ones(500, 500, requires_grad=True)
         loss = (weights @ weights).sum()
         while is_more and how == "computes":
@@ -204,7 +206,8 @@ STALLED = "no progress for 600 s (stall_timeout)"
 
 
 @pytest.mark.parametrize(
-    ("how", "is_mismatch"), [("batches", True), ("tests", True), ("sleeps", False), ("computes", False)]
+    ("how", "is_mismatch"),
+    [("batches", True), ("tests", True), ("sleeps", False), ("receives", False), ("computes", False)],
 )
 def test_ranks_that_all_wait_in_collectives_that_do_not_match_are_an_error_and_a_rank_that_hangs_alone_is_not(
     tmp_path: Path, how: str, is_mismatch: bool
