@@ -157,6 +157,8 @@ def user_function(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[st
             raise ArithmeticError("a fault of the user")
         if config["how"] == "oom":
             raise MemoryError("cannot allocate 8 GiB")
+        if config["how"] == "uneven" and rank.world_size > 1:
+            dist.all_reduce(torch.ones(3))
         if config["how"] in HOW:
             HOW[config["how"]]()
     if rank.world_size > 1:

@@ -412,7 +412,7 @@ def test_the_same_command_continues_a_sweep_whose_cluster_died(sweep_command: Co
 def test_every_failure_of_a_user_function_is_one_row_and_affects_no_other_run(
     sweep_command: Command, here: Path
 ) -> None:
-    failures = ("nothing", "nothing-finite", "raise", "oom", "sigkill", "loop")
+    failures = ("nothing", "nothing-finite", "raise", "oom", "sigkill", "loop", "uneven")
     flags = ("--train", "tests.failing:user_function", "--world-size", "1", "2", "--repeats", "1", "--device", "cpu")
     limits = ("--oversubscribe", "--stall-timeout", str(STALL_S), "--max-retries", "0")
     done = sweep_command("grid", *flags, *limits, "--set", "how", *failures)
@@ -421,7 +421,7 @@ def test_every_failure_of_a_user_function_is_one_row_and_affects_no_other_run(
     outcomes = {how: {record.outcome.value for record in records if record.config["how"] == how} for how in failures}
     assert outcomes == {
         "nothing": {"ok"}, "nothing-finite": {"diverged"}, "raise": {"error"}, "oom": {"oom"}, "sigkill": {"killed"},
-        "loop": {"timeout"},
+        "loop": {"timeout"}, "uneven": {"ok", "error"},
     }  # fmt: skip
     (raised, *_) = (record for record in records if record.config["how"] == "raise")
     assert raised.reason == "ArithmeticError: a fault of the user"

@@ -119,6 +119,11 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class Observe:
+    """Request to a rank, in place of the addresses of lost ranks, to report the collective in which it waits."""
+
+
+@dataclass(frozen=True)
 class Leave:
     """Reply in place of a lease: the rank ends its process, and another is started in its place."""
 

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from ray.train.collective import broadcast_from_rank_zero
 
 from dmls_ray.cluster.abort import abort_pending_collectives
 from dmls_ray.cluster.broker_client import BrokerClient
-from dmls_ray.cluster.messages import Lease, Leave, RankRegistration, TrainerSettings
+from dmls_ray.cluster.messages import Lease, Leave, Observe, RankRegistration, TrainerSettings
 from dmls_ray.cluster.processes import oom_kills, start_of
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
@@ -77,6 +78,9 @@ class RankWorker:
         """The last result, until the broker has it."""
         self._lease_id = ""
         """The run under way."""
+        self.steps: Counter[str] = Counter()
+        """Its optimizer steps."""
+        self._thread = threading.get_ident()
         self._is_spoilt = False
         """A run has left something behind that cannot be undone; a new broker does not know it."""
         self._epochs: list[EpochEnded] = []
@@ -85,7 +89,7 @@ class RankWorker:
         threading.Thread(target=self._watch_for_lost_peers, daemon=True, name="lost-ranks").start()
 
     def _watch_for_lost_peers(self) -> None:
-        """Abort collectives that wait for lost ranks, when the broker reports them.
+        """Abort collectives that wait for lost ranks, when the broker reports them; report waits when it asks.
 
         End this process if the broker does not know its run: after the death of a broker, the run starts again from its
         beginning, and waits for this rank.
@@ -95,20 +99,29 @@ class RankWorker:
         while True:
             lease_id = self._lease_id
             try:
-                addresses = client.call_once("interruption", self.name)
+                reply = client.call_once("interruption", self.name)
             except ray.exceptions.RayError:
-                addresses = ()  # there is no broker now, or its answer is lost
-            if addresses is None and lease_id and unknown == lease_id == self._lease_id:
+                reply = ()  # there is no broker now, or its answer is lost
+            if reply is None and lease_id and unknown == lease_id == self._lease_id:
                 os._exit(1)
-            unknown = lease_id if addresses is None else ""
-            if addresses:
+            unknown = lease_id if reply is None else ""
+            if reply:
                 try:
-                    abort_pending_collectives(addresses)
+                    if isinstance(reply, Observe):
+                        self._report_wait(client)
+                    else:
+                        abort_pending_collectives(reply)
                 except Exception:  # noqa: BLE001 - without this thread the next loss would not be noticed
                     # The broker ends this process, if it still waits in a few seconds.
                     traceback.print_exc()
             else:
                 time.sleep(RETRY_INTERVAL_S)
+
+    def _report_wait(self, client: BrokerClient) -> None:
+        from dmls_ray.training.collective_wait import collective_wait
+
+        lease_id = self._lease_id
+        client.call_once("waits", self.name, lease_id, collective_wait(self._thread, self.steps))
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
@@ -309,7 +322,8 @@ def _serve_lease(lease: Lease, worker: RankWorker) -> None:
             train = import_function(lease.job.train, flag="train")
             link, instruments_s = measure_link(rank, rank.machines)
             rank = replace(rank, instruments_s=instruments_s)
-            result = run_guarded(train, lease.job.config, rank, worker.make_emit(lease))
+            worker.steps.clear()
+            result = run_guarded(train, lease.job.config, rank, worker.make_emit(lease), steps=worker.steps)
             if result.run:
                 result = replace(result, run={**result.run, **link})
             worker.finish(lease, result)

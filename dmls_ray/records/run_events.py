@@ -68,6 +68,18 @@ class RankResult:
         return cls(**named, values={name: value for name, value in returned.items() if name not in names})
 
 
+@dataclass(frozen=True, kw_only=True)
+class CollectiveWait:
+    """The collective in which a rank waits."""
+
+    steps: int
+    """Optimizer steps that the rank has made."""
+    collectives: int
+    """Collectives that the rank has begun."""
+    line: str
+    """`file:line` of the code outside PyTorch that has called it."""
+
+
 class SkipKind(enum.Enum):
     """Why a run was not started."""
 

@@ -31,10 +31,13 @@ from dmls_ray.util.errors import DivergedError, InfeasibleError
 from dmls_ray.util.importing import try_import
 
 
-def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
+def run_guarded(
+    train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit, *, steps: Counter[str] | None = None
+) -> RankResult:
     """The result of a training function, or the description of its failure.
 
     What it reports is checked here, and what it changes in the process is undone.
+    Above world size 1, `steps` counts the optimizer steps meanwhile.
     """
     name = f"{train.__module__}:{getattr(train, '__qualname__', 'train')}"
 
@@ -43,8 +46,8 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
             event = EpochEnded(epoch=checked_epoch(asdict(event.epoch), f"what {name} emitted"))
         return emit(event)
 
-    steps: Counter[str] = Counter()
-    of_rank = around_optimizer_steps(lambda: None, lambda optimizer: steps.update(["steps"]))
+    counted: Counter[str] = Counter() if steps is None else steps
+    of_rank = around_optimizer_steps(lambda: None, lambda optimizer: counted.update(["steps"]))
     with torchrun_environment(rank, config.threads_per_rank), of_rank if rank.world_size > 1 else nullcontext():
         try:
             rank = _prepared(rank)
@@ -67,7 +70,7 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         numbers = sequence_numbers() if rank.world_size > 1 else None
         collectives = None if numbers is None else sum(numbers.values())
         # By now no traceback keeps what the function has made.
-        return replace(result, left_behind=state.restore(), steps=steps.total(), collectives=collectives)
+        return replace(result, left_behind=state.restore(), steps=counted.total(), collectives=collectives)
 
 
 def _prepared(rank: RankInfo) -> RankInfo:

@@ -13,7 +13,10 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, EpochEnded, RankResult, RunStarted, Verdict
+from dmls_ray.records.run_events import CollectiveWait, EarlierAttempt, EpochEnded, RankResult, RunStarted, Verdict
+
+_EVEN = "give every rank as many batches (DistributedSampler, drop_last)"
+_TAKE_PART = "and let every rank take part in each collective"
 
 
 def oom_kill_evidence(before: int | None, after: int | None, machine: str) -> str:
@@ -57,6 +60,10 @@ class Attempt:
     """Evidence that a rank was killed for lack of memory."""
     overdue: str = ""
     """Why the attempt was ended early."""
+    observed_at: float = math.inf
+    """When its ranks were asked in which collectives they wait."""
+    waits: dict[str, CollectiveWait | None] = field(default_factory=dict)
+    """By rank: the collective in which it waits, as it answered; None for a rank that does anything else."""
     started: float = field(default_factory=now)
     progressed: float = field(default_factory=now)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -171,6 +178,8 @@ class Attempt:
         """The outcome of the attempt, once every rank has returned or is lost."""
         if self.cause is not None:
             return _verdict_of(self.cause)
+        if self.overdue and (mismatch := self._mismatch):
+            return Verdict(outcome=Outcome.ERROR, reason=mismatch)
         if self.overdue:
             return Verdict(outcome=Outcome.TIMEOUT, reason=f"{self.overdue}{self._ended_before}")
         if self.lost:
@@ -213,12 +222,35 @@ class Attempt:
         waiting = sorted((result for result in self._failed if _waits_for(result, ended)), key=lambda item: item.rank)
         if not waiting:
             return ""
-        names = f"rank{'s' * (len(waiting) > 1)} {' and '.join(str(result.rank) for result in waiting)}"
+        names = _names([str(result.rank) for result in waiting])
         begins = f"rank {ended.rank} ended after {ended.steps} steps while {names} waited in a later"
-        even = "give every rank as many batches (DistributedSampler, drop_last)"
         if waiting[0].waits_in_step:
-            return f"{begins} one; {even} or use Join"
-        return f"{begins} collective; {even}, and let every rank take part in each collective"
+            return f"{begins} one; {_EVEN} or use Join"
+        return f"{begins} collective; {_EVEN}, {_TAKE_PART}"
+
+    @property
+    def _mismatch(self) -> str:
+        """Which ranks wait in which collectives, if all wait and not in the same one; empty if not.
+
+        A rank that hangs elsewhere is in no collective. Where the network fails, all are in the same one.
+        """
+        ranks_of: dict[CollectiveWait, list[str]] = {}
+        for rank, name in enumerate(self.ranks):
+            wait = self.waits.get(name)
+            if wait is None:
+                return ""
+            ranks_of.setdefault(wait, []).append(str(rank))
+        if len(ranks_of) == 1:
+            return ""
+        places = [
+            f"{_names(ranks)} in collective {wait.collectives} after {wait.steps} steps ({wait.line})"
+            for wait, ranks in ranks_of.items()
+        ]
+        return f"the ranks wait in collectives that do not match: {', '.join(places)}; {_EVEN}, {_TAKE_PART}"
+
+
+def _names(ranks: Sequence[str]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {' and '.join(ranks)}"
 
 
 def _waits_for(result: RankResult, ended: RankResult) -> bool:

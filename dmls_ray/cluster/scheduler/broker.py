@@ -22,14 +22,23 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, Observe, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.cluster.scheduler.trainer_calls import TrainerCalls
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EpochEnded, RankResult, RunAborted, RunEvent, RunFinished, SkipKind, Verdict
+from dmls_ray.records.run_events import (
+    CollectiveWait,
+    EpochEnded,
+    RankResult,
+    RunAborted,
+    RunEvent,
+    RunFinished,
+    SkipKind,
+    Verdict,
+)
 
 PEERS_FAIL_WITHIN_S = 2.0
 """Time for the other ranks of a run to end by themselves after one has failed."""
@@ -85,9 +94,10 @@ class Broker(TrainerCalls):
                 self.members.set_busy(name, rank)
             raise
 
-    async def interruption(self, name: str) -> tuple[str, ...] | None:
+    async def interruption(self, name: str) -> tuple[str, ...] | Observe | None:
         """Wait until the rank is to stop waiting for lost ranks of its run; returns the addresses of their machines.
 
+        `Observe` if its run makes no progress: the rank calls `waits`, and asks again.
         None if this broker does not wait for a result of the rank: it was given up, or joined an earlier broker.
         """
         rank = self.members.ranks.get(name)
@@ -104,6 +114,12 @@ class Broker(TrainerCalls):
         if attempt is not None:
             attempt.begun[name] = oom_kills
             attempt.progressed = now()
+
+    async def waits(self, name: str, lease_id: str, wait: CollectiveWait | None) -> None:
+        """Note the collective in which a rank waits, None for no collective, after `Observe`."""
+        attempt = self.attempt_of(name, lease_id)
+        if attempt is not None:
+            attempt.waits[name] = wait
 
     async def progress(self, name: str, lease_id: str) -> None:
         """Note that a rank is getting on with its run."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, Observe, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.trainers import Trainer
@@ -26,7 +26,7 @@ class Rank:
     attempt: Attempt | None = None
     lease: Lease | None = None
     """The last lease it was given."""
-    interruption: asyncio.Future[tuple[str, ...]] | None = None
+    interruption: asyncio.Future[tuple[str, ...] | Observe] | None = None
     """Set while the rank asks whether its run is broken."""
     must_leave: bool = False
     """It is to end its process when it asks for work."""
@@ -38,10 +38,15 @@ class Rank:
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(reply)
 
-    def interrupt(self, addresses: tuple[str, ...]) -> None:
+    @property
+    def can_be_interrupted(self) -> bool:
+        """Whether it asks whether its run is broken."""
+        return self.interruption is not None and not self.interruption.done()
+
+    def interrupt(self, reply: tuple[str, ...] | Observe) -> None:
         """Answer its question whether its run is broken, if there is one."""
         if self.interruption is not None and not self.interruption.done():
-            self.interruption.set_result(addresses)
+            self.interruption.set_result(reply)
 
 
 class Membership:

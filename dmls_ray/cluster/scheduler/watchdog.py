@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
+from dmls_ray.cluster.messages import Observe
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.trainers import Trainer
@@ -20,6 +22,9 @@ PEER_KILL_DELAY_S = 8.0
 
 DEATH_DETECTION_TIMEOUT_S = 20.0
 """Upper bound on how long Ray takes to report a dead process, on a busy machine too."""
+
+OBSERVATION_TIMEOUT_S = 5.0
+"""How long ranks without progress may take to report in which collectives they wait."""
 
 CHECK_INTERVAL_S = 0.5
 """Interval in which the clocks of runs and ranks are looked at."""
@@ -41,14 +46,32 @@ async def watch(dispatcher: Dispatcher) -> None:
 def _check(dispatcher: Dispatcher) -> None:
     for attempt in list(dispatcher.attempts.values()):
         if reason := attempt.overdue_reason(dispatcher.limits):
+            if not _is_observed(dispatcher, attempt):
+                continue
             attempt.overdue = reason
             for name in attempt.pending:
                 _kill(dispatcher, name)
         else:
+            attempt.observed_at = math.inf
             _unblock_survivors(dispatcher, attempt)
     _kill_hung_ranks(dispatcher)
     for name, trainer in list(dispatcher.members.trainers.items()):
         _check_trainer(dispatcher, name, trainer)
+
+
+def _is_observed(dispatcher: Dispatcher, attempt: Attempt) -> bool:
+    """Ask the ranks once in which collectives they wait; returns whether they have answered, or will not."""
+    if len(attempt.ranks) == 1 or attempt.pending != list(attempt.ranks):
+        return True
+    if attempt.observed_at == math.inf:
+        attempt.observed_at = now()
+        attempt.waits.clear()
+        ranks = [dispatcher.members.ranks[name] for name in attempt.ranks]
+        if not all(rank.can_be_interrupted for rank in ranks):
+            return True
+        for rank in ranks:
+            rank.interrupt(Observe())
+    return len(attempt.waits) == len(attempt.ranks) or now() - attempt.observed_at > OBSERVATION_TIMEOUT_S
 
 
 def _check_trainer(dispatcher: Dispatcher, name: str, trainer: Trainer) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, Observe
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
-from dmls_ray.records.run_events import RunFinished, RunStarted
+from dmls_ray.records.run_events import CollectiveWait, RunFinished, RunStarted
 from tests.cluster.scheduler.ranks import (
     asking,
     attempt_of,
@@ -69,6 +69,32 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
     assert starts == [RunStarted(attempt=1), RunStarted(attempt=2, after=reason)]
     await broker.close()
     await asyncio.gather(*again)
+
+
+@scenario
+async def test_ranks_without_progress_are_asked_in_which_collectives_they_wait_before_they_are_ended() -> None:
+    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2))
+    names = [await broker.join(card(index)) for index in range(2)]
+    asked = [await soon(broker.interruption(name)) for name in names]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    assert await asyncio.gather(*asked) == [Observe(), Observe()]
+    for steps, (name, lease) in enumerate(zip(names, leases, strict=True)):
+        await broker.waits(name, lease.lease_id, CollectiveWait(steps=steps, collectives=3, line="train.py:1"))
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("error", 1)
+
+
+@scenario
+async def test_a_stopped_rank_that_does_not_say_where_it_waits_is_a_timeout() -> None:
+    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2, max_retries=0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    asked = [await soon(broker.interruption(name)) for name in names]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    assert await asked[0] == Observe()
+    await broker.waits(names[0], leases[0].lease_id, CollectiveWait(steps=1, collectives=3, line="train.py:1"))
+    assert (await end_of(broker, "r")).verdict.outcome.value == "timeout"
 
 
 @scenario
