@@ -130,7 +130,10 @@ def checked_result(returned: Any, what: str) -> dict[str, Any]:
     result = plain_values(returned, what, deepest=DEEPEST_RESULT)
     _check_types(result, _Result, what)
     run = result.get("run") or {}
-    _refuse_left_out(reported_metrics(run.get("returned")), what)
+    reported = _as_dict(run.get("returned"))
+    if why := _wrong_with(reported.pop("picture", None)):
+        raise ValueError(f"picture in {what} {why}.")
+    _refuse_left_out(plain_entries(reported, deepest=DEEPEST, most=MOST_OF_A_METRIC, check=_check_number), what)
     numbers = {name: value for name, value in result.items() if name not in _RESULT_NAMES}
     numbers |= {name: value for name, value in run.items() if name not in _RUN_NAMES}
     for name, value in numbers.items():
