@@ -96,7 +96,7 @@ def add_axis_with_a_number(copy: PackageCopy) -> None:
     )
     copy.insert(
         f"{CLASSIFICATION}/train.py",
-        '        if self.config.quantization != "off":\n            metrics["fp32_test_accuracy"]',
+        '        if self.config.quantization != "off":\n            self._fp32_accuracy',
         """
         if self.config.first_weights:
             weights = torch.cat([parameter.detach().flatten() for parameter in self.model.parameters()])
