@@ -12,8 +12,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.util.former_names import FORMER_MODULES, accept_former_names
-
 if TYPE_CHECKING:
     from dmls_ray.analysis.results import Results as Results
     from dmls_ray.analysis.results import load as load
@@ -44,12 +42,8 @@ _MODULES = {
 
 __all__ = sorted(_MODULES)
 
-accept_former_names()
-
 
 def __getattr__(name: str) -> Any:
-    if f"{__name__}.{name}" in FORMER_MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'dmls_ray' has no attribute {name!r}")
     return getattr(importlib.import_module(f"dmls_ray.{_MODULES[name]}"), name)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmls_ray.records.epoch_and_rank import RankRecord
-from dmls_ray.records.older import host_memory
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import TRAINING_METRICS
 
@@ -71,11 +69,3 @@ def memory_limit(row: Row) -> tuple[str, float] | None:
 def kind_name(metric: str) -> str:
     """The kind of memory in words: `activation`."""
     return metric.removesuffix("_mem_mib")
-
-
-def rank_memory(rank: RankRecord, metric: str) -> float | None:
-    """A metric of memory of one rank, also of an older record."""
-    value: float | None = getattr(rank, metric)
-    if value is None and metric == "host_mem_mib" and rank.device.startswith("cpu"):
-        return host_memory(rank)
-    return value

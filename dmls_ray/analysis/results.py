@@ -19,7 +19,6 @@ from dmls_ray.config.until import Until
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
-from dmls_ray.records.older import fill_older_record
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
@@ -66,8 +65,6 @@ class Results:
     ) -> None:
         if not are_checked:
             _check_configs(records)
-            for record in records:
-                fill_older_record(record)
         self.folder = Path(folder)
         self.mirror = mirror
         self.versions = versions

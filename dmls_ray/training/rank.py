@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,18 +75,6 @@ class RankInfo:
     def machine_rank(self) -> int:
         """Number of this machine in the run, from 0."""
         return list(dict.fromkeys(self.machines)).index(self.machine) if self.machines else 0
-
-    @property
-    def keep(self) -> ArtifactOptions | None:
-        """Former name of `artifacts`."""
-        warnings.warn("rank.keep is deprecated; use rank.artifacts.", DeprecationWarning, stacklevel=2)
-        return self.artifacts
-
-    @property
-    def asks(self) -> bool:
-        """Former name of `prunable`."""
-        warnings.warn("rank.asks is deprecated; use rank.prunable.", DeprecationWarning, stacklevel=2)
-        return self.prunable
 
 
 Emit = Callable[[RankEvent], bool | None]

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_limit, memory_metric, rank_memory
+from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_limit, memory_metric
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.epoch_and_rank import RankRecord
 from tests.analysis.samples import results
 
 
@@ -70,10 +69,3 @@ def test_ranks_on_another_machine_than_the_one_described_have_no_known_limit() -
     rows = make_table(runs).rows
     assert next(memory_limit(row) for row in rows if row.world_size == 1) == ("limit: host memory", 1000.0)
     assert next(memory_limit(row) for row in rows if row.world_size == 2) is None
-
-
-def test_a_rank_of_an_older_record_has_the_growth_of_its_resident_set() -> None:
-    rank = RankRecord(rank=0, device="cpu", start_mem_mib=850.0, peak_mem_mib=862.5)
-    assert rank_memory(rank, "host_mem_mib") == 12.5
-    assert rank_memory(rank, "tensor_mem_mib") is None
-    assert rank_memory(RankRecord(rank=0, device="cuda", start_mem_mib=0.0, peak_mem_mib=9.0), "host_mem_mib") is None

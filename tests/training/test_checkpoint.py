@@ -12,7 +12,7 @@ import torch
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.rank import ArtifactOptions, RankInfo
+from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from tests.new_processes import run_ranks
@@ -204,9 +204,3 @@ def test_saved_weights_are_opened_by_plain_pytorch_and_fit_the_model(tmp_path: P
     model = build_model(trial, (1, 8, 8), 10)
     assert model.load_state_dict(weights(tmp_path)).missing_keys == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.json", "weights.pt"]
-
-
-def test_the_former_name_of_artifacts_is_accepted_with_a_warning() -> None:
-    artifacts = ArtifactOptions(folder="somewhere")
-    with pytest.warns(DeprecationWarning, match=r"use rank\.artifacts"):
-        assert RankInfo(artifacts=artifacts).keep is artifacts

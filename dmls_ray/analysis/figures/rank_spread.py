@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from functools import partial
+from operator import attrgetter
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, measured_series, trial_labels
-from dmls_ray.analysis.memory import MEMORY, memory_metric, rank_memory
+from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.epoch_and_rank import RankRecord
@@ -37,7 +37,7 @@ def chart(table: Table) -> Chart | None:
     Ranks wait for each other at every step, so a slow rank shows in its computation earlier than in its steps.
     """
     memory = memory_metric(table.rows)
-    shown = {**_VALUES} | ({MEMORY[memory]: (partial(rank_memory, metric=memory), False)} if memory else {})
+    shown = {**_VALUES} | ({MEMORY[memory]: (attrgetter(memory), False)} if memory else {})
     several = [row for row in table.rows if row.world_size > 1 and row.counted]
     rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in shown.values()))
     if not rows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS, rank_memory
+from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, EPOCH_CAVEAT, MEMORY_CAVEAT, PUBLISHED
@@ -255,7 +255,7 @@ def _of_match(matched: Match | None) -> dict[str, str]:
 
 
 def _mean(ranks: Sequence[RankRecord], name: str) -> str:
-    numbers = (rank_memory(rank, name) if name in MEMORY else getattr(rank, name) for rank in ranks)
+    numbers = (getattr(rank, name) for rank in ranks)
     values = [value for value in numbers if value is not None]
     return format_value(estimate(values, quantity_of(name)), format_of(name)) if values else ""
 
