@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import shutil
-import stat
 import tempfile
 import weakref
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 PREFIX = "dmls_ray-"
 """Start of the name of every folder that is made here."""
@@ -18,42 +17,47 @@ PREFIX = "dmls_ray-"
 _LOCK = ".in_use"
 """Another name than that of the lock of a results folder, which may be such a folder."""
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""Errors of a file system without locks: folders on it are removed by their owners only."""
-
 
 class OwnedFolder:
     """A folder that this process is to remove.
 
-    It holds a lock on a file in the folder until the folder is removed or the process ends, in whichever way.
+    It holds a lock on a file in the folder until the folder is removed or the process ends, in whichever way. On a file
+    system without locks, only this process removes the folder.
 
     Args:
         path: the folder.
 
     Raises:
-        OSError: it is no folder of this user, or another process holds its lock.
+        Timeout: another process holds its lock.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._held = _Held(path, create=True)
+        self._lock = FileLock(path / _LOCK, mode=0o600, thread_local=False)
+        self._own()
+
+    def _own(self) -> None:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise
+        except (OSError, NotImplementedError):  # a file system without locks
+            (self.path / _LOCK).unlink(missing_ok=True)
         # As `tempfile.TemporaryDirectory`: also at the end of the interpreter.
-        self._at_end = weakref.finalize(self, self._held.remove)
+        self._at_end = weakref.finalize(self, _remove, self.path, self._lock, os.getpid())
 
     def remove(self) -> None:
         """Remove the folder with its contents."""
-        self._at_end.detach()
-        self._held.remove()
+        self._at_end()
 
     def keep(self, kept: bool = True) -> None:
         """Let the folder outlive this process, since it holds what is nowhere else; or no longer."""
-        if kept:
-            self._at_end.detach()
+        if not kept:
+            self._own()
+        elif self._at_end.detach():
             # A folder without a lock is removed by no other process.
-            self._held.unlock()
-        else:
-            self._held.lock(create=True)
-            self._at_end = weakref.finalize(self, self._held.remove)
+            (self.path / _LOCK).unlink(missing_ok=True)
+            self._lock.release(force=True)
 
     def __enter__(self) -> Path:
         return self.path
@@ -77,76 +81,25 @@ class TemporaryFolder(OwnedFolder):
         remove_abandoned(parent, f"{PREFIX}*")
         while True:
             # Another process may see the file before its lock, and remove the folder.
-            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            with contextlib.suppress(Timeout):
                 super().__init__(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent)))
                 return
 
 
 def remove_abandoned(parent: Path, pattern: str) -> None:
     """Remove the folders of this user whose owners have ended without removing them."""
-    for entry in parent.glob(pattern):
-        # Most have no lock, or their owner has it; others are no folders, or of other users.
-        with contextlib.suppress(OSError):
-            _Held(entry, create=False).remove()
+    for lock in parent.glob(f"{pattern}/{_LOCK}"):
+        folder = lock.parent
+        # Most have an owner that holds the lock; others are of other users.
+        with contextlib.suppress(OSError, NotImplementedError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with FileLock(lock, timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Held:
-    """An open folder whose lock this process holds.
-
-    The contents are removed through the open folder: where others may write to its parent, its name may stand for
-    another folder by then.
-    """
-
-    def __init__(self, path: Path, *, create: bool) -> None:
-        self._path, self._owner = path, os.getpid()
-        self._folder: int | None = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        self._lock: int | None = None
-        try:
-            if os.fstat(self._folder).st_uid != os.getuid():
-                raise PermissionError(errno.EPERM, "a folder of another user", str(path))
-            self.lock(create=create)
-        except OSError:
-            os.close(self._folder)
-            raise
-
-    def lock(self, *, create: bool) -> None:
-        """Take the lock; with `create`, make its file."""
-        if self._lock is not None:
-            return
-        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-        handle = os.open(_LOCK, flags, 0o600, dir_fd=self._folder)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(handle).st_nlink:
-                raise FileNotFoundError(errno.ENOENT, "the folder is being removed", str(self._path))
-        except OSError as error:
-            if not (create and error.errno in _NO_LOCKS):
-                os.close(handle)
-                raise
-        self._lock = handle
-
-    def unlock(self) -> None:
-        """Remove the file of the lock."""
-        if self._lock is not None:
-            os.unlink(_LOCK, dir_fd=self._folder)
-            os.close(self._lock)
-            self._lock = None
-
-    def remove(self) -> None:
-        """Remove the folder with its contents; in a fork of its owner, nothing."""
-        if self._folder is None or os.getpid() != self._owner:
-            return
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self._folder):
-                if stat.S_ISDIR(os.lstat(name, dir_fd=self._folder).st_mode):
-                    shutil.rmtree(name, ignore_errors=True, dir_fd=self._folder)
-                elif name != _LOCK:
-                    os.unlink(name, dir_fd=self._folder)
-            # The lock goes last: a later process removes what was written meanwhile.
-            if not {*os.listdir(self._folder)} - {_LOCK}:
-                self.unlock()
-                os.rmdir(self._path)
-        if self._lock is not None:
-            os.close(self._lock)
-        os.close(self._folder)
-        self._folder = None
+def _remove(folder: Path, lock: FileLock, owner: int) -> None:
+    """Remove a folder; in a fork of its owner, nothing."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release(force=True)
