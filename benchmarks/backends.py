@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.launchers.base import infeasible_reason
 from dmls_ray.launchers.command import run_command
 from dmls_ray.launchers.spawn import run_spawned
@@ -112,7 +113,7 @@ def main() -> None:
         if first.outcome != "ok":
             raise SystemExit(first.traceback)
         print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
-        print(pd.DataFrame(first.run["returned"]["answers"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(markdown(pd.DataFrame(first.run["returned"]["answers"]).T.reset_index()) + "\n")
     config = TrialConfig(batch_per_rank=1, world_size=2, backend="mpi", launcher="mpirun", device="cpu")
     if reason := infeasible_reason(config):
         print(f"mpi: not available; {reason}\n")
@@ -125,7 +126,7 @@ def main() -> None:
             raise SystemExit(first.traceback)
         whose = "PyTorch's" if dist.is_mpi_available() else "dmls_ray's, over mpi4py"
         print(f"mpi, {whose}, under mpirun; tried on cpu:\n")
-        print(pd.DataFrame(first.run["returned"]["answers"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(markdown(pd.DataFrame(first.run["returned"]["answers"]).T.reset_index()) + "\n")
     versions = describe_versions()
     print(f"{describe_machine()['cpu']}; torch {versions['torch']}")
 

@@ -27,6 +27,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.retry import Queued
@@ -248,8 +249,8 @@ def main() -> None:
     all_served = [asyncio.run(timed(mode, *size, work_s)) for mode, work_s in (("search", args.work_s), ("bench", 0))]
     resident = psutil.Process().memory_info().rss / MIB
     memory = asyncio.run(traced(*size))
-    print(table_of(all_served, args.runs).to_markdown(index=False, disable_numparse=True))
-    print("\n" + pd.DataFrame(memory).to_markdown(index=False, disable_numparse=True))
+    print(markdown(table_of(all_served, args.runs)))
+    print("\n" + markdown(pd.DataFrame(memory)))
     print(
         f"\n{args.machines * args.ranks_per_machine:,} ranks on {args.machines} machines, all simulated; resident "
         f"set of the whole process, ranks and Trainables included: {resident:,.0f} MiB"

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.cluster_runs import Cell, Line, Prediction, extrapolate, predict, read_lines
 from benchmarks.ring_model import RULES, Inputs, step_ms
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import save
 from dmls_ray.analysis.stats.formatting import RATIO, SECONDS, format_interval, format_value
@@ -234,9 +235,9 @@ def main() -> None:
         )
     covered = [line for line in lines if not line.objection and line.is_of_both]
     errors = [item.error() for item in predictions]
-    print(table_of(predictions).to_markdown(index=False, disable_numparse=True) + "\n")
+    print(markdown(table_of(predictions)) + "\n")
     print("\n".join([*sentences_of(predictions), *(f"Left out: {reason}." for reason in without)]) + "\n")
-    print(extrapolated_table(covered, errors).to_markdown(index=False, disable_numparse=True) + "\n")
+    print(markdown(extrapolated_table(covered, errors)) + "\n")
     notes = assumptions(covered, predictions)
     print("\n".join(notes))
     if arguments.figures:

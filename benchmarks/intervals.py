@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.stats.looks import Looks, next_look
@@ -309,7 +310,7 @@ def main() -> None:
         for task in tasks:
             rows.append(task.result())
             print(rows[-1], file=sys.stderr, flush=True)
-    print(pd.DataFrame(rows).round(3).to_markdown(index=False))
+    print(markdown(pd.DataFrame(rows).round(3)))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring_memory import memory_rows, meter_ms
 from benchmarks.measuring_steps import allocator_row, communication_row, instruments_row, throughput_row
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
@@ -74,7 +75,7 @@ def main() -> None:
             rows += memory_rows(alone, args.rounds)
     sample_us = _sample_us()
     machine, versions = describe_machine(), describe_versions()
-    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(markdown(pd.DataFrame(rows)))
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={args.rounds} rounds")
     share = sample_us / 1e6 / PERIOD_S
     cost = f"{sample_us:.0f} us of processor time (95th percentile), {share:.3%} of a core"

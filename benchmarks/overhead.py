@@ -25,6 +25,7 @@ from typing import Any
 import pandas as pd
 
 from dmls_ray import TrialConfig, sweep
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.cluster.connect import connect
 from dmls_ray.records.provenance import describe_machine, describe_versions
 
@@ -200,7 +201,7 @@ def main() -> None:
     rows.append(_row("dmls_ray: s for 64 runs, Enter to prompt", "1, 2", [ended for ended, _ in whole]))
     rows.append(_row("dmls_ray: s from Enter to the first run's row", "1, 2", [first for _, first in whole]))
     machine, versions = describe_machine(), describe_versions()
-    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(markdown(pd.DataFrame(rows)))
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
 
 

@@ -19,6 +19,7 @@ import scipy.stats
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
@@ -86,7 +87,7 @@ def main() -> None:
             )  # fmt: skip
             rows.append(row(config, args.epochs))
     machine, versions = describe_machine(), describe_versions()
-    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(markdown(pd.DataFrame(rows)))
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; batch 32; rank 0 is timed")
 
 

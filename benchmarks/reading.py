@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.records.provenance import describe_machine, describe_versions
 
 MODEL = Path(__file__).parents[1] / "results" / "reference" / "batch_size" / "runs.jsonl"
@@ -86,7 +87,7 @@ def main() -> None:
                 }
             )
             print(rows[-1], file=sys.stderr)
-    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(markdown(pd.DataFrame(rows)))
     machine, versions = describe_machine(), describe_versions()
     print(f"\n{machine['cpu']}, {machine['cores']} cores; python {versions['python']}")
 

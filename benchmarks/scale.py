@@ -21,6 +21,7 @@ import pandas as pd
 import psutil
 
 from dmls_ray import load
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.records.provenance import describe_machine, describe_versions
 
 SWEEP = Path(__file__).parents[1] / "sweeps" / "grid.py"
@@ -117,7 +118,7 @@ def main() -> None:
         print(f"{len(records)} runs in {seconds:.0f} s, {sum(record.outcome == 'ok' for record in records)} ok")
         print(f"cost per run: median {first * 1e3:.1f} ms from the 10th on, {last * 1e3:.1f} ms at the end, ratio "
               f"{last / first:.2f}\n")  # fmt: skip
-        print(pd.DataFrame(looks).fillna("").to_markdown(index=False, disable_numparse=True))
+        print(markdown(pd.DataFrame(looks).fillna("")))
         make_rows(folder / "many" / "runs.jsonl", folder / "large", args.rows)
         done = subprocess.run(
             [sys.executable, "-c", READ, str(folder / "large")], capture_output=True, text=True, check=True
@@ -131,7 +132,7 @@ def main() -> None:
         }
         row["peak MiB"] = f"{float(peak):,.0f}"
         row["file MiB"] = f"{(folder / 'large' / 'runs.jsonl').stat().st_size / MIB:,.0f}"
-    print("\n" + pd.DataFrame([row]).to_markdown(index=False, disable_numparse=True))
+    print("\n" + markdown(pd.DataFrame([row])))
     machine, versions = describe_machine(), describe_versions()
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
 

@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.throughput_images import IMAGES, SHAPES, settings
 from benchmarks.throughput_ways import PEERS, WAYS
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.launchers.base import rank_info
 from dmls_ray.launchers.spawn import run_spawned
@@ -171,7 +172,7 @@ def main() -> None:
         measure_until_known(measured, args.within, 60 * args.minutes, args.rounds)
     machine, versions = describe_machine(), describe_versions()
     rows = [setting.row() for setting in measured]
-    print(pd.DataFrame(rows).fillna("").to_markdown(index=False, disable_numparse=True))
+    print(markdown(pd.DataFrame(rows).fillna("")))
     print(
         f"\n{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['gpus']) or 'no GPU'}; "
         f"torch {versions['torch']}; {args.precision}, {args.memory_format}; {args.rounds} rounds in a process, "

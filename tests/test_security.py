@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
-import io
 import json
 import os
 import re
@@ -293,17 +291,6 @@ def test_no_text_of_a_record_reaches_the_terminal_as_a_control_sequence(
 
 def test_control_characters_are_escaped_and_other_text_is_unchanged() -> None:
     assert escape_control_chars("a\x1b[1mb\r\n\tä\u202e\x85\ud800語") == "a\\x1b[1mb\\r\n\tä\\u202e\\x85\\ud800語"
-
-
-def test_no_csv_cell_is_a_formula_to_a_spreadsheet(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["report", hostile], ["export", hostile]):
-        run(capsys, *words)
-    texts = [path.read_text() for path in hostile.glob("*.csv")]
-    texts += [run(capsys, *words)[1] for words in reading_commands(hostile) if "csv" in words]
-    cells = [cell for text in texts for row in csv.reader(io.StringIO(text)) for cell in row]
-    assert sum(cell.startswith("'=cmd") for cell in cells) > 20
-    assert not [cell for cell in cells if cell[:1] in ("=", "@", "\t", "\r")]
-    assert not [cell for cell in cells if cell[:1] in ("+", "-") and re.search("[^-+0-9., e%x\\[\\]]", cell)]
 
 
 def test_markdown_contains_no_tag_link_or_picture_of_a_record(

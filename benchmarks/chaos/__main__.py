@@ -15,6 +15,7 @@ from benchmarks.chaos.places import PLACES, empty_folder
 from benchmarks.chaos.runner import References, play
 from benchmarks.chaos.scenario import SHORT, Size, make_scenario
 from benchmarks.chaos.table import by_kind, by_scenario, read_played, totals
+from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.records.provenance import describe_machine, describe_versions
 
 
@@ -65,7 +66,7 @@ def main() -> int:
     if args.table:
         played = read_played(args.record)
     for frame in (totals(played), by_kind(played), by_scenario(played)):
-        print(frame.to_markdown(index=False, disable_numparse=True), end="\n\n")
+        print(markdown(frame), end="\n\n")
     machine, versions = describe_machine(), describe_versions()
     print(f"{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
     return int(fails)

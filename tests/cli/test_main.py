@@ -168,7 +168,7 @@ def test_a_log_with_mark_up_in_it_is_shown_as_it_is(tmp_path: Path, capsys: pyte
     ("form", "expected"),
     [
         ("text", "  world_size   batch_per_rank   "),
-        ("markdown", "|   world_size |   batch_per_rank |   "),
+        ("markdown", "| world_size | batch_per_rank | "),
         ("csv", "world_size,batch_per_rank,global_batch,images_per_s,images_per_s_low,"),
         ("latex", r"world\_size & batch\_per\_rank & "),
     ],

@@ -1,16 +1,15 @@
 """A table as CSV, Markdown, LaTeX or plain columns.
 
-The texts may be untrusted, and the programs that read them interpret more than text: spreadsheets, Markdown renderers,
-TeX, terminals. So each format escapes what its programs would interpret.
+The texts may be untrusted, and Markdown renderers, TeX and terminals interpret more than text. So each of these formats
+escapes what its programs would interpret.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-from tabulate import tabulate
 
 from dmls_ray.util.text import escape_control_chars
 
@@ -21,9 +20,31 @@ LEFT_ALIGNED = ("outcome", "verdict", "hardware", "differs in", "published on", 
 def markdown(frame: pd.DataFrame) -> str:
     """A GitHub table."""
     # A vertical bar would end the cell, a line break the row.
-    cells = frame.rename(columns=_in_cell).map(_in_cell)
-    aligned = ["left" if head in LEFT_ALIGNED else "right" for head in frame.columns]
-    return str(cells.to_markdown(index=False, disable_numparse=True, colalign=aligned if len(frame) else None))
+    head, *rows = _aligned(frame.rename(columns=_in_cell).map(_in_cell), LEFT_ALIGNED)
+    rules = [
+        f":{'-' * (len(text) + 1)}" if name in LEFT_ALIGNED else f"{'-' * (len(text) + 1)}:"
+        for name, text in zip(frame.columns, head, strict=True)
+    ]
+    return "\n".join([_row(head), f"|{'|'.join(rules)}|", *map(_row, rows)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _aligned(frame: pd.DataFrame, left: Sequence[str]) -> list[list[str]]:
+    """The headings and the rows, each column padded to one width.
+
+    Args:
+        frame: the texts.
+        left: heads of the columns that are aligned left; the others are aligned right.
+    """
+    columns = []
+    for place, head in enumerate(map(str, frame.columns)):
+        texts = [head, *map(str, frame.iloc[:, place])]
+        width = max(map(len, texts))
+        columns.append([text.ljust(width) if head in left else text.rjust(width) for text in texts])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _in_cell(text: Any) -> str:
@@ -36,38 +57,19 @@ def markdown_text(text: str) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """The frame as CSV; a text that a spreadsheet would read as a formula gets a leading apostrophe.
-
-    `runs.jsonl` and Parquet have the original texts.
-    """
-    texts = [place for place, kind in enumerate(frame.dtypes) if not pd.api.types.is_numeric_dtype(kind)]
-    if texts:
-        # By position, since two columns may have the same name. As objects, which are written unchanged.
-        columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
-        for place in texts:
-            columns[place] = pd.Series(map(_in_csv, columns[place]), index=frame.index, dtype=object)
-        frame = pd.concat(columns, axis=1, keys=frame.columns)
-    return str(frame.rename(columns=_in_csv).to_csv(index=False))
-
-
-_NUMBER = re.compile(r"[+-][0-9.,eE%x\s\[\]+-]*")
-"""A signed number, optionally with its interval, which no spreadsheet evaluates as a formula with a function."""
+    """The frame as CSV. `runs.jsonl` and Parquet have texts with their control characters."""
+    return str(frame.rename(columns=_in_csv).map(_in_csv).to_csv(index=False))
 
 
 def _in_csv(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    text = escape_control_chars(value)
-    is_formula = text.startswith(("=", "@", "+", "-", "\t")) and not _NUMBER.fullmatch(text)
-    return f"'{text}" if is_formula else text
+    return escape_control_chars(value) if isinstance(value, str) else value
 
 
 def plain_columns(frame: pd.DataFrame) -> str:
     """Columns under their headings."""
-    return tabulate(
-        frame.to_dict("list"), headers="keys", tablefmt="simple", disable_numparse=True,
-        colalign=["left" if head in LEFT_ALIGNED else "right" for head in frame.columns],
-    )  # fmt: skip
+    head, *rows = _aligned(frame, LEFT_ALIGNED)
+    rule = ["-" * len(text) for text in head]
+    return "\n".join("  ".join(row) for row in (head, rule, *rows))
 
 
 def latex(frame: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ FRAME = pd.DataFrame(
 
 
 def test_markdown_keeps_a_cell_in_its_cell() -> None:
-    assert markdown(FRAME).splitlines()[2] == r"|               16 | 1,616 [1,576, 1,657] | 2 ok \| 50% & {x} |"
+    assert markdown(FRAME).splitlines()[2] == r"|             16 | 1,616 [1,576, 1,657] | 2 ok \| 50% & {x} |"
 
 
 def test_latex_has_rules_and_what_is_special_stands_for_itself() -> None:

@@ -171,7 +171,7 @@ def test_a_row_whose_ranks_trained_apart_says_so_and_a_note_says_why() -> None:
 
 def test_markdown_has_the_table_and_its_notes() -> None:
     text = make_table(results(GRID, rate)).markdown()
-    assert text.splitlines()[0].startswith("|   world_size |   batch_per_rank |")
+    assert text.splitlines()[0].startswith("| world_size | batch_per_rank |")
     assert "\n- Mean of n repeats" in text
 
 
