@@ -141,6 +141,7 @@ def export_error(model: nn.Module, kind: str, shape: tuple[int, int, int]) -> st
         shape: channels, height, width.
     """
     printed = io.StringIO()  # the traced graph, in dozens of lines
+    disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
         with _no_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -148,7 +149,7 @@ def export_error(model: nn.Module, kind: str, shape: tuple[int, int, int]) -> st
     except Exception as error:  # noqa: BLE001 - whatever the tracing of a user's model raises
         return f"{type(error).__name__}: {first_line(error)}"
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
     return ""
 
 
