@@ -25,7 +25,7 @@ sys.path.insert(0, str(PROJECT))
 from dmls_ray import load  # noqa: E402
 from dmls_ray.analysis.figures import charts  # noqa: E402
 from dmls_ray.analysis.figures.static import save  # noqa: E402
-from dmls_ray.analysis.summary.sweep_summary import summarize  # noqa: E402
+from dmls_ray.analysis.summary import summarize  # noqa: E402
 from tests.regenerate_reference import regenerate  # noqa: E402
 
 REFERENCE = PROJECT / "results" / "reference"

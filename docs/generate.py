@@ -21,8 +21,8 @@ from pathlib import Path
 import pandas as pd
 
 from dmls_ray import load
-from dmls_ray.analysis.summary.answer import Answer
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
+from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import by_machines
 from dmls_ray.cli.flags import RESERVED
 from dmls_ray.cli.main import main as dmls_ray_main
@@ -185,7 +185,7 @@ def _excerpt(cells: pd.DataFrame, columns: Sequence[str]) -> str:
     return "\n".join(["```text", *(line.rstrip() for line in lines), "```"])
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: AnswerTable) -> str:
     """An answer as a terminal shows it."""
     return "\n".join(["```text", *answer.lines(100), "```"])
 

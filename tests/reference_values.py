@@ -14,10 +14,10 @@ from dmls_ray import load
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
+from dmls_ray.analysis.findings.claims import Claim, claims_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
-from dmls_ray.analysis.summary.claims import Claim, claims_of
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.config.until import Until
 from dmls_ray.util.errors import ConfigError
@@ -61,7 +61,7 @@ def _rows(table: Table) -> dict[str, Any]:
 def _claim(claim: Claim) -> dict[str, Any]:
     until = Until()
     return {
-        "trials": [claim.row.trial_id, claim.base.trial_id],
+        "trials": [claim.pair.row.trial_id, claim.pair.base.trial_id],
         "measure": claim.measure.name,
         "interval": _interval(claim.contrast),
         "sign": claim.measure.sign(claim.contrast),

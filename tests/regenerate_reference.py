@@ -9,7 +9,8 @@ import contextlib
 import io
 
 from dmls_ray import load
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.export.text_tables import answer_markdown, table_markdown
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.main import main
 from tests.conftest import PROJECT
 
@@ -26,7 +27,7 @@ def regenerate() -> None:
     """Write every reference table, the table next to the published times, and the published tables."""
     for path in sorted((PROJECT / "results" / "reference").glob("**/runs.jsonl")):
         summary = summarize(load(path.parent))
-        (path.parent / "table.md").write_text(f"{summary.table.markdown()}\n{summary.answer.markdown}\n")
+        (path.parent / "table.md").write_text(f"{table_markdown(summary.table)}\n{answer_markdown(summary.answer)}\n")
     grayscale = PROJECT / "results" / "reference" / "grayscale"
     (grayscale / "published.md").write_text(output_of("table", str(grayscale), "--published", "--format", "markdown"))
     tables = PROJECT / "results" / "published" / "tables.md"

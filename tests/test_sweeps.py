@@ -25,7 +25,7 @@ import pytest
 import torch
 
 from dmls_ray import load
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import GRID, PROJECT, SMALL, Command, char_lm_example, command_line

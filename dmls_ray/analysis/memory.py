@@ -9,7 +9,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import TRAINING_METRICS
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.table.row import Row
+    from dmls_ray.analysis.trials.trial import Row
 
 MEMORY: Mapping[str, str] = {
     "tensor_mem_mib": "tensor memory",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich import console as rich_console
@@ -17,7 +16,7 @@ from dmls_ray.util.text import escape_control_chars
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dmls_ray.analysis.summary.answer import Answer
+    from dmls_ray.analysis.table.findings_table import AnswerTable
 
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
@@ -44,10 +43,10 @@ def say(console: rich_console.Console, text: str, style: str | None = None) -> N
     console.print(escape_control_chars(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def print_answer(answer: Answer, console: rich_console.Console) -> None:
-    """The headline and the findings of an answer, in lines that fit the terminal and are never long."""
+def print_answer(answer: AnswerTable, console: rich_console.Console) -> None:
+    """An answer in lines that fit the terminal and are never long."""
     width = min(console.width, _WIDEST_ANSWER) if console.is_terminal else _WIDEST_ANSWER
-    bold = len(replace(answer, findings=()).lines(width))
+    bold = len(textwrap.wrap(answer.headline, width, break_on_hyphens=False))
     for place, line in enumerate(answer.lines(width)):
         say(console, line, "bold" if place < bold else None)
 

@@ -242,8 +242,9 @@ def _show_results(
     best_of_search: Callable[..., BestOfSearch],
 ) -> int:
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
-    from dmls_ray.analysis.summary.search import best_first
-    from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
+    from dmls_ray.analysis.findings.question import SweepQuestion
+    from dmls_ray.analysis.findings.search import best_first
+    from dmls_ray.analysis.summary import SweepSummary
     from dmls_ray.analysis.table.layouts import all_layouts
     from dmls_ray.analysis.table.shown import SPARE, shown_columns
     from dmls_ray.cli.saved_weights import describe_saved_weights

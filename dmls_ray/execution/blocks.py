@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from dmls_ray.analysis.findings.decide import Decision
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
-from dmls_ray.analysis.summary.repeats import Look
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
+from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.words import end_text, progress_text
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.until import Until
 
@@ -19,14 +21,14 @@ class Blocks:
         plan: the runs, with as many blocks as there may be.
         finished: run_id of each run that need not be run.
         again: run_id of each run that has ended without an answer, and is run again.
-        look: says what the comparisons of the results so far are; None where the plan has the number of blocks that was
-            asked for.
+        decide: says what the comparisons of the results so far are; None where the plan has the number of blocks that
+            was asked for.
     """
 
     def __init__(
-        self, plan: Plan, finished: Collection[str], again: Collection[str], look: Callable[[], Look | None] | None
+        self, plan: Plan, finished: Collection[str], again: Collection[str], decide: Callable[[], Decision] | None
     ) -> None:
-        self._plan, self._look = plan, look
+        self._plan, self._decide = plan, decide
         self._handed_out = set(finished)
         self._again = frozenset(again)
         self.candidates = plan.pending(finished)
@@ -37,20 +39,19 @@ class Blocks:
     def next(self) -> tuple[Run, ...]:
         """The next runs, when all that were handed out have ended; empty if those were all."""
         left = self._plan.pending(self._handed_out)
-        if self._look is None:
+        if self._decide is None:
             return self._hand_out(left)
         first = tuple(run for run in left if run.repeat < FIRST_LOOK or run.run_id in self._again)
         if first:
             return self._hand_out(first)
-        look = self._look()
-        if look is None or not look.goes_on:
-            self.reason = "" if look is None else look.end
+        decision = self._decide()
+        stage = decision.stage
+        if stage is None or not decision.goes_on:
+            self.reason = end_text(decision)
             return ()
-        self.reason = look.progress
-        stage = look.stage
-        return self._hand_out(
-            tuple(run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.trials)
-        )
+        self.reason = progress_text(decision)
+        more = (run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.trials)
+        return self._hand_out(tuple(more))
 
     def _hand_out(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         self._handed_out |= {run.run_id for run in runs}
@@ -73,4 +74,4 @@ def blocks_of(
         return Blocks(plan, finished, (), None)
     question = SweepQuestion(varied=plan.varied, axis=axis, changed=plan.changed)
     again = {record.run_id for record in results().records} - set(finished)
-    return Blocks(plan, finished, again, lambda: SweepSummary(results(), question).look)
+    return Blocks(plan, finished, again, lambda: SweepSummary(results(), question).decision)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.summary.phrases import count_noun
-from dmls_ray.analysis.table.stage import Stage
+from dmls_ray.analysis.findings.stage import Stage
+from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.until import Until
 from dmls_ray.records.durations import Durations

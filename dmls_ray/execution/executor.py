@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
+from dmls_ray.analysis.words import count_noun
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
-from dmls_ray.analysis.presentation import presentation_of
+from dmls_ray.analysis.findings.questions import questions_of
 from dmls_ray.analysis.results import Results, results_of
-from dmls_ray.analysis.summary.phrases import count_noun
+from dmls_ray.analysis.table.presentation import presentation_of
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
+from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
@@ -166,6 +167,7 @@ def check_plan(
     _refuse_another_workload(plan, records, location)
     workload = workload_of(plan.runs[0].values)
     presentation_of(workload)
+    questions_of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
         import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
     configs = configs_of(plan.pending(finished_run_ids(plan, records, options, identities)))

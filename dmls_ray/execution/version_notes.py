@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmls_ray.analysis.summary.phrases import count_noun
+from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.execution.identities import Identities
 from dmls_ray.records.model import RunRecord

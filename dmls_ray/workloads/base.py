@@ -74,8 +74,10 @@ class Workload:
     """Whether its runs write a trace where `--trace` asks for one: those of `run_training` do."""
     saves_weights: ClassVar[bool] = False
     """Whether its runs save their weights where `--save-weights` asks for them."""
-    presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
-    """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
+    presentation: ClassVar[str] = "dmls_ray.analysis.table.presentation:Presentation"
+    """`module:Class` of the columns, notes and figures, loaded when results are read."""
+    questions: ClassVar[str] = "dmls_ray.analysis.findings.questions:Questions"
+    """`module:Class` of what results are asked, likewise."""
 
     def __init_subclass__(cls) -> None:
         for name in _HOOKS:
@@ -224,7 +226,7 @@ class AbsentWorkload(Workload):
     """
 
     config = RuntimeConfig
-    presentation = "dmls_ray.analysis.presentation:AbsentPresentation"
+    presentation = "dmls_ray.analysis.table.presentation:AbsentPresentation"
 
     def __init__(self, name: str) -> None:
         self.name = name

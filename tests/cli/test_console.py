@@ -9,7 +9,7 @@ import pytest
 from rich.text import Text
 
 from dmls_ray import load
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.shown import SPARE, shown_columns

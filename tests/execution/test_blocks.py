@@ -55,11 +55,12 @@ def test_whole_blocks_are_added_until_no_comparison_is_open_or_no_more_are_allow
     assert folder.next() == [0, 0, 1, 1, 2, 2]
     assert folder.blocks.reason == ""
     assert folder.next() == [3, 3, 4, 4]
-    assert folder.blocks.reason.startswith("After 3 repeats, 1 of 2 comparisons is open")
+    assert folder.blocks.reason.startswith("After 3 repeats, 1 of 2 comparisons open")
     assert folder.next() == [5, 5, 6, 6, 7, 7]
     assert folder.next() == [8, 8, 9, 9, 10, 10, 11, 11]
     assert folder.next() == []
-    assert folder.blocks.reason.startswith("Undecided: 1 of 2 comparisons after 12 repeats, the most that --max-re")
+    assert folder.blocks.reason.startswith("Undecided: 1 of 2 comparisons after 12 repeats: ")
+    assert "--max-repeats 12 allows no more" in folder.blocks.reason
 
 
 def test_three_blocks_are_enough_for_what_is_far_apart() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.presentation import Presentation
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
+from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.tensorboard.writer import write_tensorboard
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.aggregate import take_results
@@ -78,7 +79,8 @@ def test_the_table_has_the_metric_under_its_label_and_as_its_entry_says(summary:
 
 
 def test_the_answer_follows_the_axis(summary: SweepSummary) -> None:
-    assert "tokens_per_s: 1.50x [" in summary.answer.text
+    metrics = {effect.measure.metric: effect.value for effect in summary.answer.answer.lead}
+    assert metrics["tokens_per_s"] == pytest.approx(1.5, rel=1e-3)
 
 
 def test_figures_report_and_tensorboard_need_nothing_else(summary: SweepSummary, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
-from dmls_ray.analysis.presentation import installed_presentations, presentation_of
+from dmls_ray.analysis.table.presentation import installed_presentations, presentation_of
 from dmls_ray.cli.main import main
 from dmls_ray.cli.sweep_script import main as sweep_main
 from dmls_ray.config.grid import build_plan

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dmls_ray.analysis.advise.effort import last_improvement
 from dmls_ray.analysis.advise.objective import Candidate, Objective
 from dmls_ray.analysis.metrics import limit_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, clipped
-from dmls_ray.analysis.summary.effort import last_improvement
-from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.words import count_noun
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import hardware_key, software_facts
 
@@ -50,7 +50,7 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
     is_by_test = objective.target is not None or objective.measure in ("test_accuracy", "test_loss")
     if is_by_test and best is not None and len(counts) > 1:
         way_out = "--validation-share 0.1 keeps other samples to choose by (--metric validation_accuracy)"
-        if not table.presentation.tunes_training:
+        if not table.questions.tunes_training:
             way_out = "choose by samples that are kept for it (validation_accuracy)"
         yield (
             "how accurate the choice is on new samples: it was made by the test samples, so their accuracy is too "
@@ -66,7 +66,7 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
     work = [name for name in table.varied if name in fields_of_work]
     if objective.work_matters and work:
         yield f"which is better at equal work: these configurations differ in {' and '.join(work)}."
-    yield f"anything of {table.presentation.scope([factors_of(row.records[0]) for row in table.rows])}."
+    yield f"anything of {table.questions.scope([factors_of(row.records[0]) for row in table.rows])}."
     yield from objective.caveats()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dmls_ray.analysis.figures.series import SINGLE_LINE, Line, batch_axis, lines_along
+from dmls_ray.analysis.findings.memory import FARTHEST, MIN_BATCHES, MOST_MISSED, MemoryLine, memory_line
 from dmls_ray.analysis.memory import MEMORY, memory_limit
-from dmls_ray.analysis.memory_line import FARTHEST, MIN_BATCHES, MOST_MISSED, MemoryLine, memory_line
 from dmls_ray.analysis.table.model import Table
 
 _MOST = 4

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from dmls_ray.analysis.advise.target import target_of
+from dmls_ray.analysis.findings.losers import Loser, losers_of
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, limit_of, quantity_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
@@ -18,11 +19,10 @@ from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_inter
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.time_to_target import time_to_target
-from dmls_ray.analysis.summary.losers import Loser, losers_of
-from dmls_ray.analysis.summary.phrases import describe_configuration
-from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.compare import Comparisons
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import metric_direction
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmls_ray.analysis.findings.losers import Loser, losers_of
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import quantity_of
-from dmls_ray.analysis.summary.losers import Loser, losers_of
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 
 _DECIMALS = {"total_s": 3, "host_mem_mib": 0}
 """Digits to which means are compared; other measures to four digits, shares to three decimals."""
@@ -42,7 +42,7 @@ def costs_of(table: Table) -> list[str]:
     The duration of runs that go on for a given time is no cost.
     """
     memory = memory_metric(table.rows)
-    return [*([] if table.presentation.duration_set_by else ["total_s"]), *([memory] if memory else [])]
+    return [*([] if table.questions.duration_set_by else ["total_s"]), *([memory] if memory else [])]
 
 
 def front_of(

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dmls_ray.analysis.advise.objective import Objective, Request, candidates, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
+from dmls_ray.analysis.findings.claims import claims_against
+from dmls_ray.analysis.findings.decide import Race
+from dmls_ray.analysis.findings.measures import Duration, Measure, Points, Speed
 from dmls_ray.analysis.stats.intervals import is_above
-from dmls_ray.analysis.summary.claims import Claim, claims_against
-from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
-from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
-
-
-@dataclass(frozen=True)
-class Race:
-    """The trials of a race after some blocks."""
-
-    beaten: Sequence[Row] = ()
-    """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
-    claims: Sequence[Claim] = ()
-    """The others against the best one."""
+from dmls_ray.analysis.trials.compare import Comparisons
+from dmls_ray.analysis.trials.trial import Row
 
 
 def race_for(table: Table, aim: str) -> Race:
@@ -57,7 +47,7 @@ def race_for(table: Table, aim: str) -> Race:
 def _measures(table: Table, objective: Objective, rows: Sequence[Row]) -> list[Measure]:
     """By what the trials of a race are compared: what decides its aim, or all measures where it is none of them."""
     if objective.is_learned:
-        return [Measure(objective.measure, "points")]
-    measures = table.presentation.measures(rows)
-    by_speed = [measure for measure in measures if measure in (SPEED, DURATION)]
+        return [Points(objective.measure)]
+    measures = table.questions.measures(rows)
+    by_speed: list[Measure] = [measure for measure in measures if isinstance(measure, Speed | Duration)]
     return by_speed if objective.name == "throughput" else measures

@@ -8,25 +8,26 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dmls_ray.analysis.advise.caveats import caveats_of
+from dmls_ray.analysis.advise.effort import describe_effort
 from dmls_ray.analysis.advise.memory_estimates import memory_estimates
 from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Unable, candidates, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import batch_by_noise_scale, suggestions_for
+from dmls_ray.analysis.findings.losers import Loser, loss_of
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import is_above, is_below
-from dmls_ray.analysis.summary.effort import describe_effort
-from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
-from dmls_ray.analysis.summary.losers import Loser, loss_of
-from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.labels import describe_configuration, factor_cells
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import count_noun, join_names
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
 

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective
+from dmls_ray.analysis.findings.questions import questions_of_rows
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import resolution_of
-from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, is_above
 from dmls_ray.analysis.stats.power import repeats_to_tell
-from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
-from dmls_ray.analysis.table.axis_groups import all_groups_along_axis
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.groups import all_groups_along_axis
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import count_noun
 from dmls_ray.records.outcome import Outcome
 
 MOST_REPEATS = 30
@@ -106,7 +107,7 @@ def _next(here: float, near: float, row: Row, axis: str) -> int | float | None:
         value = min(value, _capacity(row) or value)
     if value <= 0 or value == here or (value - here) * (here - near) < 0:
         return None
-    return value if presentation_of(row.workload).can_run(row, axis, value) else None
+    return value if questions_of_rows([row]).can_run(row, axis, value) else None
 
 
 def _capacity(row: Row) -> int | None:
@@ -124,7 +125,7 @@ def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
     """The world sizes that the machine can run, if a sweep has only one world size."""
     tried = {row.world_size for row in table.rows}
     room = _capacity(best.row)
-    may_help = objective.ranks_may_help and table.presentation.scales_world_size
+    may_help = objective.ranks_may_help and table.questions.scales_world_size
     if not may_help or len(tried) > 1 or room is None or room <= max(tried):
         return ""
     sizes = sorted({min(2**power, room) for power in range(math.ceil(math.log2(room)) + 1)} | tried)
@@ -166,7 +167,7 @@ def _more_repeats(
 
 def _scaled_lr(table: Table, objective: Objective) -> str:
     """A learning rate that follows the batch, where accuracy falls with the batch at one learning rate."""
-    if not table.presentation.tunes_training or not objective.follows_learning_rate:
+    if not table.questions.tunes_training or not objective.follows_learning_rate:
         return ""
     is_scaled = any(record.config.get("lr_scaling", "none") != "none" for row in table.rows for record in row.records)
     if is_scaled or {"lr", "lr_scaling", "epochs"} & set(table.varied):
@@ -192,7 +193,7 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
 
 def _smaller(table: Table) -> list[str]:
     """Smaller passes at the same global batch, for each configuration that ran out of memory."""
-    if not table.presentation.tunes_training:
+    if not table.questions.tunes_training:
         return []
     tried = [factors_of(row.records[0]) for row in table.rows]
     lines = []
@@ -201,7 +202,7 @@ def _smaller(table: Table) -> list[str]:
         if not batch or batch % 2 or any(record.outcome is not Outcome.OOM for record in row.records):
             continue
         is_tried = {**factors, "batch_per_rank": batch // 2, "accum_steps": passes} in tried
-        if not is_tried and table.presentation.can_run(row, "accum_steps", passes):
+        if not is_tried and table.questions.can_run(row, "accum_steps", passes):
             lines.append(
                 f"--batch-per-rank {batch // 2} --accum-steps {passes}: the global_batch of "
                 f"{describe_configuration(row.factors)}, which ran out of memory, in smaller passes."

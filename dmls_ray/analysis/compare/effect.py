@@ -19,7 +19,7 @@ from dmls_ray.analysis.stats.intervals import (
     estimate,
     verdict_of,
 )
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.workloads.registry import metric_direction, registered_metrics

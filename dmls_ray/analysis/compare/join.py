@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import TABLE_METRICS, is_time
 from dmls_ray.analysis.results import Results, factors_of
-from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import count_noun, join_names
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 

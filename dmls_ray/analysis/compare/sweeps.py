@@ -28,9 +28,10 @@ from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quanti
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_above, is_below
-from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
-from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.table.independent_ranks import describe_independent_ranks
+from dmls_ray.analysis.trials.labels import describe_configuration, factor_cells
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import count_noun, join_names
 from dmls_ray.util.errors import ConfigError
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from dmls_ray.analysis.export.text_tables import csv
+from dmls_ray.analysis.export.text_tables import answer_markdown, csv, table_markdown
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.atomic import atomic_replace
@@ -51,7 +51,7 @@ def write_derived_files(results: Results) -> None:
         write(f"{name}.csv", partial(_write_csv, frame))
     write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
     reading = summarize(results)
-    text = f"{reading.table.markdown(shown_columns(reading.table).columns)}\n{reading.answer.markdown}\n"
+    text = f"{table_markdown(reading.table, shown_columns(reading.table).columns)}\n{answer_markdown(reading.answer)}\n"
     write("table.md", lambda path: path.write_text(text, encoding="utf-8"))
     write("table.csv", partial(_write_csv, reading.table.numbers()))
     write("report.html", partial(write_report, reading, charts(reading.table)))

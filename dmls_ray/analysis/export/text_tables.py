@@ -11,9 +11,23 @@ from typing import Any
 
 import pandas as pd
 
+from dmls_ray.analysis.table.findings_table import AnswerTable
+from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.util.text import escape_control_chars
 
-LEFT_ALIGNED = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder", "question")
+LEFT_ALIGNED = (
+    "outcome",
+    "compared",
+    "where",
+    "verdict",
+    "hardware",
+    "differs in",
+    "published on",
+    "run",
+    "reason",
+    "folder",
+    "question",
+)
 """Columns of words, aligned left; numbers are aligned right."""
 
 
@@ -26,6 +40,19 @@ def markdown(frame: pd.DataFrame) -> str:
         for name, text in zip(frame.columns, head, strict=True)
     ]
     return "\n".join([_row(head), f"|{'|'.join(rules)}|", *map(_row, rows)])
+
+
+def table_markdown(table: Table, columns: Sequence[Column] | None = None) -> str:
+    """The table of a sweep, of some columns or of all, and its notes."""
+    notes = "\n".join(f"- {markdown_text(note)}" for note in table.notes)
+    return f"{markdown(table.frame(columns))}\n\n{notes}\n"
+
+
+def answer_markdown(answer: AnswerTable) -> str:
+    """The answer of a sweep: the headline in bold, the effects as tables."""
+    lines = [text for text in (answer.left_out, answer.undecided, answer.why) if text]
+    parts = [f"**{markdown_text(answer.headline)}**", *map(markdown, answer.frames), *map(markdown_text, lines)]
+    return "\n\n".join(parts)
 
 
 def _row(cells: Sequence[str]) -> str:

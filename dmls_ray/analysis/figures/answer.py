@@ -20,10 +20,10 @@ from dmls_ray.analysis.figures.series import (
     lost_crosses,
     trial_label,
 )
-from dmls_ray.analysis.summary.axis_answer import axis_that_varies
-from dmls_ray.analysis.table.axis_groups import all_groups_along_axis, count_values
+from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.groups import all_groups_along_axis, count_values
+from dmls_ray.analysis.trials.trial import Row
 
 MOST_LINES = 4
 """Lines of a panel; of more, there is a panel for each value of the field with the fewest values."""
@@ -42,7 +42,7 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in together if row.counted]
     if not (table.axis and rows):
         return None
-    axis, _ = axis_that_varies(table, rows, table.axis)
+    axis = axis_that_varies(table, rows, table.axis)
     lines = [line for line in _lines(table, together, axis) if sum(bool(row.counted) for row in line.rows) > 1]
     if not axis or not lines:
         return None

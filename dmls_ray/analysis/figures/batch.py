@@ -7,7 +7,7 @@ from functools import partial
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import batch_axis, factor_axis, line_series, metric_lines, oom_crosses
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 
 _METRICS = {
     "epoch_s": "training time per epoch (s)",

@@ -15,10 +15,10 @@ from dmls_ray.analysis.figures.series import (
     lost_crosses,
     trial_label,
 )
-from dmls_ray.analysis.summary.phrases import describe_changes
-from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.groups import group_by_other_factors
+from dmls_ray.analysis.trials.labels import describe_changes
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.config.grid import BASELINE
 
 

@@ -17,7 +17,7 @@ from dmls_ray.analysis.figures.series import (
     trial_axis,
 )
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.epoch_and_rank import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]

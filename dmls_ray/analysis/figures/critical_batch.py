@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from dmls_ray.analysis.critical_batch import BatchPoint, CriticalBatch, critical_batch, describe_critical
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, critical_batch
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.words import describe_critical
 
 _CURVE_POINTS = 33
 _MEASURED = "best learning rate"

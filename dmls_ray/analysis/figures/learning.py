@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.series import limit_rows, measured_series, trial_
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 
 _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""

@@ -19,10 +19,10 @@ from dmls_ray.analysis.figures.series import (
     oom_crosses,
     trial_axis,
 )
+from dmls_ray.analysis.findings.memory import memory_line
 from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, kind_name, memory_limit, memory_metric
-from dmls_ray.analysis.memory_line import memory_line
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 
 _MOST_LINES = 3
 """Lines of trials that have a panel of their kinds of memory."""

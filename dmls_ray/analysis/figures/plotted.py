@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.figures.chart import Series
 from dmls_ray.analysis.figures.series import measured_series
+from dmls_ray.analysis.findings.measures import Measure, Speed
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.metrics import TABLE_METRICS, label_of, quantity_of
-from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 
 _MOST_MEASURES = 3
 _UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
@@ -69,17 +69,16 @@ def _with_unit(label: str) -> str:
 
 def plotted_measure(measure: Measure, rows: Sequence[Row]) -> Plotted:
     """A measure by which an answer compares these trials."""
-    from_zero = measure.kind == "ratio"
-    if measure.name != "speed":
-        return plotted_metric(measure.name, from_zero=from_zero)
+    if not isinstance(measure, Speed):
+        return plotted_metric(measure.metric, from_zero=measure.is_ratio)
     names = {row.throughput for row in rows if row.by_block(row.throughput)}
     unit = label_of(names.pop()) if len(names) == 1 else "runs/s"
-    return Plotted("", f"throughput ({unit})", from_zero)
+    return Plotted("", f"throughput ({unit})", from_zero=True)
 
 
 def plotted_measures(table: Table, rows: Sequence[Row]) -> list[Plotted]:
     """The measures by which the answer compares these trials, the most important first."""
-    measured = [item for item in table.presentation.measures(rows) if any(map(item.is_of, rows))]
+    measured = [item for item in table.questions.measures(rows) if any(map(item.is_of, rows))]
     return [plotted_measure(item, rows) for item in measured[:_MOST_MEASURES]]
 
 

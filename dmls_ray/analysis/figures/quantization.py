@@ -14,11 +14,11 @@ from dmls_ray.analysis.figures.series import (
     measured_series,
     trial_label,
 )
+from dmls_ray.analysis.findings.quantization import FIELD, metric_of_form
 from dmls_ray.analysis.metrics import quantity_of
-from dmls_ray.analysis.summary.quantization import FIELD, metric_of_form
-from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.groups import count_values, group_by_other_factors
+from dmls_ray.analysis.trials.trial import Row
 
 _PANELS = {
     "test accuracy (fraction of samples)": ("fp32_test_accuracy", "int8_test_accuracy"),

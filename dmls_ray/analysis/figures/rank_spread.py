@@ -10,7 +10,7 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, measured_series, trial_labels
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord
 

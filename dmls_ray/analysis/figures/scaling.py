@@ -10,7 +10,7 @@ from dmls_ray.analysis.figures.series import Line, factor_axis, line_series, met
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 
 _CURVE_POINTS = 25
 

@@ -15,9 +15,9 @@ from dmls_ray.analysis.figures.series import (
     is_number,
     lost_crosses,
 )
-from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.trial import Row
 
 _MOST_FIELDS = 5
 _TO_THE_END = "trained to the end"

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from dmls_ray.analysis.figures.chart import Axis, Series
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
-from dmls_ray.analysis.summary.phrases import name_of_change
-from dmls_ray.analysis.table.axis_groups import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.groups import BATCHES, all_groups_along_axis, count_values
+from dmls_ray.analysis.trials.labels import name_of_change
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

@@ -13,10 +13,11 @@ from dmls_ray.analysis.figures.series import (
     lines_along,
     trial_axis,
 )
-from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
-from dmls_ray.analysis.why.step import PARTS, StepParts, bounds_of, slower_rank, step_parts
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.steps import PARTS, StepParts, bounds_of, slower_rank, step_parts
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import join_names
 
 _MOST_LINES = 4
 """Lines of trials that have a panel."""
@@ -70,7 +71,7 @@ def _bars(rows: Sequence[Row], x: Axis, measured: Mapping[str, StepParts]) -> li
 
 def _verdicts(table: Table, rows: Sequence[Row]) -> list[str]:
     """What bounds which trials."""
-    bounds = bounds_of(table)
+    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
     by_bound: dict[str, list[str]] = {}
     for row in rows:
         by_bound.setdefault(bounds[row.trial_id], []).append(describe_configuration(row.factors))

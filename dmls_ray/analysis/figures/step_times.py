@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, trial_labels
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 
 _FAR = 10

@@ -9,9 +9,9 @@ from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series, trial_labels
 from dmls_ray.analysis.memory import MEMORY
-from dmls_ray.analysis.summary.phrases import join_names
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import join_names
 
 _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": ("run time (s)", "less time")} | {
@@ -30,7 +30,7 @@ def chart(table: Table) -> Chart | None:
 
     The front is that of `advise`, from `pareto.front_of`.
     """
-    if all(measure.name != _ACCURACY for measure in table.presentation.measures(table.rows)):
+    if all(measure.name != _ACCURACY for measure in table.questions.measures(table.rows)):
         return None
     front = front_of(table, _ACCURACY)
     rows, best = front.rows, front.places

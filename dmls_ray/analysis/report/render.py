@@ -20,7 +20,7 @@ from dmls_ray.analysis.figures.interactive import plotly_figure
 from dmls_ray.analysis.figures.style import DARK, LIGHT
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.report.payload import build_payload
-from dmls_ray.analysis.summary.sweep_summary import SweepSummary
+from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.codec import encode_json

@@ -12,8 +12,8 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.table.model import Column, Table
-from dmls_ray.analysis.table.row import Row
-from dmls_ray.analysis.why.step import bounds_of
+from dmls_ray.analysis.trials.steps import bounds_of
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD
 from dmls_ray.records.outcome import Outcome
@@ -118,7 +118,7 @@ def _head_of(name: str) -> str:
 
 def _bound_column(table: Table) -> list[Column]:
     """What bounds the speed of each trial, if the parts of any step are known."""
-    bounds = bounds_of(table)
+    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
     if not any(bounds.values()):
         return []
     return [

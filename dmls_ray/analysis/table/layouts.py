@@ -11,17 +11,17 @@ import pandas as pd
 
 from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
-from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, EPOCH_CAVEAT, MEMORY_CAVEAT, PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, SECONDS, NumberFormat, format_value
 from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.analysis.summary.phrases import factor_cells
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import measure_columns
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.table.presentation import installed_presentations, presentation_of
+from dmls_ray.analysis.trials.labels import factor_cells
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from dmls_ray.analysis.export.text_tables import markdown, markdown_text
-from dmls_ray.analysis.results import field_names
-from dmls_ray.analysis.table.row import Row
-from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.until import Until
+from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.presentation import Presentation
-    from dmls_ray.analysis.table.stage import Stage
+    from dmls_ray.analysis.table.presentation import Presentation
 
 
 OF_AN_INTERVAL = "interval_"
@@ -71,28 +67,14 @@ class Note:
 
 
 @dataclass
-class Table:
-    """A sweep's trials, in the order of their factors."""
+class Table(SweepTrials):
+    """The trials of a sweep as rows, with columns and notes."""
 
-    varied: tuple[str, ...]
-    rows: list[Row]
-    fixed_batch_field: str
-    """The field that stays constant where ranks or accum_steps change: `batch_per_rank` or `global_batch`."""
-    presentation: Presentation
-    """Columns, notes, figures and sentences of its workload."""
+    presentation: Presentation = field(kw_only=True)
+    """Columns, notes and figures of their workload."""
     typed_notes: list[Note] = field(default_factory=list)
     """Sentences below the table."""
     columns: list[Column] = field(default_factory=list)
-    axis: str = ""
-    """The field that the sweep asks about; empty where that is not known."""
-    is_asked: bool = True
-    """Whether the sweep asks about that field; else about any combination of what it varies."""
-    changed: tuple[str, ...] = ()
-    """Fields that were changed one at a time."""
-    best_by: tuple[str, bool] | None = None
-    """What was searched for, and whether less of it is better; None where runs were measured."""
-    stage: Stage | None = None
-    """How far the sweep is; None if the number of its repeats was given."""
 
     @property
     def notes(self) -> list[str]:
@@ -115,45 +97,3 @@ class Table:
         rows = [[value for column in columns for value in column.values(row).values()] for row in self.rows]
         heads = [head for column in columns for head in _heads(column, self.rows[0])] if self.rows else []
         return pd.DataFrame(rows, columns=_distinct(heads))
-
-    def markdown(self, columns: Sequence[Column] | None = None) -> str:
-        """The table, of some columns or of all, and its notes as Markdown."""
-        notes = "\n".join(f"- {markdown_text(note)}" for note in self.notes)
-        return f"{markdown(self.frame(columns))}\n\n{notes}\n"
-
-    @property
-    def until(self) -> Until:
-        """Says which differences count as none."""
-        return Until() if self.stage is None else self.stage.until
-
-    @property
-    def custom_metric_names(self) -> list[str]:
-        """Names of the metrics that are no field of a record."""
-        return field_names([row.custom_metrics for row in self.rows])
-
-    @property
-    def constant(self) -> set[str]:
-        """Fields that have a column and yet distinguish no rows: one of the two batches, where the other varies."""
-        if len(self.rows) < 2:
-            return set()
-        return {name for name in self.varied if len({repr(row.factors[name]) for row in self.rows}) == 1}
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether any run was in bench mode, so that its times are comparable."""
-        return any(record.mode == "bench" for row in self.rows for record in row.records)
-
-    @property
-    def varied_specs(self) -> list[FieldSpec]:
-        """The fields that vary, as far as the configuration class of the workload has them."""
-        specs = self.presentation.workload.specs()
-        return [specs[name] for name in self.varied if name in specs]
-
-    @property
-    def asked(self) -> set[str]:
-        """The fields that vary, and their families: what `Metric.asked_by` names."""
-        return {*self.varied, *(spec.setting.family for spec in self.varied_specs)} - {""}
-
-    def has(self, metric: str) -> bool:
-        """Whether any trial has this metric, as a field of its records."""
-        return any(metric in row.estimates for row in self.rows)

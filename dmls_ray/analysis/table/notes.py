@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results, distinct
-from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
-from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
+from dmls_ray.analysis.table.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.table.uneven_steps import describe_uneven_steps
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import join_names
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
@@ -172,7 +173,7 @@ def _not_recorded(rows: Sequence[Row]) -> Iterator[str]:
 
 def _same_runs(table: Table) -> str:
     """Which repeats repeat the same run; empty without any."""
-    compared = {measure.name for measure in table.presentation.measures(table.rows)}
+    compared = {measure.name for measure in table.questions.measures(table.rows)}
     same = {
         describe_configuration(row.factors): names
         for row in table.rows

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import TABLE_METRICS
-from dmls_ray.analysis.summary.phrases import name_of_change
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.labels import name_of_change
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
@@ -117,7 +117,7 @@ def _others(table: Table, kept: Sequence[Column]) -> list[str]:
     the answer, then those of its later measures.
     """
     free = _measured(table, kept)
-    names = {measure.name for measure in table.presentation.measures(table.rows)}
+    names = {measure.name for measure in table.questions.measures(table.rows)}
     measures = [column for column in free if table.rows and names & column.values(table.rows[0]).keys()]
     others = [column for column in free if column not in measures and column.head != "outcome"]
     others.sort(key=lambda column: _is_constant(table, column))  # reversed below

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import RATIO
-from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.words import join_names
 from dmls_ray.records.model import RunRecord
 
 _RATIO = 2.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord

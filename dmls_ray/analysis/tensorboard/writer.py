@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.results import Results, config_factors, factors_of
-from dmls_ray.analysis.table.build import factor_names
 from dmls_ray.analysis.tensorboard.folder import (
     FOLDER,
     append,
@@ -55,6 +54,7 @@ from dmls_ray.analysis.tensorboard.messages import (
     text,
     valid_text,
 )
+from dmls_ray.analysis.trials.build import factor_names
 from dmls_ray.config.grid import BASELINE
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.records.epoch_and_rank import EpochRecord

@@ -12,7 +12,7 @@ from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.static import save
 from dmls_ray.analysis.results import Results, load
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder, add_stale
 from dmls_ray.records.model import RunRecord

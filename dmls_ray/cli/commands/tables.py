@@ -10,20 +10,23 @@ import pandas as pd
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
+from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, latex_comment, markdown, markdown_text
+from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
 from dmls_ray.analysis.results import load, load_versions
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
-from dmls_ray.analysis.summary.answer import Answer
-from dmls_ray.analysis.summary.phrases import join_names
-from dmls_ray.analysis.summary.sweep_summary import answer_on_axis, summarize
+from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.shown import SPARE, shown_columns
+from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
 from dmls_ray.cli.parser import EXIT_OK, Parser, add_columns, add_folder, add_stale
+from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
 
 EXIT_SLOWER = 3
@@ -31,18 +34,20 @@ EXIT_SLOWER = 3
 EXIT_UNCLEAR = 4
 """`compare --fail-if-slower` can neither say that there is such a slowdown nor rule it out."""
 
+_WIDEST_COMMENT = 100
+"""Characters of a line of an answer in a comment of TeX."""
 _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
 
 
-def add_format(parser: Parser) -> None:
-    formats = ("text", "markdown", "csv", "latex")
+def add_format(parser: Parser, *more: str) -> None:
+    formats = ("text", "markdown", "csv", "latex", *more)
     parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
 
 
 def print_result(
     frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = (),
-    answer: Answer | None = None,
+    answer: AnswerTable | None = None,
 ) -> None:  # fmt: skip
     """Print a table, its notes and its answer in one of the formats of `--format`; a CSV is the table alone."""
     if form == "csv":
@@ -50,9 +55,9 @@ def print_result(
     elif form == "markdown":
         print(markdown(frame), "", *(f"- {markdown_text(note)}" if note else "" for note in notes), sep="\n")
         if answer is not None:
-            print("", answer.markdown, sep="\n")
+            print("", answer_markdown(answer), sep="\n")
     elif form == "latex":
-        lines = [] if answer is None else answer.text.splitlines()
+        lines = [] if answer is None else answer.lines(_WIDEST_COMMENT)
         print(latex(frame), *map(latex_comment, [*notes, *lines]), sep="\n")
     else:
         print_table(frame, console, spare=spare, elsewhere="--format csv")
@@ -69,7 +74,7 @@ def table_arguments(parser: Parser) -> None:
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
     add_columns(parser)
-    add_format(parser)
+    add_format(parser, "json")
 
 
 def table(given: argparse.Namespace, console: Console) -> None:
@@ -77,6 +82,9 @@ def table(given: argparse.Namespace, console: Console) -> None:
     if given.columns and (given.by or given.published):
         raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by and --published.")
     reading, spare = summarize(load(given.folder, stale=given.stale)), SPARE
+    if given.format == "json":
+        _print_json(reading, given)
+        return
     if given.by:
         layout = all_layouts()[given.by](reading.results, with_published=given.published)
     elif given.published:
@@ -91,6 +99,17 @@ def table(given: argparse.Namespace, console: Console) -> None:
         spare = shown.spare
     answer = None if given.by else reading.answer
     print_result(layout.frame, layout.notes, given.format, console, spare=spare, answer=answer)
+
+
+def _print_json(reading: SweepSummary, given: argparse.Namespace) -> None:
+    """The answer for programs; `--format csv` has the table."""
+    if given.by or given.published or given.columns:
+        raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
+    print(encode_json(reading.answer.as_dict(), default=str).decode())
+
+
+def _answer_text(table: Table, axis: str) -> str:
+    return "\n".join(AnswerTable(answer_on_axis(table, axis)).lines(_WIDEST_COMMENT))
 
 
 def compare_arguments(parser: Parser) -> None:
@@ -237,7 +256,7 @@ def published(given: argparse.Namespace, console: Console) -> None:
             notes |= dict.fromkeys(layout.notes)
             print_result(layout.frame, [], given.format, console)
         results_table = make_table(results)
-        answers = [] if given.by else [answer_on_axis(results_table, axis).text for axis in axes]
+        answers = [] if given.by else [_answer_text(results_table, axis) for axis in axes]
         if given.format != "csv" and any(of == report for of, _ in asked):
             for text in (*notes, _ONE_RUN, *answers):
                 print()

@@ -33,6 +33,7 @@ class ClassificationWorkload(Workload):
     throughput = "images_per_s"
     durations_compare = True
     presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"
+    questions = "dmls_ray.workloads.classification.presentation:ClassificationQuestions"
     epoch_metrics = LEARNED
 
     @classmethod

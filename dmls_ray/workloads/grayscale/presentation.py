@@ -9,22 +9,20 @@ from typing import Any, ClassVar
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
 from dmls_ray.analysis.figures.series import limit_items, measured_series
-from dmls_ray.analysis.presentation import Presentation
+from dmls_ray.analysis.findings.measures import Measure, Speed
+from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.block_model import Contrast
-from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
-from dmls_ray.analysis.stats.intervals import verdict_of
-from dmls_ray.analysis.summary.answer import Answer, Finding
-from dmls_ray.analysis.summary.axis_answer import answer_along
-from dmls_ray.analysis.summary.measures import SPEED, Measure
-from dmls_ray.analysis.summary.phrases import as_sentence, context_phrase, join_names
-from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors
+from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
 from dmls_ray.analysis.table.layouts import RenderedTable
 from dmls_ray.analysis.table.model import Column, Note, Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.table.presentation import Presentation
+from dmls_ray.analysis.trials.axis import describe_value
+from dmls_ray.analysis.trials.compare import speed_metric
+from dmls_ray.analysis.trials.groups import group_by_other_factors
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, RECORDED_NAME, TIMES_THE_CACHE, is_complete
 from dmls_ray.workloads.grayscale.presentation_published import (
@@ -45,12 +43,6 @@ _OF_COPY = (
     "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy writes "
     "half of them and a pass a quarter, so more than 1 is possible."
 )
-_DOUBTS: dict[str, tuple[str | None, ...]] = {
-    "not distinguished from it:": ("not distinguished", "slower"),
-    "too few repeats to distinguish it from": ("unknown",),
-    "not compared, for they ran elsewhere or at other times:": (None,),
-}
-"""Why the implementation of least time is not called the fastest -> verdicts of its comparisons with others."""
 
 
 def chart(table: Table) -> Chart | None:
@@ -62,9 +54,7 @@ def chart(table: Table) -> Chart | None:
     if not rows:
         return None
     groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
-    panels = [
-        _bars(group, context_phrase(group, *IMPLEMENTATION_FIELDS).removeprefix("at ").rstrip(", ")) for group in groups
-    ]
+    panels = [_bars(group, _images_of(group, groups)) for group in groups]
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
     if pictures:
@@ -85,6 +75,14 @@ def _bars(rows: Sequence[Row], title: str) -> Panel:
     return Panel(x=x, y=Axis(_label(rows), log=True), series=series, title=title)
 
 
+def _images_of(group: Sequence[Row], groups: Sequence[Sequence[Row]]) -> str:
+    """What distinguishes the images of a group from those of others: `images 400`."""
+    firsts = [rows[0].factors for rows in groups]
+    names = [name for name in firsts[0] if name not in IMPLEMENTATION_FIELDS]
+    differing = [name for name in names if len({repr(factors[name]) for factors in firsts}) > 1]
+    return ", ".join(describe_value(name, group[0].factors[name]) for name in differing)
+
+
 def _label(rows: Sequence[Row]) -> str:
     sets = {f"{_config(row)['images']:,} images" for row in rows}
     return f"a pass over {sets.pop() if len(sets) == 1 else 'the images'} (ms)"
@@ -95,8 +93,6 @@ class GrayscalePresentation(Presentation):
 
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"implementations": chart}
     layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {LAYOUT: by_implementation}
-    duration_set_by = "images are turned grey for as long as --timed-s says"
-    scales_world_size = False
 
     def fits(self, rows: Sequence[Row]) -> bool:
         return all(is_complete(_config(row)) for row in rows if row.counted)
@@ -150,39 +146,29 @@ class GrayscalePresentation(Presentation):
             notes.append(Note("baseline", "Speed-up is against python_loops."))
         if any(row.value_of("of_copy") is not None for row in ours):
             notes.append(Note("method", _OF_COPY))
+        notes += _agreement(ours)
         bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
         return list(dict.fromkeys([*notes, *bounds]))
-
-    def measures(self, rows: Sequence[Row]) -> list[Measure]:
-        return [SPEED] if any(row.rates() for row in rows) else []
-
-    def answer(self, table: Table, axis: str) -> Answer:
-        """The fastest implementation on the processor and on the GPU, how much faster, and whether the pictures agree.
-
-        For another axis, what it does to the speed.
-        """
-        rows = [row for row in table.rows if row.value_of("pass_ms") is not None]
-        if not rows or axis != "implementation" or count_values(rows, axis) < 2:
-            return answer_along(table, axis)
-        group = group_by_other_factors(rows, IMPLEMENTATION_FIELDS)[0]
-        ranked = [found for device in _PLACES if (found := sorted(_on_device(group, device), key=_ms))]
-        place = context_phrase(group, *IMPLEMENTATION_FIELDS) if len(rows) > len(group) else ""
-        headline = as_sentence(f"{place}{'; '.join(map(_fastest, ranked))}")
-        doubts = [Finding("in doubt", text) for trials in ranked if (text := _doubts(trials))]
-        levels = [estimate for row in rows if (estimate := row.estimate("levels_apart"))]
-        apart = max((value for estimate in levels for value in estimate.values), default=None)
-        agreement = f"no grey level is more than {apart:.0f} from the float64 reference's" if apart is not None else ""
-        more = [*doubts, *([Finding("agreement", agreement)] if agreement else [])]
-        return Answer(headline, answer_along(table, axis, more).findings)
-
-    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
-        return f"another function than {RECORDED_NAME}"
 
     def match(self, record: RunRecord) -> Match | None:
         return match_images(record)
 
     def published(self, layout: str) -> Results | None:
         return published_images() if layout == LAYOUT else None
+
+
+class GrayscaleQuestions(Questions):
+    """The speed alone."""
+
+    duration_set_by = "images are turned grey for as long as --timed-s says"
+    scales_world_size = False
+
+    def measures(self, rows: Sequence[Row]) -> list[Measure]:
+        rated = [row for row in rows if row.rates()]
+        return [Speed(speed_metric(*rated))] if rated else []
+
+    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
+        return f"another function than {RECORDED_NAME}"
 
 
 def _config(row: Row) -> Mapping[str, Any]:
@@ -201,55 +187,13 @@ def _on_device(rows: Sequence[Row], device: str) -> list[Row]:
     return [row for row in rows if _config(row)["device"] == device]
 
 
-def _fastest(ranked: Sequence[Row]) -> str:
-    """Which implementation is the fastest on a device, compared with the Python loops and with the next one.
-
-    It is called the fastest only if it is distinguishable from each of the others.
-
-    Args:
-        ranked: trials in the order of their times.
-    """
-    best, *others = ranked
-    config = _config(best)
-    time = f"{_interval(best)} for {config['images']:,} images of {config['image_size']}x{config['image_size']}"
-    on = f"on {_PLACES[config['device']]}"
-    over_loops = f", {_times(best.speed_up)} as fast as python_loops" if best.speed_up else ""
-    if not others:
-        return f"{_name(best)} {on} takes {time}{over_loops}"
-    is_the_fastest = set(_verdicts(ranked)) == {"faster"}
-    subject = f"{_name(best)} {'is the fastest' if is_the_fastest else 'took the least time'} of {len(ranked)} {on}"
-    return f"{subject}: {time}{over_loops}"
-
-
-def _doubts(ranked: Sequence[Row]) -> str:
-    """Why the implementation of least time is not called the fastest; empty if it is."""
-    best, *others = ranked
-    texts = []
-    for reason, doubtful in _DOUBTS.items():
-        rows = [row for row, verdict in zip(others, _verdicts(ranked), strict=True) if verdict in doubtful]
-        if rows:
-            texts.append(f"{reason} {join_names([f'{_name(row)} ({_against(best, row)})' for row in rows])}")
-    return f"{_name(best)}: {'; '.join(texts)}" if texts else ""
-
-
-def _against(best: Row, row: Row) -> str:
-    """How much faster the implementation of least time is than another one; its own time, where they do not compare."""
-    ahead = best.speed_against(row)
-    return _interval(row) if ahead is None else SPEED.effect(ahead)
-
-
-def _verdicts(ranked: Sequence[Row]) -> list[str | None]:
-    """How the implementation of least time compares with each of the others."""
-    comparisons = [ranked[0].speed_against(row) for row in ranked[1:]]
-    return [verdict_of(ratio, 1, "faster", "slower") if ratio else None for ratio in comparisons]
-
-
-def _interval(row: Row) -> str:
-    return f"{format_interval(row.estimate('pass_ms'), GENERIC)} ms"
-
-
-def _times(ahead: Contrast) -> str:
-    return f"{format_value(ahead, RATIO, null=1)}x"
+def _agreement(rows: Sequence[Row]) -> list[Note]:
+    """How far the grey levels are from those of the reference, where that was tested."""
+    levels = [estimate for row in rows if (estimate := row.estimate("levels_apart")) is not None]
+    apart = [value for estimate in levels for value in estimate.values]
+    if not apart:
+        return []
+    return [Note("method", f"No grey level is more than {max(apart):.0f} from that of the float64 reference.")]
 
 
 def _without_bound(row: Row) -> str:

@@ -54,6 +54,7 @@ class GrayscaleWorkload(Workload):
     writes_traces = True
     metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
     presentation = "dmls_ray.workloads.grayscale.presentation:GrayscalePresentation"
+    questions = "dmls_ray.workloads.grayscale.presentation:GrayscaleQuestions"
 
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dmls_ray.analysis.presentation import Presentation
+from dmls_ray.analysis.findings.questions import Questions
 
 
-class UserFunctionPresentation(Presentation):
+class UserFunctionQuestions(Questions):
     """The default, which names the functions."""
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_ray.analysis.advise.race import race_for
-from dmls_ray.analysis.summary.repeats import look_at
+from dmls_ray.analysis.findings.decide import Decision, decide
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.config.until import Until
 from tests.analysis.samples import results
 
 BATCHES = {"batch_per_rank": [16, 32, 64]}
 RACE = Until(race=True, aim="throughput", budget=None)
+
+
+def decision(table: Table) -> Decision:
+    return decide(table, ["batch_per_rank"], (), race_for)
 
 
 def rate(values: dict[str, Any], repeat: int) -> float:
@@ -24,7 +29,7 @@ def test_a_trial_is_beaten_when_its_interval_excludes_that_it_is_as_good_as_the_
     race = race_for(make_table(results(BATCHES, rate, repeats=5)), "throughput")
     assert [row.factors["batch_per_rank"] for row in race.beaten] == [16]
     assert [claim.measure.name for claim in race.claims] == ["speed"]
-    assert {claim.axis for claim in race.claims} == {""}
+    assert {claim.pair.field for claim in race.claims} == {""}
 
 
 def test_the_aim_decides_what_is_better() -> None:
@@ -52,20 +57,19 @@ def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> N
     swept = results(BATCHES, rate, repeats=5)
     swept.until = RACE
     table = make_table(swept)
-    look = look_at(table, ["batch_per_rank"])
-    assert look is not None
-    assert look.goes_on
-    assert " Beaten for throughput and left out of further repeats: batch_per_rank=16." in look.progress
-    (out,) = look.beaten
-    assert look.stage.trials == {row.trial_id for row in table.rows} - {out.trial_id}
+    found = decision(table)
+    assert found.goes_on
+    assert found.stage is not None
+    (out,) = found.beaten
+    assert found.stage.trials == {row.trial_id for row in table.rows} - {out.trial_id}
 
     more = results(BATCHES, rate, repeats=8)
     added = [run for run in more.records if run.repeat >= 5 and run.trial_id != out.trial_id]
     later = swept.of([*swept.records, *added])
     later.until = RACE
-    look = look_at(make_table(later), ["batch_per_rank"])
-    assert look is not None
-    assert look.stage.blocks == 8, "those of the trials that are left"
+    found = decision(make_table(later))
+    assert found.stage is not None
+    assert found.stage.blocks == 8, "those of the trials that are left"
     assert [len(row.records) for row in make_table(later).rows] == [5, 8, 8]
 
 
@@ -77,28 +81,23 @@ def test_a_trial_that_was_beaten_stays_out_however_good_it_was_in_its_few_repeat
     records = [record for record in swept.records if record.config["batch_per_rank"] != 16 or record.repeat < 3]
     swept = swept.of(records)
     swept.until = Until(race=True, aim="throughput", budget=None)
-    found = look_at(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
-    assert found is not None
+    found = decision(make_table(swept, ["batch_per_rank"]))
     assert 16 in [row.factors["batch_per_rank"] for row in found.beaten]
-    assert 16 not in [claim.row.factors["batch_per_rank"] for claim in found.claims]
+    assert 16 not in [claim.pair.row.factors["batch_per_rank"] for claim in found.claims]
 
 
 def test_a_race_with_one_trial_left_is_decided() -> None:
     swept = results(BATCHES, lambda values, repeat: values["batch_per_rank"] * (100.0 + repeat))
     swept.until = RACE
-    look = look_at(make_table(swept), ["batch_per_rank"])
-    assert look is not None
-    assert not look.goes_on
-    assert look.result == (
-        "3 repeats: the race is decided. Beaten for throughput and left out of further repeats: batch_per_rank=32, "
-        "batch_per_rank=16."
-    )
+    found = decision(make_table(swept))
+    assert not found.goes_on
+    assert not found.claims
+    assert [row.factors["batch_per_rank"] for row in found.beaten] == [32, 16]
 
 
 def test_a_folder_whose_runs_say_nothing_of_the_aim_is_read_as_that_of_any_sweep() -> None:
     swept = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat)
     swept.until = Until(race=True, aim="time-to-accuracy", budget=None)
-    found = look_at(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
-    assert found is not None
+    found = decision(make_table(swept, ["batch_per_rank"]))
     assert found.claims
     assert not found.beaten

@@ -4,7 +4,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.shown import shown_columns

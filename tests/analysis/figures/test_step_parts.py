@@ -4,7 +4,7 @@ from dmls_ray.analysis.figures.step_parts import chart
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, one_panel, points
 from tests.analysis.samples import results
-from tests.analysis.why.test_step import ALONE, with_parts
+from tests.analysis.trials.test_steps import ALONE, with_parts
 
 
 def test_the_parts_of_each_trials_steps_stand_on_each_other_and_add_up() -> None:

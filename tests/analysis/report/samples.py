@@ -11,7 +11,7 @@ from typing import Any
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord

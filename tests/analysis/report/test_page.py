@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report.render import write_report
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, summarize
+from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.report.samples import bars_and_picture, curves, rates
 from tests.analysis.samples import own_results, results

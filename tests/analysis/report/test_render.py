@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report import render
 from dmls_ray.analysis.report.render import pack, render_report, to_json, write_report
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, summarize
+from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.util.text import utf8_safe
 from tests.analysis.report.samples import curves, many, rates, unpack
 from tests.analysis.samples import results

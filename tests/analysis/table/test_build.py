@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.analysis.export.text_tables import table_markdown
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.metric import Metric
@@ -170,7 +171,7 @@ def test_a_row_whose_ranks_trained_apart_says_so_and_a_note_says_why() -> None:
 
 
 def test_markdown_has_the_table_and_its_notes() -> None:
-    text = make_table(results(GRID, rate)).markdown()
+    text = table_markdown(make_table(results(GRID, rate)))
     assert text.splitlines()[0].startswith("| world_size | batch_per_rank |")
     assert "\n- Mean of n repeats" in text
 

@@ -10,9 +10,9 @@ import pytest
 
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import interactive
+from dmls_ray.analysis.findings.answer import Answer
+from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.answer import Answer
-from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import all_layouts, match, with_published_rows
 from dmls_ray.execution.planning import make_plan
@@ -112,56 +112,31 @@ def answer(results: Results) -> Answer:
     return answer_on_axis(make_table(results), "implementation")
 
 
-def test_the_answer_names_the_fastest_and_how_far_the_pictures_are_apart() -> None:
+def test_the_fastest_leads_and_is_compared_with_the_next_one() -> None:
     found = answer(sweep(ALL, usual))
-    assert found.headline == (
-        "cpp is the fastest of 5 on the processor: 0.2020 [0.1971, 0.2070] ms for 200 images of 128x128, 5,000x as "
-        "fast as python_loops."
-    )
-    assert "cpp 5,000x [5,000, 5,000] as fast as python_loops" in found.findings[0].text
-    assert "no grey level is more than 1 from the float64 reference's" in found.text
+    assert (found.headline, found.lead[0].pair.label) == ("pair", "implementation cpp vs python_loops")
+    assert found.lead[0].value == pytest.approx(5000)
+    labels = [comparison[0].pair.label for comparison in found.comparisons]
+    assert "implementation cpp vs opencv" in labels
 
 
-def test_the_gpu_is_a_question_of_its_own() -> None:
-    with_gpu = sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)
-    headline = answer(with_gpu).headline
-    assert "cpp is the fastest of 5 on the processor" in headline
-    assert "; cuda on the GPU takes 0.01" in headline
-
-
-def test_an_implementation_indistinguishable_from_another_is_not_called_fastest() -> None:
+def test_an_implementation_indistinguishable_from_another_is_not_called_faster() -> None:
     def noisy(values: dict[str, Any], repeat: int) -> float | None:
         factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
         return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
 
-    found = answer(sweep({"implementation": ["opencv", "cpp"]}, noisy))
-    assert found.headline.startswith("cpp took the least time of 2 on the processor: 0.39 [0.21, 0.70] ms for 200")
-    assert "in doubt: cpp: not distinguished from it: opencv (1.1x [0.4, 3.0])" in found.text
-    assert "fastest" not in found.text
+    (effect, *_) = answer(sweep({"implementation": ["opencv", "cpp"]}, noisy)).lead
+    assert effect.verdict == "open"
 
 
-def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> None:
-    def late(values: dict[str, Any], repeat: int) -> float | None:
-        if values["implementation"] == "opencv":
-            return 0.1 if repeat > 2 else 0.5
-        return 0.3 if repeat < 3 else None
-
-    found = answer(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7))
-    assert "pencv took the least time of 2" in found.headline
-    assert "not distinguished from it: cpp" in found.text
-
-
-def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
+def test_one_run_of_each_or_runs_on_two_machines_decide_nothing() -> None:
     once = answer(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1))
-    assert "pp took the least time of 2" in once.headline
-    assert "cpp: too few repeats to distinguish it from numpy (50.00x)" in once.text
+    assert once.lead[0].verdict == "open"
     results = sweep({"implementation": ["numpy", "cpp"]}, usual)
     for record in results.records:
         if record.config["implementation"] == "cpp":
             record.machine = {**MACHINE, "host": "another"}
-    apart = answer(results)
-    assert "pp took the least time of 2" in apart.headline
-    assert "cpp: not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms)" in apart.text
+    assert answer(results).headline == "not_compared"
 
 
 def test_no_advice_on_turning_images_grey_suggests_more_ranks() -> None:
@@ -189,21 +164,20 @@ def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that
     for record in results.records:
         if record.measures:
             record.measures["levels_apart"] = int(record.repeat == 1)
-    assert "no grey level is more than 1 from" in answer(results).text
-    assert "grey level" not in answer(sweep(ALL, usual, levels_apart=None)).text
+    assert any("No grey level is more than 1 from" in note for note in make_table(results).notes)
+    assert not any("grey level" in note for note in make_table(sweep(ALL, usual, levels_apart=None)).notes)
 
 
-def test_of_several_sets_of_images_the_first_is_in_the_headline() -> None:
+def test_of_several_sets_of_images_the_first_leads() -> None:
     results = sweep({**ALL, "images": [200, 4000]}, usual)
     found = answer(results)
-    assert found.headline.startswith("At images 200, cpp is the fastest of 5 on the processor")
-    assert "cpp 5,000x [5,000, 5,000]" in found.findings[0].text
+    assert found.lead[0].key == ("implementation cpp vs python_loops", "images 200")
     assert [row.factors["images"] for row in make_table(results).rows] == [200] * 6 + [4000] * 6
 
 
 def test_another_axis_is_answered_as_for_any_function() -> None:
-    found = answer(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
-    assert found.headline == "images 400 runs 2.00x as fast as 200."
+    (effect, *_) = answer(sweep({"implementation": "cpp", "images": [200, 400]}, usual)).lead
+    assert (effect.pair.label, effect.value) == ("images 400 vs 200", pytest.approx(2.0))
 
 
 def test_notes_say_what_was_scaled_and_what_cannot_be_compared_with_memory() -> None:

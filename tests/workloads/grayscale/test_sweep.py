@@ -9,7 +9,7 @@ from PIL import Image
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary import summarize
 from tests.conftest import Command
 
 SMALL = ("--images", "8", "--image-size", "32", "--timed-s", "0", "--repeats", "1", "--device", "auto")

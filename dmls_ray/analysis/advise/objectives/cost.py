@@ -20,9 +20,9 @@ class Cost(Objective):
     @classmethod
     def settle(cls, table: Table, request: Request) -> Self:
         target = None if request.target is None else target_of(table, request.target)
-        if target is None and table.presentation.duration_set_by:
+        if target is None and table.questions.duration_set_by:
             raise ConfigError(
-                f"--for cost needs runs that end when their work is done, and {table.presentation.duration_set_by}; "
+                f"--for cost needs runs that end when their work is done, and {table.questions.duration_set_by}; "
                 "give --for throughput."
             )
         return cls(

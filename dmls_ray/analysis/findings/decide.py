@@ -1,0 +1,151 @@
+"""`Decision`: whether a sweep that repeats its trials until its comparisons are decided has enough repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self, TypeVar
+
+from dmls_ray.analysis.findings.claims import Claim, claims_of
+from dmls_ray.analysis.findings.stage import Stage
+from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.config.until import Until
+from dmls_ray.util.errors import ConfigError
+
+MOST_REPEATS = 100
+MOST_S = 86_400
+"""Repeats, and seconds of further ones, beyond which more are not advised."""
+
+Trials = TypeVar("Trials", bound=SweepTrials)
+
+
+@dataclass(frozen=True)
+class Race:
+    """The trials of a race after some blocks."""
+
+    beaten: Sequence[Row] = ()
+    """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
+    claims: Sequence[Claim] = ()
+    """The others against the best one."""
+
+
+@dataclass(frozen=True)
+class RepeatsWanted:
+    """About how many repeats decide some comparisons."""
+
+    repeats: int
+    """As many as decide those that a realistic number decides; 0 where there is none."""
+    decided: int
+    """The number of these comparisons."""
+    hopeless: int
+    """The number of those that would take more."""
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim], until: Until, most: int) -> Self:
+        """Of some comparisons.
+
+        Args:
+            claims: the comparisons; those without an interval say nothing.
+            until: when they are decided.
+            most: repeats that are realistic.
+        """
+        counts = (claim.repeats_wanted(until) for claim in claims)
+        wanted = [count for count in counts if count is not None]
+        realistic = [count for count in wanted if count <= most]
+        return cls(max(realistic, default=0), len(realistic), len(wanted) - len(realistic))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the comparisons of a sweep are known to be after some blocks."""
+
+    until: Until
+    claims: Sequence[Claim]
+    stage: Stage | None
+    """How far the sweep is; None if the number of its repeats was given."""
+    beaten: Sequence[Row] = ()
+    """The trials of a race that take no part in further blocks."""
+
+    @cached_property
+    def open(self) -> list[Claim]:
+        """The comparisons that are not decided, the widest interval first."""
+        return _widest_first([claim for claim in self.claims if not claim.is_decided(self.until)])
+
+    @cached_property
+    def rough(self) -> list[Claim]:
+        """The comparisons that are decided and yet hardly say by how much, the widest interval first.
+
+        A race has none: it only asks which trial is the best.
+        """
+        if self.until.race:
+            return []
+        return _widest_first([claim for claim in self.claims if claim.is_rough(self.until)])
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more blocks follow."""
+        stage = self.stage
+        if stage is None:
+            return False
+        if stage.blocks < FIRST_LOOK:
+            return bool(stage.trials)
+        # A comparison that most repeats lack, as of a trial that fails, is not decided by more.
+        may_be = [claim for claim in self.open if 2 * claim.contrast.n >= stage.blocks]
+        return bool(may_be or self.rough) and not stage.is_last
+
+    @cached_property
+    def wanted(self) -> RepeatsWanted:
+        """About how many repeats decide what is open."""
+        most = MOST_REPEATS
+        if self.stage is not None and self.stage.block_s > 0:
+            most = min(most, self.stage.blocks + math.floor(MOST_S / self.stage.block_s))
+        found = RepeatsWanted.of(self.open, self.until, most)
+        if self.stage is None:
+            return found
+        return replace(found, repeats=max(self.stage.blocks + 1, found.repeats))
+
+    @property
+    def wanted_s(self) -> float:
+        """Seconds of so many repeats beyond the third."""
+        assert self.stage is not None
+        return max(0, self.wanted.repeats - FIRST_LOOK) * self.stage.block_s
+
+
+def decide(
+    trials: Trials,
+    varied: Sequence[str],
+    changed: Sequence[str] = (),
+    race: Callable[[Trials, str], Race] | None = None,
+) -> Decision:
+    """What the comparisons of a sweep are known to be.
+
+    Args:
+        trials: the trials.
+        varied: the fields that were given several values.
+        changed: fields that were changed one at a time.
+        race: says which trials are beaten for an aim; raises ConfigError where runs report nothing of it, and they are
+            compared as those of any sweep then.
+    """
+    stage = trials.stage
+    is_measured = any(row.counted for row in trials.rows)
+    if race is not None and stage is not None and stage.until.aim is not None and is_measured:
+        # Who was beaten stays out: with few repeats it may look better again by chance.
+        out = [row for row in trials.rows if row.trial_id in stage.beaten]
+        left = [row for row in trials.rows if row.trial_id not in stage.beaten]
+        try:
+            found = race(replace(trials, rows=left), stage.until.aim)
+        except ConfigError:
+            pass
+        else:
+            beaten = [*out, *found.beaten]
+            stage = replace(stage, beaten=frozenset(row.trial_id for row in beaten))
+            return Decision(stage.until, found.claims, stage, beaten)
+    return Decision(trials.until, claims_of(trials, varied, changed), stage)
+
+
+def _widest_first(claims: Sequence[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: -(claim.contrast.half_width or 0.0))

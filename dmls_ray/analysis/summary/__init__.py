@@ -1,1 +1,0 @@
-"""The answer to the question of a sweep: a headline and a few lines."""

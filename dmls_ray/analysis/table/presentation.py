@@ -1,0 +1,123 @@
+"""`Presentation`: what a workload adds to tables and figures.
+
+The defaults serve any workload. A workload names its subclass in `Workload.presentation`; the subclass stands in
+`workloads/<name>/presentation.py`, since it needs pandas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from dmls_ray.analysis.findings.questions import hooks_of
+from dmls_ray.analysis.table.columns import default_columns
+from dmls_ray.analysis.table.model import Column, Note, Table
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.records.model import RunRecord
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import DEFAULT, usable_workloads, warn, workload
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.figures.chart import Chart
+    from dmls_ray.analysis.published.matching import Match
+    from dmls_ray.analysis.results import Results
+    from dmls_ray.analysis.table.layouts import RenderedTable
+
+
+class Presentation:
+    """How the results of a workload are read.
+
+    Args:
+        workload: the workload that the rows are of.
+    """
+
+    figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {}
+    """Figures besides those of every workload, by name; they come first."""
+    layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {}
+    """Tables of `--by` besides those of training, by name."""
+    loss_unit: ClassVar[str] = "as the training function reports it"
+    """Unit of a loss on the axis of a figure."""
+    always_named: ClassVar[tuple[str, ...]] = ()
+    """Fields that are named below a table where they do not vary; without any, all of a workload's own."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    def fits(self, rows: Sequence[Row]) -> bool:
+        """Whether the recorded configurations have what this presentation needs: a folder may come from anybody."""
+        return True
+
+    def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
+        """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal."""
+        free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
+
+        def rest(row: Row, *besides: str) -> str:
+            return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
+
+        single = [row for row in reversed(rows) if row.world_size == 1]
+        bases = {rest(row): row for row in single}
+        # World size 1 has no backend, so it is the baseline for every backend.
+        bases_without_backend = {rest(row, "backend"): row for row in single if not row.factors.get("backend")}
+        for row in rows:
+            base = bases.get(rest(row)) or bases_without_backend.get(rest(row, "backend"))
+            if base is not None and row.world_size > 1:
+                row.speed_up = row.speed_against(base)
+
+    def order(self, rows: list[Row], names: Sequence[str]) -> None:
+        """Sort the rows in place, which are in the order of their factors."""
+
+    def columns(self, table: Table) -> list[Column]:
+        """The columns of a table."""
+        return default_columns(table)
+
+    def notes(self, rows: Sequence[Row]) -> list[Note]:
+        """The notes that a table has besides those of every workload."""
+        return []
+
+    def match(self, record: RunRecord) -> Match | None:
+        """The published run of the same configuration; None if there is none."""
+        return None
+
+    def published(self, layout: str) -> Results | None:
+        """The published runs of one of its layouts."""
+        return None
+
+
+class AbsentPresentation(Presentation):
+    """The defaults, for results of a workload that is not installed here."""
+
+    def notes(self, rows: Sequence[Row]) -> list[Note]:
+        name = self.workload.name
+        return [Note("method", f"The workload {name} is not installed here: install its package to have its columns.")]
+
+
+def presentation_of(workload: Workload) -> Presentation:
+    """Return the presentation of a workload.
+
+    Raises:
+        ConfigError: it cannot be loaded.
+    """
+    return hooks_of(workload, "presentation", Presentation)
+
+
+def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
+    """Return the presentation of a table: that of the rows' workload, if their configurations fit it.
+
+    Rows of several workloads share the default.
+    """
+    workloads = {row.workload.name: row.workload for row in rows} or {DEFAULT: workload(DEFAULT)}
+    presentations = [presentation_of(item) for item in workloads.values()]
+    kinds = {type(item) for item in presentations}
+    if len(kinds) == 1 and presentations[0].fits(rows):
+        return presentations[0]
+    return Presentation(presentations[0].workload)
+
+
+def installed_presentations() -> Iterator[Presentation]:
+    """Yield the presentation of every workload in the registry; one that cannot be loaded gives a warning."""
+    for item in usable_workloads():
+        try:
+            yield presentation_of(item())
+        except ConfigError as error:
+            warn(str(error))

@@ -1,0 +1,183 @@
+"""`Row`: one trial of a sweep, with its metrics over the repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from dmls_ray.analysis.metrics import format_of, is_time, resolution_of
+from dmls_ray.analysis.stats.block_model import Contrast
+from dmls_ray.analysis.stats.formatting import format_interval, format_value
+from dmls_ray.analysis.stats.intervals import Estimate
+from dmls_ray.analysis.stats.overfitting import overfit_epoch
+from dmls_ray.analysis.stats.time_to_target import TimeToTarget, steps_to_target, time_to_target
+from dmls_ray.analysis.trials.compare import Comparisons
+from dmls_ray.analysis.trials.same_runs import same_results
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome, outcome_counts
+from dmls_ray.records.training_metrics import LEARNED, is_loss
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import registered_metrics, workload_of
+
+
+@dataclass
+class Row:
+    """One trial: its varied fields, its metrics over the repeats, and the outcomes of its runs."""
+
+    trial_id: str
+    factors: dict[str, Any]
+    """The fields that vary in this table."""
+    records: list[RunRecord]
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    custom_metrics: dict[str, Estimate] = field(default_factory=dict)
+    """Metrics that are no field of a record."""
+    speed_up: Contrast | None = None
+    """Against the row that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """How it compares with the other trials of its table, which sets this; alone, with none."""
+        return Comparisons([self])
+
+    @property
+    def workload(self) -> Workload:
+        """The workload of its runs."""
+        return workload_of(self.records[0].config)
+
+    @property
+    def world_size(self) -> int:
+        return int(self.records[0].config.get("world_size", 1))
+
+    def position(self, names: Sequence[str]) -> tuple[tuple[int, Any], ...]:
+        """The place of the row in an order by some fields, as a sort key.
+
+        Rows without a value come first. Numbers are in order of size, choices in the order of their field, which begins
+        with the default.
+        """
+        specs = self.workload.specs()
+        places: list[tuple[int, Any]] = []
+        for name in names:
+            value = self.factors.get(name)
+            choices = specs[name].choices if name in specs else ()
+            if value is None:
+                places.append((0, 0))
+            elif value in choices:
+                places.append((1, choices.index(value)))
+            else:
+                places.append((1, value) if isinstance(value, int | float) else (2, str(value)))
+        return tuple(places)
+
+    @cached_property
+    def outcomes(self) -> set[str]:
+        """How its runs ended: their outcomes, and `stopped`."""
+        return {record.ending for record in self.records}
+
+    @cached_property
+    def outcome(self) -> str:
+        """The outcome that all runs have, or the number of runs of each outcome."""
+        one_for_all = len(self.outcomes) == 1
+        return self.records[0].ending if one_for_all else outcome_counts(record.ending for record in self.records)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a search stopped all runs that count: their metrics are those of an early epoch."""
+        return bool(self.counted) and all(record.stopped_epoch is not None for record in self.counted)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the first run that is not ok; empty if all are."""
+        return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
+
+    @property
+    def independent_ranks(self) -> str:
+        """Why the ranks of a run did not train one model together; empty if all did, or where that is unknown."""
+        return next((record.independent_ranks for record in self.counted if record.independent_ranks), "")
+
+    @cached_property
+    def counted(self) -> list[RunRecord]:
+        """Runs that ended ok; if any trained to the end, only those."""
+        ok = [record for record in self.records if record.outcome is Outcome.OK]
+        return [record for record in ok if record.stopped_epoch is None] or ok
+
+    @property
+    def timed(self) -> list[RunRecord]:
+        """Counted runs in bench mode, whose times are comparable."""
+        return [record for record in self.counted if record.mode == "bench"]
+
+    @cached_property
+    def same_results(self) -> list[str]:
+        """The results that are the same in all repeats, though their seeds differ: the repeats repeat one run."""
+        return same_results(self.counted)
+
+    def is_once(self, metric: str) -> bool:
+        """Whether equal values of a metric say no more than one of them.
+
+        So it is with every custom metric, and with what was learned, where the losses are the same or
+        steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
+        """
+        if metric in LEARNED:
+            return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
+        is_custom = metric not in registered_metrics()
+        return is_custom and any(metric in record.measures for record in self.counted)
+
+    @property
+    def throughput(self) -> str:
+        """The metric that says how fast its runs go."""
+        return self.workload.throughput or "images_per_s"
+
+    def rates(self) -> dict[int, float]:
+        """The throughput of each block; without it, runs per second, if all runs do the same work."""
+        return self.by_block(self.throughput) or self.runs_per_s()
+
+    def speed_against(self, base: Row) -> Contrast | None:
+        """The ratio of the speed of this trial to that of a baseline of the same table.
+
+        Returns:
+            None if no block has a speed of both in one environment.
+        """
+        return self.comparisons.speed(self, base)
+
+    def difference_from(self, base: Row, metric: str) -> Contrast | None:
+        """A metric of this trial minus that of a baseline of the same table; None without a comparable block."""
+        return self.comparisons.difference(self, base, metric)
+
+    def runs_per_s(self) -> dict[int, float]:
+        """Runs per second of each block; empty if runs may differ in their work."""
+        if not self.workload.durations_compare:
+            return {}
+        return {block: 1 / seconds for block, seconds in self.by_block("total_s").items() if seconds > 0}
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """A metric over the repeats, registered or custom; None if no run reports it."""
+        return self.estimates.get(metric) or self.custom_metrics.get(metric)
+
+    def value_of(self, metric: str) -> float | None:
+        """The mean of a metric; None if no run reports it."""
+        value = self.estimate(metric)
+        return None if value is None else value.centre
+
+    def text(self, metric: str, *, interval: bool = False) -> str:
+        """A metric as tables write it, with its interval or without; empty if no run reports it."""
+        write = format_interval if interval else format_value
+        return write(self.estimate(metric), format_of(metric))
+
+    @cached_property
+    def overfit_epoch(self) -> int | None:
+        """The epoch from which its runs overfit; None if they do not beyond chance."""
+        return overfit_epoch(self.counted)
+
+    def time_to_target(self) -> TimeToTarget | None:
+        """When its runs reached their target accuracy; None if they have none."""
+        return time_to_target(self.records)
+
+    def steps_to_target(self) -> TimeToTarget | None:
+        """After how many steps its runs reached their target accuracy; None if that is not known."""
+        return steps_to_target(self.records)
+
+    def by_block(self, metric: str) -> dict[int, float]:
+        """A metric of each block, of the counted runs; a time only of runs in bench mode."""
+        records = self.timed if is_time(metric) else self.counted
+        values = {record.repeat: record.measures.get(metric, getattr(record, metric, None)) for record in records}
+        return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}

@@ -1,0 +1,300 @@
+"""The sentences of answers: templates, which the effects fill in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmls_ray.analysis.findings.answer import Answer
+from dmls_ray.analysis.findings.claims import Claim
+from dmls_ray.analysis.findings.critical import FEWEST_BATCHES, CriticalBatch
+from dmls_ray.analysis.findings.decide import Decision
+from dmls_ray.analysis.findings.effects import Comparison, Effect
+from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
+from dmls_ray.analysis.stats.intervals import Estimate, Interval
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.steps import PARTS, StepChange
+from dmls_ray.util.quantities import duration
+
+HEADLINES: Mapping[str, str] = {
+    "none_ok": "No run ended ok, so nothing is compared.",
+    "searched": "These runs were searched, not measured, and their times say nothing: run them with --mode bench.",
+    "independent": "In no trial did the ranks train one model together, so nothing is compared.",
+    "one_trial": "Only one trial was measured, so nothing is compared.",
+    "no_pair": "No two trials differ in {field} alone, so nothing is compared.",
+    "not_compared": "Nothing is compared: no block has two trials on one machine and device with the same versions.",
+    "no_baseline": "No trial is without a change, so nothing is compared.",
+    "pair": "{pair}: {effects}.",
+    "none_better": "No {field} is better than {base} beyond chance. Nearest, {pair}: {effects}.",
+    "none_differs": "No {field} differs from {base} beyond chance. Farthest, {pair}: {effects}.",
+    "best_found": "The {which} {metric} of {count} configurations is {effects}, with {pair}.",
+    "not_reported": "No run that ended ok reported its {metric}.",
+    "critical": "Beyond a global_batch of about {critical:.2g} larger batches save less than half of the steps to "
+    "{target:g}.",
+    "critical_above": "Up to global_batch {last} larger batches save steps to {target:g} in proportion.",
+    "critical_below": "From global_batch {first} on larger batches hardly save steps to {target:g}.",
+    "critical_unknown": "Where larger batches stop to save steps to {target:g} is not known.",
+}
+EFFECTS: Mapping[str, str] = {
+    "speed": "{amount} as fast",
+    "duration": "{amount} as long",
+    "ratio": "{amount} the {noun}",
+    "points": "{amount} of {noun}",
+    "difference": "{amount} of {noun}",
+    "level": "{amount}",
+}
+"""Kind of a measure -> an effect that is beyond chance."""
+VERDICTS: Mapping[str, str] = {
+    "equal": "equal {noun}",
+    "close": "no difference in {noun} beyond chance",
+    "open": "{noun} undecided ({text})",
+    "once": "{noun} {text}, measured once",
+}
+"""Verdict -> another effect."""
+CAVEATS: Mapping[str, str] = {
+    "not_measured": "not measured: {names}",
+    "independent": "not compared, since their ranks trained apart: {names}",
+    "one_value": "only one value of {field} was measured",
+    "best_of_many": "the best of many looks better than it is: train it again with other seeds",
+    "stopped_early": "{count} of {asked} runs were stopped early",
+    "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, measured {steps}",
+    "few_batches": "the critical batch: fewer than {fewest} batches reach {target:g} in every run",
+    "fit_untested": "how well the curve fits: that is tested from {repeats} reported repeats on",
+    "not_reached": "steps at {batches}: not every run reaches {target:g}",
+    "coarse": "steps at {batches}: fewer than {tests:g} tests lie before the target; raise --target-tests",
+    "untuned": "other learning rates: one was tried for each batch",
+    "tuned_by_reported": "learning rates: the reported runs chose them, which flatters them",
+    "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
+}
+"""What a reader must know -> the words."""
+_PARTS = {
+    **PARTS,
+    "contention_ms": "contention for cores or memory",
+    "exposed_comm_ms": "communication",
+    "rest_ms": "other",
+}
+_NAMED_FROM = 0.1
+"""Share of the change of a step from which on a part is named."""
+_SHOWN = 2
+"""Open comparisons that are named."""
+
+
+def headline_text(answer: Answer) -> str:
+    """The headline of an answer."""
+    facts = dict(answer.facts)
+    if answer.lead:
+        facts["pair"] = pair_text(answer.lead[0])
+        facts["effects"] = ", ".join(effect_text(effect) for effect in answer.lead if _is_said(effect))
+    return HEADLINES[answer.headline].format(**facts)
+
+
+def pair_text(effect: Effect) -> str:
+    """`batch_per_rank 128 vs 16 (1 rank)`."""
+    return f"{effect.pair.label} ({effect.where})" if effect.where else effect.pair.label
+
+
+def effect_text(effect: Effect) -> str:
+    """An effect in a sentence: `2.83x as fast`, `equal test accuracy`."""
+    measure = effect.measure
+    template = VERDICTS.get(effect.verdict, EFFECTS[measure.kind])
+    amount = measure.text(effect.interval, interval=False)
+    return template.format(amount=amount, noun=measure.noun, text=measure.text(effect.interval))
+
+
+def effect_cell(effect: Effect) -> str:
+    """An effect in a cell, without the unit of its heading; `?` where more repeats may decide it."""
+    measure = effect.measure
+    is_known = effect.low != effect.high
+    text = measure.text(effect.interval, interval=is_known).replace(" points", "")
+    return f"{text} ?" if effect.verdict == "open" else text
+
+
+def effect_head(effect: Effect) -> str:
+    """The heading of the column of an effect."""
+    measure = effect.measure
+    if not measure.is_outcome or measure.kind == "level":
+        return {"steps": "optimizer steps", "scaled_lr": "lr"}.get(measure.metric, label_of(measure.metric))
+    return f"{measure.noun} (points)" if measure.kind == "points" else measure.noun
+
+
+def _is_said(effect: Effect) -> bool:
+    """Whether a headline has an effect: memory only where it differs, and nothing of what was set."""
+    measure = effect.measure
+    return measure.is_outcome and (measure.is_shown_equal or effect.verdict in ("more", "less"))
+
+
+def undecided_text(answer: Answer, decision: Decision | None) -> str:
+    """What is not known, and what would decide it; empty where nothing is compared."""
+    parts = [CAVEATS[name].format(**_plain(facts)) for name, facts in answer.caveats.items()]
+    is_compared = any(effect.verdict != "level" for comparison in answer.comparisons for effect in comparison)
+    if decision is not None and decision.claims and is_compared:
+        parts.insert(0, _open_text(decision, names=False))
+    return f"Undecided (?): {'; '.join(parts)}." if parts else ""
+
+
+def why_text(change: StepChange | None) -> str:
+    """Where the difference between the steps of two trials goes; empty where it is not known."""
+    if change is None:
+        return ""
+    total = sum(map(abs, change.changes.values()))
+    decimals = _decimals(max(map(abs, change.changes.values())))
+    large = {name: ms for name, ms in change.changes.items() if abs(ms) >= _NAMED_FROM * total > 0}
+    ordered = sorted(large.items(), key=lambda item: -abs(item[1]))
+    parts = [f"{ms:+.{decimals}f} {_PARTS[name]}" for name, ms in ordered]
+    if change.slower_rank is not None:
+        rank, ms = change.slower_rank
+        parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")
+    times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
+    samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
+    return f"Why: {times}{samples}: {', '.join(parts)}."
+
+
+def progress_text(decision: Decision) -> str:
+    """What is open and what follows, while the sweep goes on."""
+    stage = decision.stage
+    assert stage is not None
+    claims, state = (decision.open, "open") if decision.open else (decision.rough, "known only roughly")
+    repeats = count_noun(stage.next_blocks - stage.blocks, "more repeat")
+    count = f"{len(claims)} of {count_noun(len(decision.claims), 'comparison')}"
+    return (
+        f"After {count_noun(stage.blocks, 'repeat')}, {count} {state} ({_names(claims)}); {repeats}, about "
+        f"{duration(stage.next_s)}.{_beaten_text(decision)}"
+    )
+
+
+def end_text(decision: Decision) -> str:
+    """Why no more blocks are run; empty without comparisons."""
+    if decision.open:
+        return f"Undecided: {_open_text(decision, names=True)}.{_beaten_text(decision)}"
+    if not decision.claims and not decision.beaten:
+        return ""
+    return f"Undecided: {_open_text(decision, names=False)}.{_beaten_text(decision)}"
+
+
+def _open_text(decision: Decision, *, names: bool) -> str:
+    comparisons = count_noun(len(decision.claims), "comparison")
+    stage = decision.stage
+    after = "" if stage is None else f" after {count_noun(stage.blocks, 'repeat')}"
+    if not decision.open:
+        return f"none of {comparisons}{after}"
+    named = f": {_names(decision.open)}" if names else ""
+    return f"{len(decision.open)} of {comparisons}{after}{named}; {_way_out(decision)}"
+
+
+def _way_out(decision: Decision) -> str:
+    """What decides the open comparisons."""
+    stage, wanted, until = decision.stage, decision.wanted, decision.until
+    if decision.goes_on:
+        return "--repeats auto goes on"
+    if stage is not None and not stage.is_last:
+        return "too few of their runs ended ok"
+    if not wanted.decided and not wanted.hopeless:
+        return f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides"
+    texts = []
+    if wanted.decided:
+        texts.append(f"about {wanted.repeats} repeats would decide {wanted.decided}: {_flags(decision)}")
+    if wanted.hopeless:
+        texts.append(f"no realistic number of repeats decides {wanted.hopeless} on this machine")
+    if stage is not None and stage.blocks >= until.max_repeats:
+        texts.insert(0, f"--max-repeats {until.max_repeats} allows no more")
+    elif stage is not None:
+        texts.insert(0, f"--budget {until.budget:g} has no time for more")
+    return "; ".join(texts)
+
+
+def _flags(decision: Decision) -> str:
+    """The flags that allow as many repeats as are wanted."""
+    until, repeats = decision.until, decision.wanted.repeats
+    if decision.stage is None:
+        return f"--repeats {repeats}"
+    flags = []
+    if until.budget is not None and decision.wanted_s > until.budget:
+        flags.append(f"--budget {_round_up(decision.wanted_s)}")
+    if repeats > until.max_repeats:
+        flags.append(f"--max-repeats {repeats}")
+    return " ".join(flags) or "a larger --budget"
+
+
+def _round_up(seconds: float) -> str:
+    """Seconds with some to spare, as a flag takes them."""
+    minutes = math.ceil(seconds * 1.2 / 60)
+    return f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60)}h"
+
+
+def _beaten_text(decision: Decision) -> str:
+    if not decision.beaten:
+        return ""
+    names = join_names([describe_configuration(row.factors) for row in decision.beaten], separator=", ")
+    return f" Beaten for {decision.until.aim} and left out of further repeats: {names}."
+
+
+def _names(claims: Sequence[Claim]) -> str:
+    return join_names([claim_text(claim) for claim in claims], most=_SHOWN)
+
+
+def claim_text(claim: Claim) -> str:
+    """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
+    where = f" ({claim.pair.where})" if claim.pair.where else ""
+    return f"{claim.pair.label}{where}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
+
+
+def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:
+    """How many of the runs that were asked for have not ended, and what runs them."""
+    again = "the same command"
+    if is_fresh:
+        again = "the same command, with --out on this folder in place of --fresh,"
+    return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again} runs them."
+
+
+def describe_critical(found: CriticalBatch) -> str:
+    """The critical batch in words, or why it is not known."""
+    critical, batches = found.critical, [point.batch for point in found.points]
+    if found.misfit is not None:
+        return f"unknown: {CAVEATS['misfit'].format(**_plain(vars(found.misfit)))}"
+    if critical is None:
+        return f"unknown: fewer than {FEWEST_BATCHES} batches reach {found.target:g} in every run"
+    low, high = critical.low or 0.0, critical.high or math.inf
+    if low > batches[-1]:
+        return f"above {batches[-1]}: all batches save steps in proportion"
+    if high < batches[0]:
+        return f"below {batches[0]}: no batch saves steps in proportion"
+    if high > 100 * batches[-1] or low < batches[0] / 100:
+        return f"about {GENERIC(round(critical.centre))}, known to no factor of 100"
+    return f"{format_interval(critical, GENERIC)} samples"
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as they are written."""
+    return {name: _written(value) for name, value in facts.items()}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Interval | Estimate):
+        return format_interval(value, GENERIC)
+    return join_names([str(item) for item in value], _SHOWN, ", ") if isinstance(value, list) else value
+
+
+def _decimals(value: float) -> int:
+    """Decimals that keep two digits or more."""
+    if value >= 100:
+        return 0
+    return 1 if value >= 1 else 2
+
+
+def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:
+    """Names one after the other; of many the first, and how many more there are."""
+    shown = separator.join(names[:most])
+    return shown if len(names) <= most else f"{shown}{separator}and {len(names) - most} more"
+
+
+def count_noun(count: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def comparison_label(comparison: Comparison) -> str:
+    """The name of a row of the table of effects."""
+    return comparison[0].pair.label

@@ -1,0 +1,339 @@
+"""Which effects answer the question of a sweep, and which of them its headline is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.findings_table import AnswerTable
+from dmls_ray.records.outcome import Outcome
+from tests.analysis.samples import own_results, results
+
+
+def answer(runs: Results, axis: str, varied: list[str] | None = None) -> Answer:
+    return answer_on_axis(make_table(runs, varied), axis)
+
+
+def effects(found: Answer, label: str, where: str = "") -> dict[str, Effect]:
+    """The effects of a comparison, by measure."""
+    comparison = next(item for item in found.comparisons if item[0].key == (label, where))
+    return {effect.measure.name: effect for effect in comparison}
+
+
+def keys(found: Answer) -> list[tuple[str, str]]:
+    return [comparison[0].key for comparison in found.comparisons]
+
+
+def led(found: Answer) -> tuple[str, str]:
+    return found.headline, found.lead[0].pair.label
+
+
+def test_an_axis_of_numbers_is_compared_by_its_ends_in_each_place_and_other_fields_on_average() -> None:
+    runs = results(
+        {"batch_per_rank": [16, 64], "world_size": [1, 2]},
+        lambda values, repeat: float(values["batch_per_rank"] * (10 + repeat) * values["world_size"]),
+    )
+    found = answer(runs, "batch_per_rank")
+    label = "batch_per_rank 64 vs 16"
+    assert keys(found) == [(label, "1 rank"), (label, "2 ranks"), ("ranks 2 vs 1", "mean of 2")]
+    first = effects(found, label, "1 rank")
+    assert (first["speed"].value, first["speed"].verdict) == (pytest.approx(4.0), "more")
+    assert first["test_accuracy"].verdict == "equal"
+    assert first["tensor_mem_mib"].value == pytest.approx(164 / 116)
+    assert effects(found, "ranks 2 vs 1", "mean of 2")["speed"].value == pytest.approx(2.0)
+    assert led(found) == ("pair", label)
+
+
+def along(factors: dict[int, float], *, noise: float = 0.02, repeats: int = 12) -> Answer:
+    random = np.random.default_rng(1)
+    runs = results(
+        {"batch_per_rank": list(factors)},
+        lambda values, repeat: 100 * factors[values["batch_per_rank"]] * float(random.lognormal(0, noise)),
+        repeats=repeats,
+    )
+    return answer(runs, "batch_per_rank")
+
+
+def test_a_line_that_fits_gives_a_factor_per_doubling() -> None:
+    found = along({16: 1.0, 32: 1.5, 64: 2.25, 128: 3.4})
+    assert keys(found) == [("batch_per_rank 128 vs 16", ""), ("batch_per_rank x2", "")]
+    assert effects(found, "batch_per_rank x2")["speed"].value == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize("factors", [{16: 1.0, 32: 1.59, 64: 2.29, 128: 2.82}, {16: 1.0, 32: 2.0, 64: 1.4, 128: 1.2}])
+def test_without_such_a_line_the_first_and_the_last_step_are_given(factors: dict[int, float]) -> None:
+    found = along(factors)
+    ends = [("batch_per_rank 32 vs 16", ""), ("batch_per_rank 128 vs 64", "")]
+    assert [key for key in keys(found) if key in ends] == ends
+    assert effects(found, "batch_per_rank 128 vs 64")["speed"].value == pytest.approx(
+        factors[128] / factors[64], rel=0.03
+    )
+
+
+def test_where_the_fit_cannot_be_tested_or_no_doubling_was_measured_there_is_no_factor_per_doubling() -> None:
+    assert ("batch_per_rank x2", "") not in keys(along({16: 1.0, 32: 1.5, 64: 2.25}, noise=0.0, repeats=2))
+    assert ("batch_per_rank x2", "") not in keys(along({16: 1.0, 20: 1.1, 24: 1.2}))
+
+
+def test_an_effect_whose_interval_includes_no_difference_is_open() -> None:
+    noise = [0.9, 1.0, 1.1]
+    runs = results(
+        {"batch_per_rank": 16, "world_size": [1, 2]},
+        lambda values, repeat: 100 * noise[repeat] ** values["world_size"],
+    )
+    speed = effects(answer(runs, "world_size"), "ranks 2 vs 1")["speed"]
+    assert speed.verdict == "open"
+    assert (speed.low or 0) < 1 < (speed.high or 0)
+
+
+def of_optimizers(speeds: dict[str, float], accuracies: dict[str, float]) -> Answer:
+    runs = results(
+        {"optimizer": list(speeds), "batch_per_rank": 16},
+        lambda values, repeat: speeds[values["optimizer"]],
+        accuracy=lambda values, repeat: accuracies.get(values["optimizer"], 0.9),
+    )
+    return answer(runs, "optimizer")
+
+
+def test_a_faster_choice_that_loses_accuracy_is_in_the_headline_only_where_all_do() -> None:
+    found = of_optimizers({"adam": 100.0, "sgd": 150.0, "rmsprop": 120.0}, {"sgd": 0.6})
+    assert led(found) == ("pair", "optimizer rmsprop vs adam")
+    assert effects(found, "optimizer sgd vs adam")["test_accuracy"].verdict == "less"
+    assert led(of_optimizers({"adam": 100.0, "sgd": 150.0}, {"sgd": 0.6})) == ("pair", "optimizer sgd vs adam")
+
+
+def test_a_choice_that_gains_accuracy_leads_where_none_is_faster() -> None:
+    found = of_optimizers({"adam": 100.0, "sgd": 100.0, "rmsprop": 100.0}, {"rmsprop": 0.95})
+    assert led(found) == ("pair", "optimizer rmsprop vs adam")
+
+
+def test_without_a_gain_the_choice_that_is_nearest_to_one_leads() -> None:
+    found = of_optimizers({"adam": 100.0, "sgd": 50.0, "rmsprop": 80.0}, {})
+    assert led(found) == ("none_better", "optimizer rmsprop vs adam")
+    assert of_optimizers({"adam": 100.0, "sgd": 100.0, "rmsprop": 100.0}, {}).headline == "none_differs"
+
+
+def test_the_best_choice_is_compared_with_the_next_one() -> None:
+    found = of_optimizers({"adam": 100.0, "sgd": 150.0, "rmsprop": 120.0}, {})
+    assert effects(found, "optimizer sgd vs rmsprop")["speed"].value == pytest.approx(1.25)
+
+
+def test_the_best_value_of_an_axis_leads_where_it_is_in_between() -> None:
+    speeds = {16: 100.0, 32: 900.0, 64: 95.0}
+    runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: speeds[values["batch_per_rank"]])
+    found = answer(runs, "batch_per_rank")
+    assert led(found) == ("pair", "batch_per_rank 32 vs 16")
+    assert ("batch_per_rank 32 vs 16", "") in keys(found)
+
+
+def test_what_differs_along_with_a_field_is_an_effect() -> None:
+    runs = results({"batch_per_rank": [16, 64], "world_size": 2}, lambda values, repeat: 900.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        record.steps, record.scaled_lr = 14400 // batch, batch / 16000
+    found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 64 vs 16")
+    assert {name: (found[name].value, found[name].verdict) for name in ("steps", "scaled_lr")} == {
+        "steps": (0.25, "less"),
+        "scaled_lr": (4.0, "more"),
+    }
+
+
+def test_no_interval_of_accuracies_is_wider_than_100_points() -> None:
+    levels = {16: (0.2, 0.9, 0.1), 32: (0.9, 0.1, 0.9)}
+    runs = results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+        lambda values, repeat: 100.0,
+        accuracy=lambda values, repeat: levels[values["batch_per_rank"]][(repeat + values["world_size"]) % 3],
+    )
+    found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16", "1 rank")["test_accuracy"]
+    assert (found.low, found.high) == (-1.0, 1.0)
+
+
+def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
+    runs = results(
+        {"batch_per_rank": [16, 32]},
+        lambda values, repeat: 900.0,
+        accuracy=lambda values, repeat: (355 + repeat - values["batch_per_rank"] // 32) / 359,
+    )
+    for record in runs.records:
+        record.test_samples = 359
+    found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["test_accuracy"]
+    assert found.verdict == "equal"
+    assert (found.low or 0) < 0 < (found.high or 0)
+
+
+def test_decided_is_not_equal() -> None:
+    """Within 5%, which is close enough to stop, and not within the 2% that count as no difference."""
+    runs = results(
+        {"batch_per_rank": [16, 17]},
+        lambda values, repeat: 100.0 * (1.01 + 0.04 * (-1) ** repeat if values["batch_per_rank"] == 17 else 1.0),
+        repeats=12,
+    )
+    assert effects(answer(runs, "batch_per_rank"), "batch_per_rank 17 vs 16")["speed"].verdict == "close"
+
+
+def test_one_repeat_has_no_interval_and_decides_nothing() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: float(values["batch_per_rank"]), repeats=1)
+    speed = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["speed"]
+    assert (speed.value, speed.low, speed.high, speed.verdict) == (2.0, None, None, "open")
+
+
+@pytest.mark.parametrize("rate", [None, 100.0])
+def test_what_cannot_be_compared_has_no_effects(rate: float | None) -> None:
+    found = answer(results({"batch_per_rank": [16]}, lambda values, repeat: rate), "batch_per_rank")
+    assert (found.headline, list(found.comparisons)) == ("none_ok" if rate is None else "one_trial", [])
+
+
+def test_trials_that_differ_in_more_than_the_field_are_not_compared() -> None:
+    mixed = results({"batch_per_rank": 16, "optimizer": ["adam", "sgd"]}, lambda values, repeat: 10.0)
+    for record in mixed.records:
+        if record.config["optimizer"] == "sgd":
+            record.config["epochs"] = 7
+    assert answer(mixed, "optimizer").headline == "no_pair"
+
+
+def test_ranks_are_compared_at_one_value_of_every_other_field() -> None:
+    speeds = {"adam": 10.0, "sgd": 100.0}
+    runs = results(
+        {"global_batch": 64, "world_size": [1, 2], "optimizer": ["adam", "sgd"]},
+        lambda values, repeat: speeds[values["optimizer"]] * values["world_size"],
+    )
+    found = answer(runs, "world_size")
+    places = [where for label, where in keys(found) if label == "ranks 2 vs 1"]
+    assert places == ["optimizer adam", "optimizer sgd"]
+    assert effects(found, "ranks 2 vs 1", "optimizer sgd")["speed"].value == pytest.approx(2.0)
+
+
+def test_a_sweep_of_global_batches_is_about_these() -> None:
+    runs = results({"global_batch": [64, 128], "world_size": [1, 2]}, lambda values, repeat: 10.0)
+    found = answer(runs, "batch_per_rank", ["world_size", "global_batch"])
+    assert found.lead[0].pair.label == "global_batch 128 vs 64"
+
+
+def test_a_field_of_which_one_value_was_measured_gives_way_to_one_that_varies() -> None:
+    axes = {"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": 32}
+    runs = results(axes, lambda values, repeat: 100.0 * values["ranks_per_machine"])
+    for record in runs.records:
+        if record.config["machines"] == 2:
+            record.outcome, record.images_per_s = Outcome.SKIPPED, None
+    found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
+    assert found.lead[0].pair.label == "ranks/machine 2 vs 1"
+    assert found.caveats["one_value"] == {"field": "machines"}
+    assert len(found.caveats["not_measured"]["names"]) == 2
+
+
+def test_trials_whose_ranks_trained_apart_are_left_out_and_named() -> None:
+    runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        if record.config["batch_per_rank"] == 64:
+            record.independent_ranks = "no collectives in 6 optimizer steps"
+    found = answer(runs, "batch_per_rank")
+    assert keys(found) == [("batch_per_rank 32 vs 16", "")]
+    assert found.caveats["independent"] == {"names": ["batch_per_rank=64"]}
+    for record in runs.records:
+        record.independent_ranks = "no collectives in 6 optimizer steps"
+    assert answer(runs, "batch_per_rank").headline == "independent"
+
+
+def test_every_measure_of_a_user_function_is_compared() -> None:
+    runs = own_results(
+        {"depth": [1, 2, 4]},
+        lambda values, repeat: (values["depth"] + repeat / 2, {"bits": (8 + repeat) / values["depth"], "words": 7}),
+    )
+    found = effects(answer(runs, "depth"), "depth 4 vs 1")
+    assert found["bits"].value == pytest.approx(0.25)
+    assert found["total_s"].value > 2
+    assert "words" not in found, "what is equal in all runs compares nothing"
+
+
+def test_losses_are_compared_by_their_ratio() -> None:
+    runs = own_results({"depth": [1, 2]}, lambda values, repeat: (1.0, {"test_loss": (1.0 + repeat) / values["depth"]}))
+    loss = effects(answer(runs, "depth"), "depth 2 vs 1")["test_loss"]
+    assert (loss.value, loss.is_better) == (pytest.approx(0.5), True)
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("machine", {"host": "big", "cpu": "Other CPU"}),
+        ("device", "cuda: A GPU"),
+        ("versions", {"torch": "99"}),
+        ("git", {"commit": "b" * 40, "dirty": False}),
+    ],
+)
+def test_times_of_two_machines_and_runs_of_two_versions_are_not_compared(field: str, other: Any) -> None:
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
+    for record in runs.records:
+        if record.config["world_size"] == 2:
+            setattr(record, field, other)
+    table = make_table(runs)
+    assert table.rows[1].speed_up is None
+    found = answer_on_axis(table, "world_size")
+    assert all(effect.measure.name != "speed" for comparison in found.comparisons for effect in comparison)
+    assert any("different" in note for note in table.notes)
+
+
+def test_images_a_second_are_never_compared_with_seconds_a_run() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 1000.0)
+    for record in runs.records:
+        if record.config["batch_per_rank"] == 32:
+            record.images_per_s = None
+    assert effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["speed"].value == 1.0
+
+
+def test_equally_fast_choices_are_called_different_at_most_5_times_in_100() -> None:
+    random = np.random.default_rng(8)
+    false = 0
+    for _ in range(200):
+        noise = {name: random.lognormal(0, 0.05, 4) for name in ("adam", "adamw", "sgd", "rmsprop")}
+        shift = {name: random.normal(0, 0.01, 4) for name in noise}
+        runs = results(
+            {"optimizer": list(noise), "batch_per_rank": 16},
+            lambda values, repeat, noise=noise: 100 * noise[values["optimizer"]][repeat],
+            accuracy=lambda values, repeat, shift=shift: 0.8 + shift[values["optimizer"]][repeat],
+            repeats=4,
+        )
+        false += answer(runs, "optimizer").headline != "none_differs"
+    assert false <= 10
+
+
+FOUR_AXES = {
+    "batch_per_rank": [16, 32], "world_size": [1, 2], "optimizer": ["adam", "sgd"], "precision": ["fp32", "amp-bf16"]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", list(FOUR_AXES))
+def test_a_table_has_at_most_8_rows_and_100_columns_and_a_headline_at_most_25_words(axis: str) -> None:
+    runs = results(FOUR_AXES, lambda values, repeat: 100.0 + repeat)
+    found = AnswerTable(answer(runs, axis))
+    assert sum(len(frame) for frame in found.frames) <= MOST_ROWS
+    assert max(map(len, found.lines(100))) <= 100
+    assert len(found.headline.split()) <= 25
+
+
+LOSSES = {0.001: 2.0, 0.01: 1.0, 0.1: 3.0}
+
+
+def of_grid(*, is_asked: bool, rate: str = "lr") -> Answer:
+    """A function with two fields, whose result is best at lr 0.01 and depth 4."""
+    runs = own_results(
+        {"depth": [1, 4], rate: list(LOSSES)},
+        lambda values, repeat: (1.0, {"test_loss": LOSSES[values[rate]] / values["depth"] + 0.01 * repeat}),
+    )
+    table = make_table(runs)
+    table.is_asked = is_asked
+    return answer_on_axis(table, "depth")
+
+
+def test_a_sweep_of_combinations_or_with_a_learning_rate_for_each_choice_has_the_best_trial_first() -> None:
+    first = "best: depth=4 lr=0.01 vs next: depth=4 lr=0.001"
+    assert keys(of_grid(is_asked=False))[0] == (first, "")
+    assert keys(of_grid(is_asked=True))[0] == (first, "")
+    assert not keys(of_grid(is_asked=True, rate="momentum"))[0][0].startswith("best")

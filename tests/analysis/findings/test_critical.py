@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmls_ray.analysis.figures.critical_batch import chart
+from dmls_ray.analysis.findings.critical import CriticalBatch, answer_on_critical_batch, critical_batch
+from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.words import describe_critical
+from dmls_ray.records.outcome import Outcome
+from tests.analysis.figures.reading import names, panels, points
+from tests.analysis.samples import results
+
+BATCHES = [8, 16, 32, 64, 128, 256]
+RATES = [0.001, 0.002, 0.004]
+
+
+def runs(critical: float, fewest: float = 50.0, noise: float = 0.0, repeats: int = 6, best: float = 0.002) -> Results:
+    """Runs whose steps to the target follow the curve at the best learning rate, and 1.5 times it at others."""
+    random = np.random.default_rng(3)
+    grid = {"global_batch": BATCHES, "lr": RATES, "target_accuracy": 0.9}
+    swept = results(grid, lambda values, repeat: 1000.0, repeats=repeats)
+    for record in swept.records:
+        steps = fewest * (1 + critical / record.config["batch_per_rank"])
+        worse = 1.0 if record.config["lr"] == best else 1.5
+        record.target_steps = round(steps * worse * float(random.lognormal(0, noise)))
+        record.target_s = record.target_steps * 0.001 * (1 + record.config["batch_per_rank"] / 100)
+    return swept
+
+
+def found_in(swept: Results) -> CriticalBatch:
+    found = critical_batch(make_table(swept))
+    assert found is not None
+    return found
+
+
+def test_the_critical_batch_of_the_curve_is_found_again() -> None:
+    found = found_in(runs(critical=60))
+    assert found.critical is not None
+    assert found.critical.centre == pytest.approx(60, rel=0.02)
+    assert found.fewest_steps == pytest.approx(50, rel=0.02)
+    assert found.curve(60) == pytest.approx(100, rel=0.02)
+
+
+def test_its_interval_holds_the_true_one_in_about_95_of_100_noisy_sweeps() -> None:
+    random = np.random.default_rng(8)
+    held = 0
+    for _ in range(60):
+        swept = runs(critical=60, noise=0.0, repeats=4)
+        for record in swept.records:
+            record.target_steps = round((record.target_steps or 1) * float(random.lognormal(0, 0.1)))
+        critical = found_in(swept).critical
+        assert critical is not None
+        held += (critical.low or 0) <= 60 <= (critical.high or 0)
+    assert held >= 53
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_steps_that_are_on_no_such_curve_have_no_critical_batch(noise: float) -> None:
+    random = np.random.default_rng(4)
+    swept = runs(critical=60, repeats=12)
+    for record in swept.records:
+        steps = 2000 / record.config["batch_per_rank"] if record.config["batch_per_rank"] < 100 else 200
+        record.target_steps = round(steps * float(random.lognormal(0, noise)))
+    found = found_in(swept)
+    assert found.critical is None
+    assert found.curve(60) is None
+    assert found.misfit is not None
+    answer = answer_on_critical_batch(found)
+    assert (answer.headline, next(iter(answer.caveats))) == ("critical_unknown", "misfit")
+
+
+def test_a_fit_is_refuted_by_noise_alone_at_most_5_times_in_100() -> None:
+    random = np.random.default_rng(8)
+    refuted = 0
+    for _ in range(60):
+        swept = runs(critical=60, repeats=8)
+        for record in swept.records:
+            record.target_steps = round((record.target_steps or 1) * float(random.lognormal(0, 0.1)))
+        refuted += found_in(swept).critical is None
+    assert refuted <= 6
+
+
+def test_a_fit_that_few_repeats_cannot_test_is_said_to_be_untested() -> None:
+    assert "fit_untested" in answer_on_critical_batch(found_in(runs(critical=60, repeats=4))).caveats
+    assert "fit_untested" not in answer_on_critical_batch(found_in(runs(critical=60, repeats=6))).caveats
+
+
+def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> None:
+    held, centres = 0, []
+    random = np.random.default_rng(5)
+    for _ in range(60):
+        swept = runs(critical=60, fewest=30, repeats=8)
+        for record in swept.records:
+            per_epoch = 1024 // record.config["batch_per_rank"]  # at batch 8 the target is 2 tests away
+            steps = (record.target_steps or 1) * float(random.lognormal(0, 0.1))
+            record.steps, record.target_steps = 2 * per_epoch, math.ceil(steps / per_epoch) * per_epoch
+        critical = found_in(swept).critical
+        if critical is None:  # refuted by chance
+            continue
+        centres.append(critical.centre)
+        held += (critical.low or 0) <= 60 <= (critical.high or 0)
+    assert len(centres) >= 54
+    assert np.median(centres) == pytest.approx(60, rel=0.06)  # by the steps to the later test it would be 76,
+    assert held >= 51  # and held in 41
+
+
+def test_each_batch_is_judged_at_its_best_learning_rate_which_other_runs_chose() -> None:
+    found = found_in(runs(critical=60))
+    assert found.is_split
+    assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
+    assert {len(point.run_ids) for point in found.points} == {3}
+    assert not any(point.is_at_edge for point in found.points)
+
+
+def test_few_repeats_choose_and_are_reported_and_the_answer_says_so() -> None:
+    found = found_in(runs(critical=60, repeats=3))
+    assert not found.is_split
+    assert "tuned_by_reported" in answer_on_critical_batch(found).caveats
+
+
+def test_a_best_learning_rate_at_the_edge_of_those_tried_is_named() -> None:
+    answer = answer_on_critical_batch(found_in(runs(critical=60, best=0.004)))
+    assert answer.caveats["at_edge"] == {"batches": BATCHES}
+
+
+def test_a_learning_rate_with_which_a_run_did_not_get_there_is_worse_than_any() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        if record.config["lr"] == 0.002 and record.repeat == 0:
+            record.target_steps = record.target_s = None
+    assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DIVERGED, Outcome.OOM, Outcome.TIMEOUT])
+def test_a_learning_rate_with_which_a_run_did_not_end_ok_is_worse_than_any(outcome: Outcome) -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        if record.config["lr"] == 0.002 and record.repeat == 0:
+            record.outcome, record.target_steps, record.target_s = outcome, None, None
+    assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
+
+
+def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        if record.config["lr"] == 0.002 and record.repeat == 0:
+            record.outcome, record.target_steps, record.target_s = Outcome.KILLED, None, None
+    found = found_in(swept)
+    assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
+    assert not any(point.is_censored for point in found.points)
+
+
+def test_a_batch_of_which_some_runs_get_there_has_a_lower_limit_and_is_in_no_curve() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        record.steps, record.total_s, record.config["target_tests"] = 1000, 9.0, 500
+        if record.config["batch_per_rank"] == 256 and record.repeat == 5:
+            record.target_steps = record.target_s = None
+    found = found_in(swept)
+    last = found.points[-1]
+    reached = 50 * (1 + 60 / 256)  # two of the three reported runs; the third counts with all steps of its training
+    assert (last.steps, last.seconds, last.reached) == (None, None, 2)
+    assert last.least_steps == pytest.approx((reached**2 * 1000) ** (1 / 3), rel=0.01)
+    assert last.least_seconds is not None
+    assert found.critical is not None
+    assert found.critical.centre == pytest.approx(60, rel=0.02)
+    steps, seconds = panels(chart(make_table(swept)), 2)
+    limit = "at least: not all runs reached it"
+    assert points(steps, limit) == {256.0: pytest.approx(last.least_steps)}
+    assert points(seconds, limit) == {256.0: pytest.approx(last.least_seconds)}
+    assert 256.0 not in points(steps, "best learning rate")
+    assert answer_on_critical_batch(found).caveats["not_reached"]["batches"] == [256]
+
+
+def test_steps_that_are_few_tests_away_are_named() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        batch = record.config["batch_per_rank"]
+        record.steps = 2 * (1000 if batch == 8 else 1000 // batch)  # of two epochs; batch 8 reaches it in 425 steps
+        record.config["target_tests"] = 2
+    found = found_in(swept)
+    assert [point.batch for point in found.points if point.is_coarse] == [8]
+    assert [point.steps_between_tests for point in found.points[:2]] == [500, 31]
+    assert answer_on_critical_batch(found).caveats["coarse"]["batches"] == [8]
+
+
+def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the_answer() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        record.gradient_noise_scale = 70.0
+    found = found_in(swept)
+    assert found.noise_scale is not None
+    assert found.noise_scale.centre == pytest.approx(70)
+    steps, _ = panels(chart(make_table(swept)), 2)
+    assert list(points(steps, "gradient noise scale")) == [70.0]
+    (by_noise,) = answer_on_critical_batch(found).comparisons[-1]
+    assert by_noise.value == pytest.approx(70)
+
+
+def test_a_batch_that_never_gets_there_is_a_cross_and_is_in_no_curve() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 256:
+            record.target_steps = record.target_s = None
+    found = found_in(swept)
+    assert found.points[-1].steps is None
+    assert found.critical is not None
+    assert found.critical.centre == pytest.approx(60, rel=0.02)
+    steps, _ = panels(chart(make_table(swept)), 2)
+    assert points(steps, "not reached") == {256.0: None}
+    assert answer_on_critical_batch(found).caveats["not_reached"]["batches"] == [256]
+
+
+@pytest.mark.parametrize(
+    ("critical", "headline"),
+    [
+        (60, "critical"),
+        (1e7, "critical_above"),
+        (0.001, "critical_below"),
+    ],
+)
+def test_the_headline_says_where_larger_batches_stop_to_help(critical: float, headline: str) -> None:
+    answer = answer_on_axis(make_table(runs(critical)), "global_batch")
+    assert answer.headline == headline
+    first, *_ = answer.comparisons
+    assert [effect.measure.metric for effect in first] == ["steps to target", "s to target"]
+
+
+def test_fewer_than_four_batches_have_no_curve() -> None:
+    swept = runs(critical=60)
+    swept = swept.of([record for record in swept.records if record.config["batch_per_rank"] < 64])
+    found = found_in(swept)
+    assert found.critical is None
+    assert describe_critical(found) == "unknown: fewer than 4 batches reach 0.9 in every run"
+    assert "few_batches" in answer_on_critical_batch(found).caveats
+
+
+def test_the_figure_has_perfect_scaling_and_the_curve() -> None:
+    steps, seconds = panels(chart(make_table(runs(critical=60))), 2)
+    laws = ["perfect scaling", "S_min (1 + B_crit / B)", "critical batch, 95%", "critical batch"]
+    assert names(steps) == ["best learning rate", *laws]
+    assert points(steps, "perfect scaling")[256.0] == pytest.approx(50 * (1 + 60 / 8) * 8 / 256, rel=0.02)
+    assert names(seconds) == ["best learning rate"]
+
+
+def test_a_sweep_without_a_target_or_over_something_else_has_no_critical_batch() -> None:
+    def swept(**axes: Any) -> Results:
+        return results({"batch_per_rank": [16, 32], **axes}, lambda values, repeat: 1.0)
+
+    assert critical_batch(make_table(swept())) is None
+    assert critical_batch(make_table(swept(target_accuracy=0.9, optimizer=["adam", "sgd"]))) is None

@@ -1,0 +1,133 @@
+"""Whether a sweep has enough repeats, and how many would decide its comparisons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.findings.decide import Decision, decide
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.words import end_text, progress_text
+from dmls_ray.config.until import Until
+from dmls_ray.records.outcome import Outcome
+from tests.analysis.samples import results
+
+AXIS = ["batch_per_rank"]
+
+
+def noisy(values: dict[str, Any], repeat: int) -> float:
+    return 1000.0 * (1 + 0.2 * ((repeat * values["batch_per_rank"]) % 3))
+
+
+def clear(values: dict[str, Any], repeat: int) -> float:
+    return values["batch_per_rank"] * (100.0 + repeat)
+
+
+def decision(rate: Any, until: Until | None, repeats: int = 3, batches: tuple[int, ...] = (16, 17)) -> Decision:
+    swept = results({"batch_per_rank": list(batches)}, rate, repeats=repeats)
+    swept.until = until
+    return decide(make_table(swept, AXIS), AXIS)
+
+
+def test_a_sweep_whose_number_of_repeats_was_given_does_not_go_on() -> None:
+    found = decision(noisy, None, repeats=5)
+    assert (len(found.claims), len(found.open), found.goes_on) == (2, 1, False)
+    assert (found.wanted.decided, found.wanted.hopeless) == (1, 0)
+    assert found.wanted.repeats == found.open[0].repeats_wanted(Until())
+    assert not decision(clear, None).open
+
+
+def test_below_three_repeats_nothing_is_decided_and_no_number_of_repeats_is_known() -> None:
+    found = decision(clear, None, repeats=2)
+    assert len(found.open) == 2
+    assert (found.wanted.decided, found.wanted.hopeless) == (0, 0)
+
+
+def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
+    found = decision(clear, Until())
+    assert not found.goes_on
+    assert not found.open
+    assert end_text(found) == "Undecided: none of 2 comparisons after 3 repeats."
+
+
+def test_a_sweep_goes_on_where_a_comparison_is_decided_and_hardly_says_by_how_much() -> None:
+    def doubled(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 * (2.1 * 1.5 ** (repeat % 2 * 2 - 1) if values["batch_per_rank"] == 17 else 1.0)
+
+    found = decision(doubled, Until(budget=None), repeats=8)
+    (claim,) = found.rough
+    assert not found.open
+    assert 1 < (claim.contrast.low or 0) < 1.45
+    assert found.goes_on
+    assert progress_text(found).startswith("After 8 repeats, 1 of 2 comparisons known only roughly (batch_per_rank 17 ")
+    assert not decision(doubled, Until(max_repeats=8, budget=None), repeats=8).goes_on, "there may be no more repeats"
+
+
+def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
+    found = decision(noisy, Until())
+    assert found.goes_on
+    assert [claim.measure.name for claim in found.open] == ["speed"]
+    assert found.stage is not None
+    assert found.stage.next_blocks == 5
+
+
+def test_a_sweep_that_may_have_no_more_repeats_ends_with_how_many_would_decide() -> None:
+    found = decision(noisy, Until(max_repeats=5, budget=None), repeats=5)
+    assert not found.goes_on
+    assert found.wanted.repeats == found.open[0].repeats_wanted(found.until)
+    assert end_text(found).endswith(f"would decide 1: --max-repeats {found.wanted.repeats}.")
+
+
+@pytest.mark.parametrize(("speed", "power"), [(1.0, 2.0), (0.002, 1.0)])
+def test_more_than_100_repeats_and_those_that_take_longer_than_a_day_are_not_advised(
+    speed: float, power: float
+) -> None:
+    until = Until(max_repeats=5, budget=None)
+    found = decision(lambda values, repeat: speed * noisy(values, repeat) ** power, until, repeats=5)
+    assert (found.wanted.decided, found.wanted.hopeless) == (0, 1)
+
+
+def test_as_many_repeats_as_are_advised_decide_where_the_noise_stays_as_it_is() -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return 1000.0 * (1.14 ** (-1) ** repeat if values["batch_per_rank"] == 17 else 1.0)
+
+    until = Until(max_repeats=100, budget=None)
+    wanted = decision(rate, until, repeats=8).open[0].repeats_wanted(until)
+    assert wanted is not None
+    assert decision(rate, until, repeats=wanted // 4 * 2).open
+    assert not decision(rate, until, repeats=wanted // 2 * 2 + 2).open
+
+
+def test_of_several_comparisons_those_that_no_number_of_repeats_decides_are_counted_apart() -> None:
+    def shaken(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 * (1.0 + {16: 0.0, 17: 0.05, 18: 0.6}[values["batch_per_rank"]] * (-1) ** repeat)
+
+    found = decision(shaken, None, repeats=9, batches=(16, 17, 18))
+    assert (found.wanted.decided, found.wanted.hopeless) == (1, 2)
+    assert 9 < found.wanted.repeats < 100
+
+
+def test_a_sweep_that_may_take_no_more_time_ends_with_the_budget_that_would_decide() -> None:
+    found = decision(lambda values, repeat: noisy(values, repeat) ** 0.5, Until(budget=20.0))
+    assert not found.goes_on
+    assert found.wanted_s > 20.0
+    assert " would decide 1: --budget " in end_text(found)
+
+
+def test_a_sweep_without_comparisons_says_nothing() -> None:
+    found = decision(lambda values, repeat: None if values["batch_per_rank"] == 17 else 100.0, Until())
+    assert not found.goes_on
+    assert not found.claims
+    assert end_text(found) == ""
+
+
+def test_a_trial_that_fails_after_its_first_run_keeps_no_sweep_going() -> None:
+    swept = results({"batch_per_rank": [16, 17]}, clear, repeats=5)
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 17 and record.repeat:
+            record.outcome = Outcome.ERROR
+    swept.until = Until(budget=None)
+    found = decide(make_table(swept, AXIS), AXIS)
+    assert found.open
+    assert not found.goes_on

@@ -1,0 +1,216 @@
+"""Which trials lose accuracy, and where none of these is recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.advise.pareto import front_of
+from dmls_ray.analysis.advise.race import race_for
+from dmls_ray.analysis.advise.rank import advise
+from dmls_ray.analysis.figures.tradeoff import chart
+from dmls_ray.analysis.findings.decide import decide
+from dmls_ray.analysis.findings.losers import losers_of
+from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.until import Until
+from dmls_ray.util.errors import ConfigError
+from tests.analysis.samples import own_results, results
+
+OPTIMIZERS = {"adam": (100.0, 0.95), "adamw": (104.0, 0.95), "sgd": (120.0, 0.11), "rmsprop": (90.0, 0.96)}
+"""Rate and accuracy: sgd is the fastest, and has not learned."""
+
+
+def along(name: str, levels: Mapping[Any, tuple[float, float]], *, repeats: int = 3, **axes: Any) -> Results:
+    """Runs along a field, of which each value has a rate and an accuracy; both vary a little."""
+    swept = results(
+        {"batch_per_rank": 16, name: list(levels), **axes},
+        lambda values, repeat: levels[values[name]][0] * (1 + 0.001 * repeat),
+        accuracy=lambda values, repeat: levels[values[name]][1] + 0.001 * repeat,
+        repeats=repeats,
+    )
+    for record in swept.records:
+        record.tensor_mem_mib = 200 - levels[record.config[name]][0]
+    return swept
+
+
+def of_optimizers(**axes: Any) -> Results:
+    return along("optimizer", OPTIMIZERS, **axes)
+
+
+def lost(swept: Results, name: str) -> list[Any]:
+    table = make_table(swept)
+    return [loser.row.factors[name] for loser in losers_of(table, table.rows).values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracies", "expected"),
+    [
+        ("optimizer", {"adam": 0.95, "sgd": 0.11, "rmsprop": 0.96}, ["sgd"]),
+        ("optimizer", {"adam": 0.95, "adamw": 0.94, "rmsprop": 0.965}, ["adamw"]),  # against the default, not the best
+        ("optimizer", {"adam": 0.11, "sgd": 0.95}, ["adam"]),  # the default itself has not learned
+        ("lr", {0.001: 0.95, 0.01: 0.94, 1.0: 0.1}, [0.01, 1.0]),
+        ("lr", {0.0001: 0.1, 0.01: 0.95, 0.1: 0.95}, [0.0001]),  # without the default
+        ("precision", {"fp32": 0.95, "amp-bf16": 0.95}, []),
+        ("dropout", {0.1: 0.95, 0.9: 0.5}, [0.9]),
+        ("model", {"digits_convnet": 0.95, "mnist_convnet": 0.5}, ["mnist_convnet"]),
+        ("batch_per_rank", {16: 0.97, 128: 0.85}, []),  # amounts of work
+        ("accum_steps", {1: 0.97, 8: 0.7}, []),
+        ("epochs", {1: 0.7, 5: 0.97}, []),
+        ("world_size", {1: 0.97, 2: 0.9}, []),
+        ("dataset", {"digits": 0.97, "mnist": 0.5}, []),  # other tasks
+    ],
+)
+def test_a_choice_loses_against_the_default_and_what_changes_the_work_does_not(
+    name: str, accuracies: dict[Any, float], expected: list[Any]
+) -> None:
+    assert lost(along(name, {value: (100.0, accuracy) for value, accuracy in accuracies.items()}), name) == expected
+
+
+@pytest.mark.parametrize(("less", "expected"), [(0.01, []), (0.3, ["sgd"])])
+def test_one_run_of_each_loses_only_by_more_than_what_counts_as_none(less: float, expected: list[str]) -> None:
+    levels = {"adam": (100.0, 0.95), "sgd": (100.0, 0.95 - less)}
+    assert lost(along("optimizer", levels, repeats=1), "optimizer") == expected
+
+
+def test_one_run_of_each_loses_only_by_more_than_its_test_samples_may_differ_by_chance() -> None:
+    swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.91)}, repeats=1)
+    assert lost(swept, "optimizer") == ["sgd"]
+    for record in swept.records:
+        record.test_samples = 100
+    assert lost(swept, "optimizer") == []
+    for record in swept.records:
+        record.test_samples = 10_000
+    assert lost(swept, "optimizer") == ["sgd"]
+
+
+def test_what_may_be_chance_is_no_loss() -> None:
+    noisy = results(
+        {"optimizer": ["adam", "sgd"], "batch_per_rank": 16},
+        lambda values, repeat: 100.0,
+        accuracy=lambda values, repeat: 0.9 if values["optimizer"] == "adam" else (0.95, 0.7, 0.9)[repeat],
+    )
+    assert lost(noisy, "optimizer") == []
+
+
+def test_choices_are_compared_at_one_batch() -> None:
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        return (0.95 if values["batch_per_rank"] == 16 else 0.5) - (0.2 if values["optimizer"] == "sgd" else 0.0)
+
+    axes = {"optimizer": ["adam", "sgd"], "batch_per_rank": [16, 64]}
+    swept = results(axes, lambda values, repeat: 100.0, accuracy=accuracy)
+    assert lost(swept, "optimizer") == ["sgd", "sgd"]
+
+
+def of_losses() -> Results:
+    losses = {"gru": 1.0, "rnn": 2.3, "lstm": 1.0}
+    return own_results(
+        {"cell": list(losses)},
+        lambda values, repeat: (0.5 if values["cell"] == "rnn" else 1.0, {"validation_loss": losses[values["cell"]]}),
+    )
+
+
+def test_a_loss_of_a_user_function_counts_as_an_accuracy_does() -> None:
+    assert lost(of_losses(), "cell") == ["rnn"]
+    advice = advise(of_losses(), "throughput")
+    assert advice.best is not None
+    assert advice.best.name != "cell=rnn"
+    assert (
+        "left out for what they lose (--any-accuracy takes them in): cell=rnn (validation loss 2.3" in advice.sentence
+    )
+    assert (advise(of_losses(), "throughput", any_accuracy=True).best or advice.best).name == "cell=rnn"
+
+
+@pytest.mark.parametrize(
+    ("aim", "best"), [("throughput", "adamw"), ("memory", "adamw"), ("cost", "adamw"), ("accuracy", "rmsprop")]
+)
+def test_no_advice_names_a_choice_that_loses_accuracy_unless_that_is_asked_for(aim: str, best: str) -> None:
+    price = 1.0 if aim == "cost" else None
+    advice = advise(of_optimizers(), aim, price_per_hour=price)
+    assert advice.best is not None
+    assert advice.best.name == f"optimizer={best}"
+    front = advice.frame().set_index("optimizer")["front"]
+    assert (front["adamw"], front["sgd"]) == ("yes", "")
+    if aim == "accuracy":
+        assert "left out" not in advice.sentence
+        return
+    left_out = "; left out for what they lose (--any-accuracy takes them in): optimizer=sgd (test accuracy 0.111)"
+    assert left_out in advice.sentence
+    asked = advise(of_optimizers(), aim, price_per_hour=price, any_accuracy=True)
+    assert asked.best is not None
+    assert asked.best.name == "optimizer=sgd"
+    assert "; test accuracy -85.0 points [" in asked.sentence, "its loss is said"
+    assert asked.frame().set_index("optimizer").loc["sgd", "front"] == "yes"
+
+
+def test_a_target_asks_for_those_that_reach_it() -> None:
+    advice = advise(of_optimizers(), "throughput", target=0.1)
+    assert advice.best is not None
+    assert advice.best.name == "optimizer=sgd"
+
+
+def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
+    advice = advise(along("batch_per_rank", {16: (100.0, 0.97), 128: (300.0, 0.86)}), "throughput")
+    assert advice.sentence.startswith(
+        "For throughput use batch_per_rank=128 (images/s 300 [300, 301]; n=3; test accuracy -11.0 points ["
+    )
+    assert "vs batch_per_rank=16); better than" in advice.sentence
+
+
+def test_of_batches_that_are_not_distinguished_the_most_accurate_one_is_named() -> None:
+    swept = results(
+        {"batch_per_rank": [16, 32]},
+        lambda values, repeat: 100.0 + values["batch_per_rank"] * (repeat - 1),
+        accuracy=lambda values, repeat: 0.9 if values["batch_per_rank"] == 16 else 0.2,
+    )
+    for record in swept.records:
+        record.images_per_s = (record.images_per_s or 0.0) + (1.0 if record.config["batch_per_rank"] == 32 else -9.0)
+    advice = advise(swept, "throughput")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+    assert "Of these batch_per_rank=16 is the most accurate" in advice.sentence
+
+
+def test_asking_for_any_accuracy_where_accuracy_is_the_aim_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^--any-accuracy means nothing for --for accuracy; leave it out\.$"):
+        advise(of_optimizers(), "accuracy", any_accuracy=True)
+
+
+def test_no_race_for_speed_is_won_by_a_choice_that_loses_accuracy() -> None:
+    race = race_for(make_table(of_optimizers(repeats=5)), "throughput")
+    assert [row.factors["optimizer"] for row in race.beaten] == ["sgd", "adam", "rmsprop"]
+    to_reach = race_for(make_table(of_optimizers(repeats=5, target_accuracy=0.1)), "throughput")
+    assert "sgd" not in [row.factors["optimizer"] for row in to_reach.beaten]
+    swept = of_optimizers(repeats=5)
+    swept.until = Until(race=True, aim="throughput", budget=None)
+    found = decide(make_table(swept), ["optimizer"], (), race_for)
+    assert [row.factors["optimizer"] for row in found.beaten] == ["sgd", "adam", "rmsprop"]
+
+
+def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> None:
+    table = make_table(of_optimizers())
+    front = front_of(table)
+    assert "sgd" not in [front.rows[place].factors["optimizer"] for place in front.places]
+    drawn = chart(table)
+    assert drawn is not None
+    assert drawn.notes[0].endswith(" Not on it for what they lose: optimizer=sgd (test accuracy 0.111).")
+
+
+def led_by(swept: Results, name: str) -> tuple[str, Any]:
+    found = answer_on_axis(make_table(swept), name)
+    return found.headline, found.lead[0].pair.row.factors[name]
+
+
+def test_no_headline_is_about_a_learning_rate_that_has_not_learned() -> None:
+    swept = along("lr", {0.001: (100.0, 0.95), 0.01: (110.0, 0.95), 1.0: (120.0, 0.1)})
+    assert led_by(swept, "lr") == ("pair", 0.01)
+
+
+def test_a_headline_without_a_faster_choice_is_about_one_that_keeps_its_accuracy() -> None:
+    levels = {"adam": (100.0, 0.95), "adamw": (100.0, 0.95), "rmsprop": (100.0, 0.95), "sgd": (120.0, 0.1)}
+    headline, optimizer = led_by(along("optimizer", levels), "optimizer")
+    assert headline == "none_differs"
+    assert optimizer != "sgd"

@@ -1,0 +1,90 @@
+"""int8 against fp32 of the same runs is what a sweep of quantization is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmls_ray import load
+from dmls_ray.analysis.findings.quantization import FIELD, quantization_claims
+from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary import SweepSummary, summarize
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.until import Until
+from dmls_ray.execution.blocks import blocks_of
+from dmls_ray.execution.planning import make_plan
+from tests.analysis.samples import results
+from tests.conftest import PROJECT
+
+
+@pytest.fixture(scope="module")
+def summary() -> SweepSummary:
+    return summarize(load(PROJECT / "results" / "reference" / "quantization"))
+
+
+def test_its_own_pairs_come_first_and_lead(summary: SweepSummary) -> None:
+    found = summary.answer.answer
+    labels = [comparison[0].pair.label for comparison in found.comparisons]
+    assert labels[:3] == ["int8 by dynamic vs fp32", "int8 by static vs fp32", "int8 by qat vs fp32"]
+    assert labels[3:] == ["quantization dynamic vs off", "quantization static vs off", "quantization qat vs off"]
+    assert found.lead[0].pair.is_within_trial
+    assert [effect.measure.noun for effect in found.lead] == ["test accuracy", "inference speed", "file size"]
+
+
+def test_they_are_decided_as_those_of_trials_are(summary: SweepSummary) -> None:
+    within = [claim for claim in summary.decision.claims if claim.pair.is_within_trial]
+    assert [(claim.pair, claim.measure) for claim in within] == [
+        (claim.pair, claim.measure) for claim in quantization_claims(summary.table)
+    ]
+
+
+def test_trials_of_other_kinds_are_not_compared_by_accuracy(summary: SweepSummary) -> None:
+    between = [claim for claim in summary.decision.claims if not claim.pair.is_within_trial]
+    assert {claim.pair.field for claim in between} == {FIELD}
+    assert {claim.measure.name for claim in between} == {"speed"}
+
+
+def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
+    runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+
+    def notes() -> list[str]:
+        return [note.text for note in make_table(runs).typed_notes if "VNNI" in note.text]
+
+    for vnni, count in ((None, 0), (True, 0), (False, 1)):
+        for record in runs.records:
+            record.machine = {"cpu": "EPYC 7003"}
+            record.vnni = vnni if record.config["quantization"] == "static" else None
+        assert len(notes()) == count
+    assert notes()[0].startswith("EPYC 7003 without VNNI: int8 ")
+
+
+def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
+    axes = {"quantization": kinds, "batch_per_rank": batches, "inference_batch": 32}
+    runs = results(axes, lambda values, repeat: 100.0 * values["batch_per_rank"])
+    for record in runs.records:
+        if record.config["quantization"] == "static":
+            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + (-0.2, 0.1, 0.0)[record.repeat]
+    runs.until = Until()
+    return runs
+
+
+def test_the_sweep_runs_repeats_for_int8() -> None:
+    axes = {"quantization": ["off", "static"], "batch_per_rank": [16, 32], "inference_batch": 32}
+    runs, plan = noisy_int8(["off", "static"], [16, 32]), make_plan(axes, repeats=30)
+    finished = {record.run_id for record in runs.records}
+    blocks = blocks_of(plan, runs.until, "quantization", finished, lambda: runs)
+    assert {run.repeat for run in blocks.next()} == {3, 4}
+
+
+def test_one_kind_of_quantization_alone_has_its_comparison_with_fp32() -> None:
+    alone = SweepSummary(noisy_int8("static", 16), SweepQuestion(axis="quantization"))
+    assert [claim.pair.label for claim in alone.decision.claims] == ["int8 by static vs fp32"]
+    (effect,) = alone.answer.answer.lead
+    assert (effect.pair.label, effect.verdict) == ("int8 by static vs fp32", "open")
+
+
+def test_int8_of_ranks_that_trained_apart_is_no_comparison() -> None:
+    runs = noisy_int8(["off", "static"], 16)
+    for record in runs.records:
+        record.independent_ranks = "no collectives in 6 optimizer steps"
+    assert not SweepSummary(runs, SweepQuestion(varied=("quantization",), axis="quantization")).decision.claims

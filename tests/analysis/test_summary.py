@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.report.render import render_report
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary import SweepSummary
+from tests.analysis.samples import results
+
+GRID = {"batch_per_rank": [16, 32, 64], "world_size": 1}
+
+
+def runs() -> Results:
+    return results(GRID, lambda values, repeat: 100.0)
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    trials = dict.fromkeys(record.trial_id for record in runs().records)
+    return {"axes": {"batch_per_rank": [16, 32, 64]}, "repeats": 3, "trials": list(trials), **changes}
+
+
+def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
+    """The first runs of a sweep of nine."""
+    return SweepSummary(Results("somewhere", runs().records[:count]), SweepQuestion.of(sessions))
+
+
+def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
+    stopped = reading(2, session())
+    warning = "Unfinished: 7 of the 9 runs that were asked for; the same command runs them."
+    assert stopped.table.notes[-1] == warning
+    assert f'<p class="warning">{warning}</p>' in render_report(stopped, [])
+    assert reading(8, session()).unfinished.startswith("Unfinished: 1 of the 9 runs ")
+
+
+def test_a_sweep_whose_runs_have_all_ended_says_nothing() -> None:
+    whole = reading(9, session())
+    assert whole.unfinished == ""
+    assert not any("asked for" in note for note in whole.table.notes)
+    assert "asked for" not in render_report(whole, [])
+
+
+def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
+    first = runs().records[0].trial_id
+    others = [trial for trial in session()["trials"] if trial != first]
+    records = [record for record in runs().records if record.trial_id == first]
+    asked = SweepSummary(
+        Results("somewhere", records), SweepQuestion.of([session(trials=[first]), session(trials=others)])
+    )
+    assert asked.unfinished.startswith("Unfinished: 6 of the 6 runs ")
+
+
+@pytest.mark.parametrize("command", [["python", "a.py", "--fresh", "--lr", "1"], "python a.py --fresh --lr 1"])
+def test_a_folder_that_was_fresh_is_named_with_out_to_go_on(command: str | list[str]) -> None:
+    """Older files have the command, and the ids of the trials, as one text each."""
+    again = reading(2, session(command=command)).unfinished
+    assert again.endswith("; the same command, with --out on this folder in place of --fresh, runs them.")
+
+
+@pytest.mark.parametrize(
+    "recorded", [{"trials": ""}, {"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": ""}]
+)
+def test_an_older_session_and_a_search_say_nothing(recorded: dict[str, Any]) -> None:
+    assert reading(2, session(**recorded)).unfinished == ""
+    assert reading(2).unfinished == ""
+
+
+def test_an_older_session_has_the_ids_of_its_trials_as_one_text() -> None:
+    older = session(trials=" ".join(session()["trials"]))
+    assert reading(2, older).unfinished.startswith("Unfinished: 7 of the 9 runs ")
+
+
+def test_what_was_held_fixed_is_the_first_note_of_the_table() -> None:
+    notes = reading(9, session()).table.notes
+    assert notes[0].startswith("Held fixed: model digits_convnet, dataset digits, epochs 5, ")
+
+
+def test_the_answer_counts_what_is_undecided() -> None:
+    noisy = results(GRID, lambda values, repeat: 100.0 + 20 * ((repeat * values["batch_per_rank"] // 16) % 3))
+    found = SweepSummary(noisy, SweepQuestion.of([session()])).answer
+    assert found.decision is not None
+    assert len(found.decision.claims) == 6
+    assert found.as_dict()["open"]
+    assert found.undecided.startswith(f"Undecided (?): {len(found.decision.open)} of 6 comparisons")
+
+
+def test_an_unfinished_sweep_says_nothing_of_what_is_undecided() -> None:
+    assert reading(2, session()).answer.decision is None

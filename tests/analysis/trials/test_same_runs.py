@@ -1,0 +1,99 @@
+"""A function that sets its seed itself gives equal results in all repeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.findings.claims import claims_of
+from dmls_ray.analysis.findings.decide import decide
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.until import Until
+from tests.analysis.samples import own_results
+
+
+def sweep(measures: Any, *, repeats: int = 3) -> Results:
+    """Runs of two values of lr, whose seconds differ from run to run."""
+    return own_results(
+        {"lr": [0.1, 0.2]},
+        lambda values, repeat: (1 + values["lr"] + repeat / 100, measures(values["lr"], repeat)),
+        repeats=repeats,
+    )
+
+
+@pytest.mark.parametrize(
+    ("measures", "expected"),
+    [
+        (lambda lr, repeat: {"validation_loss": 2.5 + lr}, ["validation_loss"]),
+        (lambda lr, repeat: {"loss": 2.5 + lr, "accuracy": 0.5 + repeat / 100}, ["loss"]),
+        (lambda lr, repeat: {"perplexity": 12.5 + lr, "tokens_per_s": 100.5 + repeat}, ["perplexity"]),
+        (lambda lr, repeat: {"validation_loss": 2.5 + lr + repeat / 1e9}, ["validation_loss"]),
+        (lambda lr, repeat: {"validation_loss": 2.5 + lr + repeat / 1e3}, []),
+        (lambda lr, repeat: {"train_loss": 2.5 + repeat, "weight_decay_loss": 0.25}, []),
+        (lambda lr, repeat: {"train_loss": 2.5, "hinge_loss": 0.0}, ["train_loss"]),
+        (lambda lr, repeat: {"validation_loss": 2.5 + repeat, "gflops": 1.5}, []),
+        (lambda lr, repeat: {"parameters": 1000 * lr, "train_loss": 0.0}, []),
+        (lambda lr, repeat: {"val_acc": 0.875}, []),
+    ],
+)
+def test_losses_that_are_equal_over_seeds_are_noticed(measures: Any, expected: list[str]) -> None:
+    assert [row.same_results for row in make_table(sweep(measures)).rows] == [expected] * 2
+
+
+def test_one_repeat_is_not_the_same_as_another() -> None:
+    (row, _) = make_table(sweep(lambda lr, repeat: {"validation_loss": 2.5}, repeats=1)).rows
+    assert row.same_results == []
+
+
+def test_what_was_measured_once_has_no_interval_and_times_have_theirs() -> None:
+    table = make_table(sweep(lambda lr, repeat: {"validation_loss": 2.5 + lr, "score": 3.5}))
+    frame = table.frame()
+    assert frame["validation_loss [95%]"].tolist() == ["2.600", "2.700"]
+    assert frame["score [95%]"].tolist() == ["3.500", "3.500"]
+    assert all("[" in text for text in frame["s/run [95%]"])
+    (note,) = [note for note in table.notes if "though seeds differ" in note]
+    assert "lr=0.1; lr=0.2 has the same validation_loss though" in note
+    one, other = table.rows
+    contrast = one.comparisons.ratio(other, one, "validation_loss")
+    assert contrast is not None
+    assert (contrast.low, contrast.high) == (None, None)
+    assert contrast.centre == pytest.approx(2.7 / 2.6)
+
+
+def test_a_metric_that_is_no_matter_of_chance_has_no_interval_and_no_note() -> None:
+    table = make_table(sweep(lambda lr, repeat: {"loss": 2.5 + repeat, "layers": 100 * lr}))
+    assert table.frame()["layers [95%]"].tolist() == ["10", "20"]
+    assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s", "loss"]
+    assert not [note for note in table.notes if "though seeds differ" in note]
+
+
+@pytest.mark.parametrize("level", [0.5, 1.0, 0.9137])
+def test_an_accuracy_on_unknown_samples_that_is_equal_in_all_repeats_has_no_interval(level: float) -> None:
+    table = make_table(sweep(lambda lr, repeat: {"test_accuracy": level - lr, "train_loss": 3.0}))
+    one, other = table.rows
+    for metric in ("test_accuracy", "train_loss"):
+        assert one.estimates[metric].low is None
+        contrast = one.comparisons.difference(other, one, metric)
+        assert contrast is not None
+        assert contrast.low is None
+    assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s"]
+
+
+def test_a_trial_that_seeds_itself_is_compared_with_one_that_does_not_by_the_noise_of_the_other() -> None:
+    table = make_table(sweep(lambda lr, repeat: {"validation_loss": 2.5 + (lr > 0.1) * repeat / 10}))
+    one, other = table.rows
+    contrast = one.comparisons.ratio(other, one, "validation_loss")
+    assert contrast is not None
+    assert contrast.low is not None
+
+
+def test_repeats_of_the_same_run_keep_no_sweep_going() -> None:
+    swept = sweep(lambda lr, repeat: {"validation_loss": 2.5 + lr})
+    swept.until = Until()
+    found = decide(make_table(swept), ["lr"])
+    assert not found.goes_on
+    assert [claim.measure.name for claim in found.claims] == ["total_s"]
+    swept.until = None
+    assert not decide(make_table(swept), ["lr"]).open

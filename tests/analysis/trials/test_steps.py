@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.steps import bound_of, slower_rank, step_change, step_parts
+from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.records.epoch_and_rank import RankRecord
+from tests.analysis.samples import own_results, results
+
+ALONE = {"data_wait_ms": 0.1, "forward_ms": 0.4, "backward_ms": 0.3, "optimizer_ms": 0.1, "rest_ms": 0.1}
+
+
+def with_parts(runs: Results, parts: Any) -> list[Row]:
+    """The trials of runs whose steps have these parts; a function makes them from the configuration."""
+    for record in runs.records:
+        for name, value in (parts(record.config) if callable(parts) else parts).items():
+            setattr(record, name, value)
+    return make_table(runs).rows
+
+
+def one(parts: dict[str, float], *exposed_ms: float) -> Row:
+    """A trial, with the communication of each rank that compute does not overlap."""
+    runs = results({"batch_per_rank": 16}, lambda values, repeat: 1000.0)
+    for record in runs.records:
+        record.ranks = [RankRecord(rank=rank, exposed_comm_ms=ms) for rank, ms in enumerate(exposed_ms)]
+    (row,) = with_parts(runs, parts | ({"exposed_comm_ms": min(exposed_ms)} if exposed_ms else {}))
+    return row
+
+
+def test_the_parts_of_a_step_add_up_and_what_the_mean_rank_waits_longer_is_waiting_for_the_slowest() -> None:
+    found = step_parts(one(ALONE, 0.2, 0.6))
+    assert found is not None
+    assert found.parts["exposed_comm_ms"] == pytest.approx(0.2)
+    assert found.parts["waiting_ms"] == pytest.approx(0.2)
+    assert found.step_ms == pytest.approx(1.4)
+    assert found.share("forward_ms", "backward_ms") == pytest.approx(0.7 / 1.4)
+
+
+def test_records_without_parts_have_none() -> None:
+    (row,) = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 100.0)).rows
+    assert step_parts(row) is None
+    assert bound_of(row) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "exposed_ms", "bound"),
+    [
+        ({}, (), "compute or launch"),
+        ({"data_wait_ms": 0.5}, (), "input"),
+        ({}, (0.5, 0.5), "communication"),
+        ({}, (0.0, 1.0), "communication"),  # waiting for the slowest rank
+        ({"rest_ms": 0.5}, (), "none"),
+    ],
+)
+def test_what_takes_much_of_a_step_bounds_it(
+    changes: dict[str, float], exposed_ms: tuple[float, ...], bound: str
+) -> None:
+    assert bound_of(one(ALONE | changes, *exposed_ms)) == bound
+
+
+def bounds_along(steps: dict[int, float], noise: tuple[float, ...] = (1.0, 1.0, 1.0)) -> list[str]:
+    """The column of a table whose trials have these steps by their batch; the noise of each repeat turns the other way
+    with every second batch.
+    """
+    batches = list(steps)
+    runs = results({"batch_per_rank": batches}, lambda values, repeat: 1000.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        factor = noise[record.repeat] if batches.index(batch) % 2 else 1 / noise[record.repeat]
+        for name, value in ALONE.items():
+            setattr(record, name, value * steps[batch] * factor)
+    table = make_table(runs)
+    (column,) = (column for column in table.columns if column.head == "bound by")
+    return [column.text(row) for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    ("steps", "bounds"),
+    [
+        ({16: 1.0, 32: 1.1, 64: 1.9}, ["launch", "compute", "compute"]),
+        ({4: 4.35, 8: 4.73, 16: 4.78}, ["launch", "launch", "launch"]),  # the largest batch, too
+        ({4: 4.35}, ["compute or launch"]),
+        ({16: 1.0, 32: 1.26}, ["launch", "launch"]),  # three quarters of the step are there at any batch
+        ({32: 1.26, 64: 2.4}, ["compute", "compute"]),
+        ({10: 1.0, 100: 1.5}, ["launch", "launch"]),  # not twice the batch
+        ({10: 1.0, 15: 1.5}, ["compute", "compute"]),
+        ({16: 2.0, 32: 1.9}, ["launch", "launch"]),
+    ],
+)
+def test_computing_is_told_from_launching_by_how_a_step_grows_with_the_batch(
+    steps: dict[int, float], bounds: list[str]
+) -> None:
+    assert bounds_along(steps) == bounds
+
+
+def test_steps_that_vary_too_much_do_not_tell_computing_from_launching() -> None:
+    assert bounds_along({16: 1.0, 32: 1.5}, (0.7, 1.0, 1.4)) == ["compute or launch"] * 2
+
+
+def test_one_repeat_tells_computing_from_launching_by_its_values() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 1000.0, repeats=1)
+    first, second = with_parts(runs, lambda config: ALONE | {"forward_ms": config["batch_per_rank"] / 8})
+    assert bound_of(first, None, second) == bound_of(second, first) == "compute"
+
+
+def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Row]:
+    """A trial of one rank with a step of 1 ms, and one of two, of which rank 0 waits for rank 1."""
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    both = {name: ALONE.get(name, 0.0) + extra.get(name, 0.0) for name in {*ALONE, *extra}}
+    least = both.get("exposed_comm_ms", 0.0)
+    for record in runs.records:
+        if record.config["world_size"] == 2:
+            slow = {**ALONE, "forward_ms": 0.4 + late[record.repeat]}
+            record.ranks = [
+                RankRecord(rank=0, exposed_comm_ms=least + 2 * waits, **ALONE),
+                RankRecord(rank=1, exposed_comm_ms=least, **slow),
+            ]
+    return with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
+
+
+def changes(row: Row, base: Row) -> dict[str, float]:
+    """The parts of a step that take longer, in milliseconds."""
+    change = step_change(row, base)
+    assert change is not None
+    assert sum(change.changes.values()) == pytest.approx(change.step_ms - change.base_ms)
+    return {name: round(ms, 3) for name, ms in change.changes.items() if abs(ms) > 1e-9}
+
+
+def test_where_the_difference_of_two_ranks_goes_is_known_and_adds_up() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3, "rest_ms": 0.05})
+    assert changes(two, one_rank) == {"exposed_comm_ms": 0.6, "contention_ms": 0.3, "rest_ms": 0.05}
+
+
+def test_what_computing_takes_longer_on_several_machines_is_not_contention() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3})
+    for record in two.records:
+        record.machine = {**record.machine, "beside": ["another"]}
+    assert changes(two, one_rank) == {"exposed_comm_ms": 0.6, "forward_ms": 0.3}
+
+
+def test_a_larger_batch_has_its_parts_and_its_samples() -> None:
+    runs = results({"batch_per_rank": [16, 64]}, lambda values, repeat: 1000.0)
+    small, large = with_parts(runs, lambda config: ALONE | {"forward_ms": config["batch_per_rank"] / 16})
+    change = step_change(large, small)
+    assert change is not None
+    assert change.samples == 4
+    assert changes(large, small) == {"forward_ms": 3.0}
+
+
+def test_trials_of_different_versions_have_no_account() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6})
+    for record in two.records:
+        record.versions = {**record.versions, "torch": "3"}
+    assert step_change(two, one_rank) is None
+
+
+def test_a_rank_is_called_slower_only_beyond_its_spread() -> None:
+    _, steady = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
+    rank, ms = slower_rank(steady) or (None, 0.0)
+    assert (rank, ms) == (1, pytest.approx(0.41))
+    _, unsteady = of_ranks({}, 0.5, (0.9, -0.5, 0.8))
+    assert slower_rank(unsteady) is None
+
+
+def test_a_slower_rank_is_part_of_the_account() -> None:
+    one_rank, two = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
+    change = step_change(two, one_rank)
+    assert change is not None
+    assert change.slower_rank == (1, pytest.approx(0.41))
+    assert changes(two, one_rank) == {"waiting_ms": 0.5}
+
+
+def test_a_function_that_waits_for_its_data_is_input_bound() -> None:
+    parts = {"data_wait_ms": 3.0, "optimizer_ms": 0.5, "rest_ms": 4.0}
+    (row,) = with_parts(own_results({"depth": 1}, lambda values, repeat: (1.0, {})), parts)
+    found = step_parts(row)
+    assert found is not None
+    assert found.step_ms == pytest.approx(7.5)
+    assert bound_of(row) == "input"
+
+
+def test_the_time_of_a_function_on_two_ranks_is_accounted_for() -> None:
+    both = {**ALONE, "exposed_comm_ms": 0.6}
+    runs = own_results({"world_size": [1, 2]}, lambda values, repeat: (1.0 + 0.6 * (values["world_size"] - 1), {}))
+    with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
+    why = answer_on_axis(make_table(runs), "world_size").why
+    assert why is not None
+    assert (round(why.step_ms, 3), round(why.base_ms, 3)) == (1.6, 1.0)
