@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis.export.text_tables import answer_markdown, table_markdown
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.main import main
@@ -29,7 +30,7 @@ def test_every_reference_run_is_whole_and_says_what_it_ran_on(folder: object) ->
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_reference_table_is_what_its_runs_say(folder: Path) -> None:
     reading = summarize(load(folder))
-    assert (folder / "table.md").read_text() == f"{reading.table.markdown()}\n{reading.answer.markdown}\n"
+    assert (folder / "table.md").read_text() == f"{table_markdown(reading.table)}\n{answer_markdown(reading.answer)}\n"
 
 
 def test_turning_images_grey_stands_next_to_the_published_times(capsys: pytest.CaptureFixture[str]) -> None:
