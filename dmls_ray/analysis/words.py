@@ -10,7 +10,7 @@ from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.claims import Claim
 from dmls_ray.analysis.findings.critical import FEWEST_BATCHES, CriticalBatch
 from dmls_ray.analysis.findings.decide import Decision
-from dmls_ray.analysis.findings.effects import Comparison, Effect
+from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
@@ -293,8 +293,3 @@ def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> st
 def count_noun(count: int, noun: str) -> str:
     """`1 rank`, `2 ranks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def comparison_label(comparison: Comparison) -> str:
-    """The name of a row of the table of effects."""
-    return comparison[0].pair.label

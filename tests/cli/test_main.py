@@ -179,7 +179,19 @@ def test_the_table_is_written_in_every_format(
     code, out, _ = run(capsys, "table", folder, "--format", form)
     assert code == 0
     assert expected in out
-    assert ("as fast as 1" in out) == (form != "csv")
+    assert ("ranks 2 vs 1" in out) == (form != "csv")
+
+
+def test_the_effects_of_the_answer_are_written_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "table", folder, "--format", "json")
+    assert code == 0
+    answer = json.loads(out)
+    first = answer["effects"][0]
+    assert set(first) == {"metric", "kind", "pair", "where", "value", "low", "high", "n", "verdict"}
+    assert (first["metric"], first["n"]) == ("images_per_s", 3)
+    assert answer["comparisons"] == 8
+    code, _, err = run(capsys, "table", folder, "--format", "json", "--columns", "all")
+    assert (code, "leave out" in err) == (2, True)
 
 
 def test_one_of_the_reports_tables_is_asked_for_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,7 +203,7 @@ def test_one_of_the_reports_tables_is_asked_for_by_name(folder: Path, capsys: py
 def test_published_gives_the_reports_tables_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "published", "A")
     assert code == 0
-    assert "speed: 0.25x at batch_per_rank 32, 0.71x at batch_per_rank 256 as fast as 1" in out
+    assert "ranks 2 vs 1" in out
     assert "Report B" not in out
 
 

@@ -355,7 +355,7 @@ def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_fo
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("LOADED\n")
-    assert "batch_per_rank 128 trains" in done.stdout
+    assert "batch_per_rank 128 vs 16" in done.stdout
     assert (empty_folder / "done" / "table.md").exists()
 
 
