@@ -93,7 +93,7 @@ def headline_text(answer: Answer) -> str:
 
 def pair_text(effect: Effect) -> str:
     """`batch_per_rank 128 vs 16 (1 rank)`."""
-    return f"{effect.pair.label} ({effect.where})" if effect.where else effect.pair.label
+    return _placed(effect.pair.label, effect.where)
 
 
 def effect_text(effect: Effect) -> str:
@@ -167,11 +167,9 @@ def progress_text(decision: Decision) -> str:
 
 def end_text(decision: Decision) -> str:
     """Why no more blocks are run; empty without comparisons."""
-    if decision.open:
-        return f"Undecided: {_open_text(decision, names=True)}.{_beaten_text(decision)}"
     if not decision.claims and not decision.beaten:
         return ""
-    return f"Undecided: {_open_text(decision, names=False)}.{_beaten_text(decision)}"
+    return f"Undecided: {_open_text(decision, names=True)}.{_beaten_text(decision)}"
 
 
 def _open_text(decision: Decision, *, names: bool) -> str:
@@ -237,8 +235,12 @@ def _names(claims: Sequence[Claim]) -> str:
 
 def claim_text(claim: Claim) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
-    where = f" ({claim.pair.where})" if claim.pair.where else ""
-    return f"{claim.pair.label}{where}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
+    pair = _placed(claim.pair.label, claim.pair.where)
+    return f"{pair}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
+
+
+def _placed(label: str, where: str) -> str:
+    return f"{label} ({where})" if where else label
 
 
 def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:

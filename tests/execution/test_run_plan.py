@@ -64,7 +64,7 @@ def test_the_command_line_has_its_table_and_answer_without_a_report(
         main(name="test", question="What?", axis="batch_per_rank", defaults=GRID, arguments=["--out", str(finished)])
     out = capsys.readouterr().out
     assert ended.value.code == 0
-    assert "0.900 at 16 to 0.900 at 32" in out
+    assert "batch_per_rank 32 vs 16  2.00x" in out
     assert "Report: " not in out
 
 
