@@ -32,7 +32,7 @@ HEADLINES: Mapping[str, str] = {
     "none_differs": "No {field} differs from {base} beyond chance. Farthest, {pair}: {effects}.",
     "best_found": "The {which} {metric} of {count} configurations is {effects}, with {pair}.",
     "not_reported": "No run that ended ok reported its {metric}.",
-    "critical": "Beyond a global_batch of about {critical:.2g} larger batches save less than half of the steps to "
+    "critical": "Beyond a global_batch of about {critical:,.10g} larger batches save less than half of the steps to "
     "{target:g}.",
     "critical_above": "Up to global_batch {last} larger batches save steps to {target:g} in proportion.",
     "critical_below": "From global_batch {first} on larger batches hardly save steps to {target:g}.",

@@ -295,7 +295,7 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
         comparisons.append([_level("samples", label, found.points[0].row, found.noise_scale, found.noise_scale.n)])
     facts = {"target": found.target, "first": found.points[0].batch, "last": found.points[-1].batch}
     if found.critical is not None:
-        facts["critical"] = found.critical.centre
+        facts["critical"] = float(f"{found.critical.centre:.2g}")
     return Answer(_headline(found), facts, (), comparisons, _caveats(found))
 
 
