@@ -169,9 +169,7 @@ def test_a_sweep_has_its_table_figures_report_and_tensorboard_and_is_resumed(
     assert done.returncode == 0, done.stderr
     assert re.search("points(/|_per_)s", done.stdout)
     assert "s/run" in done.stdout
-    assert re.search(r"^points 4000 vs 1000", done.stdout, re.M), (
-        "by its throughput, points a second"
-    )
+    assert re.search(r"^points 4000 vs 1000", done.stdout, re.M), "by its throughput, points a second"
     folder = installed / "results" / "pi"
     assert "error of pi" in (folder / "report.html").read_text()
     assert "points_per_s" in (folder / "runs.csv").read_text().splitlines()[0]
