@@ -114,6 +114,15 @@ class Interval:
     high: float | None
 
 
+def as_dict(value: Estimate | Interval) -> dict[str, float | None]:
+    """A number with its interval for JSON, which has no infinity: an infinite end is None, as an unknown one."""
+    return {"value": value.centre, "low": _finite(value.low), "high": _finite(value.high)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
 def clipped(value: Estimate | Interval, limit: float) -> Interval:
     """Return a difference with its interval, which ends at the largest possible one."""
     low, high = (None if end is None else min(max(end, -limit), limit) for end in (value.low, value.high))

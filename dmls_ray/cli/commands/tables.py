@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from dmls_ray.analysis.advise import text as advice_text
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
+from dmls_ray.analysis.compare import text as comparison_text
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.published.data import REPORTS
@@ -25,6 +29,7 @@ from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
 from dmls_ray.cli.parser import EXIT_OK, Parser, add_columns, add_folder, add_stale
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.quantities import share_of
 
 EXIT_SLOWER = 3
 """`compare --fail-if-slower` found a slowdown beyond doubt."""
@@ -35,9 +40,13 @@ _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
 
 
-def add_format(parser: Parser) -> None:
-    formats = ("text", "markdown", "csv", "latex")
+def add_format(parser: Parser, *, others: Sequence[str] = ()) -> None:
+    formats = ("text", "markdown", "csv", "latex", *others)
     parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    print(json.dumps(data, indent=2, default=str, allow_nan=False))
 
 
 def print_result(
@@ -115,26 +124,34 @@ def compare_arguments(parser: Parser) -> None:
         metavar="SHARE",
         help="Exit with 3 if B is slower by more than this: 5%%; with 4 if that can neither be said nor ruled out",
     )
-    add_format(parser)
+    add_format(parser, others=["json"])
 
 
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
+    names = []
     if given.b is None:
-        a, b, names = load_versions(given.a, given.versions)
+        a, b, name = load_versions(given.a, given.versions)
+        names.append(name)
     elif given.versions:
         raise ConfigError(f"--versions are two versions in one folder; leave out {given.b} or --versions.")
     else:
-        a, b, names = load(given.a), load(given.b), ""
+        a, b = load(given.a), load(given.b)
     comparison = compare_sweeps(a, b, measure=given.measure)
-    notes = [*([names] if names else []), *comparison.notes, "", comparison.sentence]
-    verdict = None if share is None else _verdict_on_slowdown(comparison, share, given.fail_if_slower)
-    print_result(comparison.frame(), notes, given.format, console, spare=("outcome", "global_batch", "n"))
-    return EXIT_OK if verdict is None else print_error(f"{given.parser.prog}: {verdict[0]}", verdict[1])
+    failure = None if share is None else _failure(comparison, share, given.fail_if_slower)
+    if given.format == "json":
+        print_json(comparison.to_dict())
+    else:
+        notes = [*names, *comparison_text.notes(comparison), "", comparison_text.headline(comparison)]
+        spare = ("outcome", "global_batch", "n")
+        print_result(comparison_text.frame(comparison), notes, given.format, console, spare=spare)
+    if failure is None:
+        return EXIT_OK
+    return print_error(f"{given.parser.prog}: {failure[0]}", failure[1])
 
 
-def _verdict_on_slowdown(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
+def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
     """Why B is too slow, or may be, and the exit code; None where a slowdown by more than a share is ruled out.
 
     Args:
@@ -143,29 +160,24 @@ def _verdict_on_slowdown(comparison: SweepComparison, share: float, text: str) -
         text: the share as it was given.
     """
     slower, unclear = comparison.slower_by_more_than(share), comparison.not_ruled_out(share)
-    by_more = f"slower than A by more than {text}"
-    texts = [f"B is {by_more}: {', '.join(slower)}."] if slower else []
+    if slower:
+        return f"B is slower than A by more than {text}: {join_names(slower)}.", EXIT_SLOWER
     if comparison.lost:
-        texts.append(f"ok in A and never in B: {', '.join(comparison.lost)}.")
-    if texts:
-        return " ".join(texts), EXIT_SLOWER
+        return f"ok in A and never in B: {join_names(comparison.lost)}.", EXIT_SLOWER
     if not unclear:
         return None
+    why = join_names(unclear)
     if not comparison.knows_drift:
-        why = f"below {MIN_REPEATS} sessions of each nothing is known of the drift from one to the next"
-        return f"whether B is {by_more} cannot be said: {why}.", EXIT_UNCLEAR
-    return f"that B is {by_more} is not ruled out: {join_names(unclear)}.", EXIT_UNCLEAR
+        why = f"{why}; a verdict needs {MIN_REPEATS} sessions of each"
+    return f"that B is slower than A by more than {text} is not ruled out: {why}.", EXIT_UNCLEAR
 
 
 def _share(text: str) -> float:
     """`5%` or `0.05` as a fraction."""
     try:
-        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise ConfigError(f"--fail-if-slower {text} is no share; give 5% or 0.05, say.")
-    return value
+        return share_of(text)
+    except ValueError as error:
+        raise ConfigError(f"--fail-if-slower {text}: {error}.") from None
 
 
 def advise_arguments(parser: Parser) -> None:
@@ -181,26 +193,30 @@ def advise_arguments(parser: Parser) -> None:
         "--any-accuracy", action="store_true", help="Also configurations that lose accuracy, or have a higher loss"
     )
     parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
-    parser.add_argument(
-        "--batch", type=int, metavar="SAMPLES", help="Batch that was not run, whose memory --for memory estimates"
-    )
     parser.add_argument("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
     parser.add_argument(
         "--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small"
     )
-    add_format(parser)
+    add_format(parser, others=["json"])
 
 
 def advise(given: argparse.Namespace, console: Console) -> None:
-    """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
+    """Rank the configurations of a sweep by an objective, with intervals and verdicts."""
     results = load(given.folder, stale=given.stale)
     advice = advise_on(
-        results, given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
-        metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min", batch=given.batch,
+        results,
+        given.aim,
+        target=given.target_accuracy,
+        price_per_hour=given.price_per_hour,
+        metric=given.metric,
+        minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,
-    )  # fmt: skip
-    notes = [*advice.notes, "", advice.sentence]
-    print_result(advice.frame(), notes, given.format, console, spare=advice.spare)
+    )
+    if given.format == "json":
+        print_json(advice.to_dict())
+        return
+    notes = [*advice_text.notes(advice), "", advice_text.headline(advice)]
+    print_result(advice_text.frame(advice), notes, given.format, console, spare=advice_text.SPARE)
 
 
 def published_arguments(parser: Parser) -> None:
