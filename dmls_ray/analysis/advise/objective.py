@@ -14,7 +14,7 @@ from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, limit_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import NumberFormat
-from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.stats.intervals import Interval, exponential
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -23,7 +23,6 @@ from dmls_ray.workloads.registry import metric_direction
 
 TIME_TO_TARGET = "target_s"
 """The metric of an objective that is judged by the time to a target accuracy."""
-_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +175,7 @@ def _negated(value: float | None) -> float | None:
 
 
 def _exponential(value: float | None) -> float | None:
-    return None if value is None else math.exp(min(value, _LARGEST_EXPONENT))
+    return None if value is None else exponential(value)
 
 
 def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
