@@ -17,7 +17,7 @@ from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
-from dmls_ray.analysis.results import load, load_versions
+from dmls_ray.analysis.results import Results, load, load_versions
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.phrases import join_names
@@ -57,12 +57,17 @@ def print_result(
     if form == "csv":
         print(csv(frame), end="")
     elif form == "markdown":
-        print(markdown(frame), "", *(f"- {markdown_text(note)}" if note else "" for note in notes), sep="\n")
+        print(markdown(frame), "", sep="\n")
+        for note in notes:
+            print(f"- {markdown_text(note)}" if note else "")
         if answer is not None:
             print("", answer.markdown, sep="\n")
     elif form == "latex":
-        lines = [] if answer is None else answer.text.splitlines()
-        print(latex(frame), *map(latex_comment, [*notes, *lines]), sep="\n")
+        print(latex(frame))
+        for note in notes:
+            print(latex_comment(note))
+        if answer is not None:
+            print(latex_comment(answer.text))
     else:
         print_table(frame, console, spare=spare, elsewhere="--format csv")
         for note in notes:
@@ -229,36 +234,47 @@ def published_arguments(parser: Parser) -> None:
 def published(given: argparse.Namespace, console: Console) -> None:
     """Print tables, answers and curves of the published reports, from their figures alone."""
     figures = local_folder(given.figures, "--figures")
-    wanted = {name: report for name, report in REPORTS.items() if given.report in (None, name)}
-    asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
-    if not asked:
-        has = ", ".join(wanted[given.report][1])
+    names = [given.report] if given.report else list(REPORTS)
+    tables = {name: [by for by in REPORTS[name][1] if given.by in (None, by)] for name in names}
+    count = sum(map(len, tables.values()))
+    if not count:
+        has = ", ".join(REPORTS[given.report][1])
         raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
-    if given.format == "csv" and len(asked) > 1:
-        raise ConfigError(
-            f"--format csv is one table, and these are {len(asked)}; name a report and a table: "
-            f"{given.parser.prog} {asked[0][0]} --by {asked[0][1]} --format csv, say."
-        )
-
-    # LaTeX reads the tables alone.
-    as_text = latex_comment if given.format == "latex" else str
-    for report, (dataset, _, axes) in wanted.items():
-        results = published_results(dataset)
-        notes: dict[str, None] = {}
-        for by in (by for of, by in asked if of == report):
-            if given.format != "csv":
-                print()
-                say(console, as_text(f"Report {report}, by {by}"), style="bold")
-            layout = all_layouts()[by](published_runs(by, results))
-            notes |= dict.fromkeys(layout.notes)
-            print_result(layout.frame, [], given.format, console)
-        results_table = make_table(results)
-        answers = [] if given.by else [answer_on_axis(results_table, axis).text for axis in axes]
-        if given.format != "csv" and any(of == report for of, _ in asked):
-            for text in (*notes, _ONE_RUN, *answers):
-                print()
-                say(console, "\n".join(map(as_text, text.splitlines())))
+    if given.format == "csv" and count > 1:
+        raise ConfigError(f"--format csv is one table, and these are {count}; name a report and a table: A --by rank.")
+    for name in names:
+        results = published_results(REPORTS[name][0])
+        if tables[name]:
+            _print_report(name, tables[name], results, given, console)
         if figures is not None:
-            drawn = draw_figures(results, figures / report, way_out="name another with --figures")
-            for path in drawn if given.format != "csv" else ():
-                say(console, as_text(str(path)))
+            for path in draw_figures(results, figures / name, way_out="name another with --figures"):
+                if given.format != "csv":
+                    say(console, _comment(str(path), given.format))
+
+
+def _print_report(
+    name: str, tables: Sequence[str], results: Results, given: argparse.Namespace, console: Console
+) -> None:
+    """Print tables of a report; but for CSV, also their notes and the report's answers."""
+    texts: list[str] = []
+    for by in tables:
+        layout = all_layouts()[by](published_runs(by, results))
+        if given.format != "csv":
+            print()
+            say(console, _comment(f"Report {name}, by {by}", given.format), style="bold")
+        print_result(layout.frame, [], given.format, console)
+        texts += layout.notes
+    if given.format == "csv":
+        return
+    texts.append(_ONE_RUN)
+    if not given.by:
+        table_of_report = make_table(results)
+        texts += [answer_on_axis(table_of_report, axis).text for axis in REPORTS[name][2]]
+    for text in dict.fromkeys(texts):
+        print()
+        say(console, _comment(text, given.format))
+
+
+def _comment(text: str, form: str) -> str:
+    """A text between tables; LaTeX reads the tables alone."""
+    return latex_comment(text) if form == "latex" else text
