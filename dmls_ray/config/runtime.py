@@ -67,7 +67,7 @@ class RuntimeConfig:
     threads_per_rank: int = setting(1, at_least=1, unit="threads")
     """CPU threads a rank computes with."""
 
-    seed: int = setting(0, at_least=0, below=2**31, is_explored=False)
+    seed: int = setting(0, at_least=0, below=2**31)
     """Seed of the first repeat; each further repeat has another seed."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (

@@ -43,7 +43,7 @@ class TrainingConfig(RuntimeConfig):
     accum_steps: int = setting(1, at_least=1, unit="passes")
     """Forward passes per optimizer step (gradient accumulation)."""
 
-    test_batch_per_rank: int | None = setting(None, at_least=1, is_explored=False)
+    test_batch_per_rank: int | None = setting(None, at_least=1)
     """Samples a rank takes in one forward pass of a test; without it, batch_per_rank."""
 
     epochs: int = setting(5, at_least=1, unit="passes over the data")
@@ -58,7 +58,7 @@ class TrainingConfig(RuntimeConfig):
     lr_scaling: LrScaling = "none"
     """How lr follows global_batch: not at all, by global_batch / lr_base_batch, or by its square root."""
 
-    lr_base_batch: int = setting(32, at_least=1, counts_with=("lr_scaling", ("linear", "sqrt")), is_explored=False)
+    lr_base_batch: int = setting(32, at_least=1, counts_with=("lr_scaling", ("linear", "sqrt")))
     """Global batch at which lr is not scaled."""
 
     # Adam's momentum is beta1, which is no field here.
@@ -87,9 +87,7 @@ class TrainingConfig(RuntimeConfig):
     """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored. A
     test metric that chooses the epoch flatters the result on the test samples; a validation metric does not."""
 
-    patience: int = setting(
-        2, at_least=1, counts_with=("early_stopping", ("test_loss", "validation_loss")), is_explored=False
-    )
+    patience: int = setting(2, at_least=1, counts_with=("early_stopping", ("test_loss", "validation_loss")))
     """Epochs without improvement that early_stopping allows."""
 
     validation_share: float = setting(0.0, at_least=0, below=1)
@@ -120,7 +118,7 @@ class TrainingConfig(RuntimeConfig):
     shuffle: bool = True
     """Reshuffle the training samples every epoch, from seed and epoch."""
 
-    warmup_steps: int = setting(5, at_least=0, is_explored=False)
+    warmup_steps: int = setting(5, at_least=0)
     """First optimizer steps that no rate counts (at most half of all steps)."""
 
     DERIVED: ClassVar[frozenset[str]] = frozenset({"global_batch"})

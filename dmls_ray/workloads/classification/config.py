@@ -79,7 +79,6 @@ class TrialConfig(TrainingConfig):
     patience: int = setting(
         2,
         at_least=1,
-        is_explored=False,
         counts_with=("early_stopping", ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")),
     )
 
@@ -89,7 +88,7 @@ class TrialConfig(TrainingConfig):
     stop_at_target: bool = False
     """End the training after the epoch that reaches target_accuracy."""
 
-    target_tests: int = setting(1, at_least=1, is_explored=False)
+    target_tests: int = setting(1, at_least=1)
     """Tests per epoch that look for target_accuracy. No time of a run contains those within an epoch."""
 
     memory_format: MemoryFormat = "contiguous"
@@ -98,7 +97,7 @@ class TrialConfig(TrainingConfig):
     quantization: Quantization = "off"
     """int8 by torchao, on CPUs: qat trains with it simulated; static and dynamic convert what was trained in fp32."""
 
-    inference_batch: int | None = setting(None, at_least=1, is_explored=False)
+    inference_batch: int | None = setting(None, at_least=1)
     """Samples of a forward pass whose latency is measured after training; without it, none is."""
 
     loader: LoaderName = "resident"
