@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from dmls_ray.analysis.compare.change import (
     Change,
@@ -28,6 +28,8 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
 
 OVER_ALL = "over all"
+
+Slowdown = Literal["slower", "ruled out", "unclear"]
 
 
 @dataclass
@@ -138,51 +140,16 @@ class SweepComparison:
         """Whether its intervals know of what changes from one session to the next, or the metric depends on none."""
         return self.unit == "session" or not drifts(self.metric)
 
-    def slower_by_more_than(self, share: float) -> list[str]:
-        """What is slower in B by more than a share of A's speed, beyond doubt: `over all`, or a configuration.
+    def judge_slowdown(self, share: float) -> dict[str, Slowdown]:
+        """Whether B is slower by more than a share of A's speed: `over all`, and each configuration of both.
 
-        Beyond doubt is what has its whole interval below 1 - share, in sessions enough to know of the drift between
-        them. Where nothing is that much slower, a slowdown is reported all the same at most 1 time in 20.
+        Slower is what has its whole interval below 1 - share, in sessions enough to know of the drift between them.
+        Where nothing is that much slower, a slowdown is reported all the same at most 1 time in 20. What was not
+        compared, since its ranks trained apart, is unclear.
 
         Raises:
             ConfigError: the share is out of range, or the metric says nothing of speed.
         """
-        self._check(share)
-        if not self.knows_drift:
-            return []
-        return [name for name, change in self._changes.items() if is_below(change.interval, 1 - share)]
-
-    def not_ruled_out(self, share: float) -> list[str]:
-        """What may be slower in B by more than a share of A's speed: `over all`, or a configuration of both.
-
-        Args:
-            share: of A's speed.
-
-        Returns:
-            Also what was not compared, since its ranks trained apart, and `over all` where nothing was.
-
-        Raises:
-            ConfigError: as `slower_by_more_than`.
-        """
-        self._check(share)
-        names = [OVER_ALL, *(pair.name for pair in self.pairs if pair.change or pair.is_apart)]
-        if not self.knows_drift:
-            return names
-        ruled_out = {name for name, change in self._changes.items() if is_above(change.interval, 1 - share)}
-        return [name for name in names if name not in ruled_out]
-
-    @property
-    def _changes(self) -> dict[str, Change]:
-        """How B differs over all, and in each configuration."""
-        changes = {}
-        if self.overall is not None:
-            changes[OVER_ALL] = self.overall
-        for pair in self.pairs:
-            if pair.change is not None:
-                changes[pair.name] = pair.change
-        return changes
-
-    def _check(self, share: float) -> None:
         if not 0 <= share < 1:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
         if self.way != "speed":
@@ -190,6 +157,19 @@ class SweepComparison:
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.metric} is none; give one of {speeds}."
             )
+        changes = {OVER_ALL: self.overall}
+        for pair in self.pairs:
+            if pair.change or pair.is_apart:
+                changes[pair.name] = pair.change
+        judged: dict[str, Slowdown] = dict.fromkeys(changes, "unclear")
+        for name, change in changes.items():
+            if change is None or not self.knows_drift:
+                continue
+            if is_below(change.interval, 1 - share):
+                judged[name] = "slower"
+            if is_above(change.interval, 1 - share):
+                judged[name] = "ruled out"
+        return judged
 
     def to_dict(self) -> dict[str, Any]:
         """All values as plain data; intervals have the keys value, low and high."""

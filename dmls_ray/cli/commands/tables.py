@@ -164,7 +164,9 @@ def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str,
         share: of A's speed.
         text: the share as it was given.
     """
-    slower, unclear = comparison.slower_by_more_than(share), comparison.not_ruled_out(share)
+    judged = comparison.judge_slowdown(share)
+    slower = [name for name, slowdown in judged.items() if slowdown == "slower"]
+    unclear = [name for name, slowdown in judged.items() if slowdown == "unclear"]
     if slower:
         return f"B is slower than A by more than {text}: {join_names(slower)}.", EXIT_SLOWER
     if comparison.lost:

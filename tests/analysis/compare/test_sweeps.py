@@ -24,6 +24,15 @@ def sweep(speed: float = 100.0, axes: Any = GRID, **changes: Any) -> Results:
     return results(axes, lambda values, repeat: speed * NOISE[repeat % 3], **changes)
 
 
+def slower(comparison: SweepComparison, share: float) -> list[str]:
+    """What is slower by more than a share of the speed."""
+    return [name for name, slowdown in comparison.judge_slowdown(share).items() if slowdown == "slower"]
+
+
+def not_ruled_out(comparison: SweepComparison, share: float) -> list[str]:
+    return [name for name, slowdown in comparison.judge_slowdown(share).items() if slowdown != "ruled out"]
+
+
 def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
     for record in swept.records:
         record.session = f"{changes.get('isolation')} {id(swept)} {record.repeat % count}"
@@ -70,10 +79,10 @@ def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> No
     assert headline(comparison) == (
         "images/s, speed B / A over 2 configurations: 1.00 [0.75, 1.33], n=3 and 3 sessions: not distinguished."
     )
-    assert not comparison.slower_by_more_than(0)
-    assert comparison.not_ruled_out(0.2) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
-    assert comparison.not_ruled_out(0.27) == ["batch_per_rank=16", "batch_per_rank=32"]
-    assert not comparison.not_ruled_out(0.3)
+    assert not slower(comparison, 0)
+    assert not_ruled_out(comparison, 0.2) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
+    assert not_ruled_out(comparison, 0.27) == ["batch_per_rank=16", "batch_per_rank=32"]
+    assert not not_ruled_out(comparison, 0.3)
 
 
 def test_the_data_have_what_the_table_says() -> None:
@@ -101,7 +110,7 @@ def test_sweeps_that_differ_by_noise_alone_are_seldom_called_different() -> None
             )
         )
 
-    differing = sum(bool(compare_sweeps(noisy(), noisy()).slower_by_more_than(0)) for _ in range(100))
+    differing = sum(bool(slower(compare_sweeps(noisy(), noisy()), 0)) for _ in range(100))
     assert differing <= 11  # of 100 at 1 in 20, more than 11 come once in 200
 
 
@@ -109,9 +118,9 @@ def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> Non
     steady = {"rate": lambda values, repeat: 100.0 * (1 + repeat / 1000)}
     slow = {"rate": lambda values, repeat: 80.0 * (1 + repeat / 1000)}
     comparison = compare_sweeps(in_sessions(results(GRID, **steady)), in_sessions(results(GRID, **slow)))
-    assert comparison.slower_by_more_than(0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
-    assert comparison.slower_by_more_than(0.05)
-    assert not comparison.slower_by_more_than(0.2)
+    assert slower(comparison, 0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
+    assert slower(comparison, 0.05)
+    assert not slower(comparison, 0.2)
     assert comparison.overall is not None
     assert comparison.overall.verdict == "slower"
 
@@ -122,13 +131,13 @@ def test_one_slow_configuration_among_others_is_named() -> None:
 
     fast = results(GRID, lambda values, repeat: 100.0 * (1 + repeat / 1000))
     comparison = compare_sweeps(in_sessions(fast), in_sessions(results(GRID, rate)))
-    assert comparison.slower_by_more_than(0.5) == ["batch_per_rank=32"]
+    assert slower(comparison, 0.5) == ["batch_per_rank=32"]
 
 
 def test_below_three_repeats_nothing_is_beyond_doubt_and_that_is_said() -> None:
     comparison = compare_sweeps(sweep(100, repeats=2), sweep(10, repeats=2))
     assert [pair.verdict for pair in comparison.pairs] == ["unknown", "unknown"]
-    assert not comparison.slower_by_more_than(0.05)
+    assert not slower(comparison, 0.05)
     assert "A verdict needs 3 repeats of each; there are n=2." in notes(comparison)
 
 
@@ -139,7 +148,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
     comparison = compare_sweeps(sweep(), results(GRID, scattered))
     assert comparison.overall is None
     assert headline(comparison) == "No repeat has all 2 configurations ok, so nothing is said over all."
-    assert not comparison.slower_by_more_than(0)
+    assert not slower(comparison, 0)
 
 
 def test_times_are_compared_as_speed() -> None:
@@ -227,8 +236,8 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
         assert {comparison.overall.verdict, *frame(comparison)["verdict"]} == {IN_THESE_SESSIONS}
         assert any("a verdict needs 3 sessions of each" in note for note in notes(comparison))
         if comparison.way == "speed":
-            assert not comparison.slower_by_more_than(0)
-            assert comparison.not_ruled_out(0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
+            assert not slower(comparison, 0)
+            assert not_ruled_out(comparison, 0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     comparison = compare_sweeps(swept(100, 3), swept(1, 3), measure=measure)
     assert comparison.overall is not None
     assert comparison.overall.verdict in {"slower", "more", "higher", "lower"}
@@ -260,13 +269,13 @@ def test_what_was_not_compared_is_not_ruled_out() -> None:
         return True
 
     both = swept(everything)
-    assert compare_sweeps(both, swept(everything)).not_ruled_out(0.05) == []
+    assert not_ruled_out(compare_sweeps(both, swept(everything)), 0.05) == []
     apart = compare_sweeps(both, swept(everything, "no collectives"))
-    assert apart.not_ruled_out(0.05) == ["batch_per_rank=32"]
+    assert not_ruled_out(apart, 0.05) == ["batch_per_rank=32"]
     few = compare_sweeps(both, swept(lambda values, repeat: values["batch_per_rank"] == 16 or repeat < 2))
-    assert few.not_ruled_out(0.05) == ["over all", "batch_per_rank=32"]
+    assert not_ruled_out(few, 0.05) == ["over all", "batch_per_rank=32"]
     none = compare_sweeps(swept(lambda *_: False), swept(lambda *_: False))
-    assert none.not_ruled_out(0.05) == ["over all"]
+    assert not_ruled_out(none, 0.05) == ["over all"]
 
 
 def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None:
@@ -380,9 +389,9 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, mea
 
 def test_a_slowdown_to_fail_at_is_a_share_of_a_speed() -> None:
     with pytest.raises(ConfigError, match="--fail-if-slower 5 is out of range; give 0% or more and less than 100%"):
-        compare_sweeps(sweep(), sweep()).slower_by_more_than(5)
+        compare_sweeps(sweep(), sweep()).judge_slowdown(5)
     with pytest.raises(ConfigError, match="--fail-if-slower is about speed and --measure test_accuracy is none"):
-        compare_sweeps(sweep(), sweep(), measure="test_accuracy").slower_by_more_than(0.05)
+        compare_sweeps(sweep(), sweep(), measure="test_accuracy").judge_slowdown(0.05)
 
 
 def test_configurations_whose_ranks_trained_apart_are_not_compared_and_the_reason_is_said() -> None:
