@@ -249,7 +249,7 @@ def published(given: argparse.Namespace, console: Console) -> None:
         if tables[name]:
             _print_report(name, tables[name], results, given, console)
         if figures is not None:
-            for path in draw_figures(results, figures / name, way_out="name another with --figures"):
+            for path in draw_figures(results, figures / name):
                 if given.format != "csv":
                     say(console, _comment(str(path), given.format))
 
