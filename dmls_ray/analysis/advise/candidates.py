@@ -53,7 +53,7 @@ _INDEPENDENT = Excluded("independent ranks", "independent_ranks")
 _TIMES_UNKNOWN = Excluded("times of its epochs not known", "times_unknown")
 
 
-def candidates(
+def judge_trials(
     table: Table, objective: Objective, *, any_accuracy: bool = False, comparisons: Comparisons | None = None
 ) -> tuple[list[Candidate], list[tuple[Row, Excluded]]]:
     """The trials that can be chosen, the best first, and the others, each with the reason.
@@ -64,19 +64,19 @@ def candidates(
         any_accuracy: whether one may be chosen that loses accuracy, where no target says what it must come to.
         comparisons: how the accuracies compare, if otherwise than in the table.
     """
-    able: list[Candidate] = []
+    candidates: list[Candidate] = []
     excluded: list[tuple[Row, Excluded]] = []
     for row in table.rows:
         judged = _judge(row, objective)
         if isinstance(judged, Candidate):
-            able.append(judged)
+            candidates.append(judged)
         else:
             excluded.append((row, judged))
     if not (any_accuracy or objective.is_learned or objective.target is not None):
-        losers = losers_of(table, [item.row for item in able], comparisons)
-        able = [item for item in able if item.row.trial_id not in losers]
+        losers = losers_of(table, [item.row for item in candidates], comparisons)
+        candidates = [item for item in candidates if item.row.trial_id not in losers]
         excluded += [(loser.row, Excluded(f"loses: {loser.level}", "loses", loser)) for loser in losers.values()]
-    return sorted(able, key=lambda item: objective.score(item.value.centre)), excluded
+    return sorted(candidates, key=lambda item: objective.score(item.value.centre)), excluded
 
 
 def _judge(row: Row, objective: Objective) -> Candidate | Excluded:
@@ -150,15 +150,15 @@ def _scores_to_target(row: Row, objective: Objective) -> dict[int, float]:
 
 
 def model_of(
-    table: Table, objective: Objective, able: Sequence[Candidate], *, looks: Looks | None = None
+    table: Table, objective: Objective, candidates: Sequence[Candidate], *, looks: Looks | None = None
 ) -> BlockModel:
     """How candidates compare, by their scores.
 
     Trials that cannot be chosen were measured as well: intervals of a metric are those of the table.
     """
     if objective.metric == TIME_TO_TARGET:
-        rows = [item.row for item in able]
-        scores = {item.row.trial_id: item.scores for item in able}
+        rows = [item.row for item in candidates]
+        scores = {item.row.trial_id: item.scores for item in candidates}
     else:
         rows = table.rows
         scores = {row.trial_id: objective.scores(row) for row in rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.advise.candidates import candidates, compare_scores, model_of
+from dmls_ray.analysis.advise.candidates import compare_scores, judge_trials, model_of
 from dmls_ray.analysis.advise.objective import Objective, Request, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.stats.intervals import is_above
@@ -37,14 +37,14 @@ def race_for(table: Table, aim: str) -> Race:
         ConfigError: the runs cannot be judged by it.
     """
     objective = settle(OBJECTIVES[aim], table, Request(target=_target(table, aim)))
-    able, excluded = candidates(table, objective, comparisons=Comparisons(table.rows, looks="race"))
-    if not able:
+    candidates, excluded = judge_trials(table, objective, comparisons=Comparisons(table.rows, looks="race"))
+    if not candidates:
         return Race()
-    best, others = able[0], able[1:]
-    measures = _measures(table, objective, [item.row for item in able])
+    best, others = candidates[0], candidates[1:]
+    measures = _measures(table, objective, [item.row for item in candidates])
     beaten = [row for row, reason in excluded if reason.kind == "loses"]
     left = []
-    model = model_of(table, objective, able, looks="race")
+    model = model_of(table, objective, candidates, looks="race")
     for item in others:
         # Times of runs that did not reach the target are too short to beat others.
         if best.all_reached and is_above(compare_scores(objective, model, item, best), 0):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dmls_ray.analysis.advise.candidates import Candidate, Excluded, candidates, compare_scores, model_of
+from dmls_ray.analysis.advise.candidates import Candidate, Excluded, compare_scores, judge_trials, model_of
 from dmls_ray.analysis.advise.objective import Objective, Request, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import front_of
@@ -133,7 +133,7 @@ def advise(
         any_accuracy=any_accuracy,
     )
     objective = settle(OBJECTIVES[name], table, request)
-    able, excluded = candidates(table, objective, any_accuracy=any_accuracy)
+    candidates, excluded = judge_trials(table, objective, any_accuracy=any_accuracy)
     front = front_of(
         table,
         objective.metric if objective.is_learned else "test_accuracy",
@@ -146,22 +146,22 @@ def advise(
     return Advice(
         objective=objective,
         table=table,
-        ranked=_rank(table, objective, able),
+        ranked=_rank(table, objective, candidates),
         excluded=excluded,
         front=on_front,
         front_metrics=front.axes,
-        loss=_loss_of(table, objective, able),
+        loss=_loss_of(table, objective, candidates),
     )
 
 
-def _rank(table: Table, objective: Objective, able: Sequence[Candidate]) -> list[Ranked]:
+def _rank(table: Table, objective: Objective, candidates: Sequence[Candidate]) -> list[Ranked]:
     """Candidates, the best first, each compared with the first."""
-    if not able:
+    if not candidates:
         return []
-    best = able[0]
-    model = model_of(table, objective, able)
+    best = candidates[0]
+    model = model_of(table, objective, candidates)
     ranked = [Ranked(best, "best", None)]
-    for candidate in able[1:]:
+    for candidate in candidates[1:]:
         worse = compare_scores(objective, model, candidate, best)
         if worse is None:
             ranked.append(Ranked(candidate, "not compared", None))
@@ -172,8 +172,8 @@ def _rank(table: Table, objective: Objective, able: Sequence[Candidate]) -> list
     return ranked
 
 
-def _loss_of(table: Table, objective: Objective, able: Sequence[Candidate]) -> Loser | None:
+def _loss_of(table: Table, objective: Objective, candidates: Sequence[Candidate]) -> Loser | None:
     """By how much the best one is less accurate than others, where no target says what it must come to."""
-    if not able or objective.is_learned or objective.target is not None:
+    if not candidates or objective.is_learned or objective.target is not None:
         return None
-    return loss_of(table, able[0].row, table.rows)
+    return loss_of(table, candidates[0].row, table.rows)
