@@ -35,6 +35,7 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in table.rows if row.trial_id in measured]
     if len(rows) < 2:
         return None
+    taken = [name for name in PARTS if any(parts.parts[name] > 0 for parts in measured.values())]
     y = Axis("time of an optimizer step (ms)", from_zero=True)
     panels: list[Panel] = []
     notes: tuple[str, ...]
@@ -45,27 +46,24 @@ def chart(table: Table) -> Chart | None:
         for line in shown:
             x = Axis(axis, categories=[format_factor(row.factors[axis]) for row in line.rows])
             title = "" if line.name == SINGLE_LINE else line.name
-            panels.append(Panel(x=x, y=y, series=_bars(line.rows, x, measured), title=title, stacked=True))
+            panels.append(Panel(x=x, y=y, series=_bars(line.rows, x, taken, measured), title=title, stacked=True))
     else:
         rows, notes = limit_items(rows, "trials", MAX_CATEGORIES)
         x, _ = trial_axis(table, rows)
-        panels.append(Panel(x=x, y=y, series=_bars(rows, x, measured), stacked=True))
+        panels.append(Panel(x=x, y=y, series=_bars(rows, x, taken, measured), stacked=True))
     texts = (*notes, *_verdicts(table, rows), *_late(rows))
     return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=texts)
 
 
-def _bars(rows: Sequence[Row], x: Axis, measured: Mapping[str, StepParts]) -> list[Series]:
-    """A series for each part that takes any time."""
-    found = [measured[row.trial_id].parts for row in rows]
-    return [
-        Series(
-            name=words, kind="bar", x=x.categories, y=[parts[name] for parts in found],
-            runs=[tuple(record.run_id for record in row.timed) for row in rows],
-            texts=[f"n={len(row.timed)}" for row in rows],
-        )
-        for name, words in PARTS.items()
-        if any(parts[name] > 0 for parts in found)
-    ]  # fmt: skip
+def _bars(rows: Sequence[Row], x: Axis, parts: Sequence[str], measured: Mapping[str, StepParts]) -> list[Series]:
+    """A series for each part."""
+    runs = [tuple(record.run_id for record in row.timed) for row in rows]
+    texts = [f"n={len(row.timed)}" for row in rows]
+    bars = []
+    for name in parts:
+        y = [measured[row.trial_id].parts[name] for row in rows]
+        bars.append(Series(name=PARTS[name], kind="bar", x=x.categories, y=y, runs=runs, texts=texts))
+    return bars
 
 
 def _verdicts(table: Table, rows: Sequence[Row]) -> list[str]:
