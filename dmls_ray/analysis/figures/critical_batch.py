@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from dmls_ray.analysis.critical_batch import BatchPoint, CriticalBatch, critical_batch, describe_critical
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.series import Point, series_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.table.model import Table
@@ -44,35 +45,22 @@ def _measured(
         value_of: a batch's mean, if all runs reached the target.
         least_of: a lower limit of it, if some did not.
     """
-    known = [(point, value) for point in points if (value := value_of(point)) is not None]
-    limits = [(point, least) for point in points if (least := least_of(point)) is not None]
-    drawn = {point.batch for point, _ in (*known, *limits)}
-    never = [point for point in points if point.batch not in drawn]
-    series = []
-    if known:
-        series.append(
-            Series(
-                name=_MEASURED, x=[float(point.batch) for point, _ in known], y=[value.centre for _, value in known],
-                low=[value.low for _, value in known], high=[value.high for _, value in known], connected=True,
-                runs=[point.run_ids for point, _ in known], texts=[_text(point) for point, _ in known],
-            )
-        )  # fmt: skip
-    if limits:
-        series.append(
-            Series(
-                name="at least: not all runs reached it", kind="bound", same_as=_MEASURED if known else "",
-                x=[float(point.batch) for point, _ in limits], y=[least for _, least in limits],
-                runs=[point.run_ids for point, _ in limits], texts=[_text(point) for point, _ in limits],
-            )
-        )  # fmt: skip
-    if never:
-        series.append(
-            Series(
-                name="not reached", kind="cross", x=[float(point.batch) for point in never], y=[None] * len(never),
-                runs=[point.run_ids for point in never], texts=[_text(point) for point in never],
-            )
-        )  # fmt: skip
-    return series
+    known, limits, never = [], [], []
+    for point in points:
+        batch, text = float(point.batch), _text(point)
+        value, least = value_of(point), least_of(point)
+        if value is not None:
+            known.append(Point(batch, value.centre, value.low, value.high, point.run_ids, text))
+        if least is not None:
+            limits.append(Point(batch, least, runs=point.run_ids, text=text))
+        if value is None and least is None:
+            never.append(Point(batch, None, runs=point.run_ids, text=text))
+    same_as = _MEASURED if known else ""
+    return [
+        *series_of(_MEASURED, known, connected=True),
+        *series_of("at least: not all runs reached it", limits, kind="bound", same_as=same_as),
+        *series_of("not reached", never, kind="cross"),
+    ]
 
 
 def _laws(found: CriticalBatch) -> list[Series]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dmls_ray.analysis.figures.chart import Axis, Series
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Series
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.summary.phrases import name_of_change
@@ -28,6 +28,30 @@ _ALWAYS_NAMED = {"world_size", *BATCHES}
 Item = TypeVar("Item")
 
 
+class Point(NamedTuple):
+    """A point of a series."""
+
+    x: float | str
+    y: float | None
+    low: float | None = None
+    high: float | None = None
+    runs: tuple[str, ...] = ()
+    text: str = ""
+
+
+def series_of(name: str, points: Sequence[Point], **options: Any) -> list[Series]:
+    """A series of points, with the other fields of `Series`; empty without points."""
+    if not points:
+        return []
+    x, y, low, high, runs, texts = map(list, zip(*points, strict=True))
+    return [Series(name=name, x=x, y=y, low=low, high=high, runs=runs, texts=texts, **options)]
+
+
+def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
+    """The run_id of each record."""
+    return tuple(record.run_id for record in records)
+
+
 @dataclass(frozen=True)
 class Line:
     """Trials that differ in the factor of the x axis only, in the order of that factor."""
@@ -35,6 +59,19 @@ class Line:
     name: str
     axis: str
     """Name of the factor."""
+    rows: list[Row]
+
+    @property
+    def title(self) -> str:
+        """The name as the title of a panel; empty for the only line."""
+        return "" if self.name == SINGLE_LINE else self.name
+
+
+class BarGroup(NamedTuple):
+    """The trials of a panel of bars."""
+
+    title: str
+    x: Axis
     rows: list[Row]
 
 
@@ -126,6 +163,23 @@ def trial_axis(table: Table, rows: Sequence[Row]) -> tuple[Axis, list[str]]:
     return Axis("trial", categories=labels), labels
 
 
+def bar_groups(table: Table, rows: Sequence[Row], most: int) -> tuple[list[BarGroup], tuple[str, ...]]:
+    """The trials of each panel of bars, and a note on those left out.
+
+    Where trials differ in the batch, there is a panel for each line of them: its labels are short.
+    """
+    axis = batch_axis(table)
+    lines, notes = limit_items(lines_along(table, rows, axis), "lines", most)
+    groups = []
+    for line in lines:
+        x = Axis(axis, categories=[format_factor(row.factors[axis]) for row in line.rows])
+        groups.append(BarGroup(line.title, x, line.rows))
+    if not lines and rows:
+        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
+        groups.append(BarGroup("", trial_axis(table, shown)[0], shown))
+    return groups, notes
+
+
 def format_factor(value: Any) -> str:
     """The value of a factor in a legend."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -171,30 +225,15 @@ def measured_series(
         connected: whether to join the points by a line.
         same_as: the series whose colour and mark to use.
     """
-    measured = [(x, row, values) for x, row, values in points if values]
-    if not measured:
-        return []
-    estimates = [
-        estimate(
-            list(values.values()), quantity, resolution=resolution_of(metric, row.counted), is_once=row.is_once(metric)
-        )
-        for _, row, values in measured
-    ]
-    return [
-        Series(
-            name=name,
-            x=[x for x, _, _ in measured],
-            y=[value.centre for value in estimates],
-            low=[value.low for value in estimates],
-            high=[value.high for value in estimates],
-            connected=connected,
-            same_as=same_as,
-            runs=[
-                tuple(record.run_id for record in row.counted if record.repeat in values) for _, row, values in measured
-            ],
-            texts=[f"n={value.n}" for value in estimates],
-        )
-    ]
+    measured = []
+    for x, row, values in points:
+        if not values:
+            continue
+        resolution = resolution_of(metric, row.counted)
+        value = estimate(list(values.values()), quantity, resolution=resolution, is_once=row.is_once(metric))
+        runs = tuple(record.run_id for record in row.counted if record.repeat in values)
+        measured.append(Point(x, value.centre, value.low, value.high, runs, f"n={value.n}"))
+    return series_of(name, measured, connected=connected, same_as=same_as)
 
 
 def line_series(
@@ -235,19 +274,11 @@ def lost_crosses(name: str, points: Iterable[tuple[float | str, Row]]) -> list[S
 def _crosses(
     name: str, same_as: str, points: Sequence[tuple[float | str, Row, list[RunRecord]]], limit: float | None = None
 ) -> list[Series]:
-    if not points:
-        return []
-    return [
-        Series(
-            name=name,
-            kind="cross",
-            x=[x for x, _, _ in points],
-            y=[limit] * len(points),
-            same_as=same_as,
-            runs=[tuple(record.run_id for record in runs) for _, _, runs in points],
-            texts=[f"{len(runs)} of {len(row.records)} runs: {runs[0].reason}" for _, row, runs in points],
-        )
-    ]
+    crosses = []
+    for x, row, runs in points:
+        text = f"{len(runs)} of {len(row.records)} runs: {runs[0].reason}"
+        crosses.append(Point(x, limit, runs=run_ids(runs), text=text))
+    return series_of(name, crosses, kind="cross", same_as=same_as)
 
 
 def _oom_runs(row: Row) -> list[RunRecord]:
