@@ -12,7 +12,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ WIDTH, HEIGHT = 330, 250
 """Size of the axes of a panel in pixels; the page sets another one."""
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
+_MAX_COLUMNS = 3
 _MAX_LEGEND = 20
 """Series up to which there is a legend; with more, each series is named on hover and in the values of the figure."""
 _MAX_TICKS = 9
@@ -55,7 +56,9 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
         styles: the styles of all charts of a report.
         theme: `LIGHT`, `DARK` or `PAGE`.
     """
-    columns = min(len(chart.panels), 2 if len(chart.panels) == 4 else 3)
+    columns = min(len(chart.panels), _MAX_COLUMNS)
+    if len(chart.panels) == 4:
+        columns = 2
     panels = [_PanelSpec(chart, number, styles, theme) for number in range(len(chart.panels))]
     for places in chart.shared_scales:
         ends = [end for place in places for end in panels[place].y_domain]
@@ -170,21 +173,23 @@ class _PanelSpec:
         """A row for each point; the page reads it, too."""
         y_axis = self.panel.y
         rows = []
-        for place, x in enumerate(series.x):
-            low = _number(_at(series.low, place))
-            if low is not None and y_axis.log:
-                low = max(low, self.floor)
+        points: Iterable[Any] = zip_longest(series.x, series.y, series.low, series.high, series.texts, series.runs)
+        for x, y, low, high, text, runs in points:
             row = {
                 "panel": self.number,
                 "series": escaped(series.name),
                 "line": escaped(series.same_as or series.name),
-                "x": escaped(str(x)) if self.panel.x.categories else _number(x, self.panel.x),
-                "y": _number(_at(series.y, place), y_axis),
-                "low": low,
-                "high": _number(_at(series.high, place), y_axis),
-                "text": escaped(_at(series.texts, place) or ""),
-                "runs": _at(series.runs, place) or (),
+                "x": _number(x, self.panel.x),
+                "y": _number(y, y_axis),
+                "low": _number(low),
+                "high": _number(high, y_axis),
+                "text": escaped(text or ""),
+                "runs": runs or (),
             }
+            if self.panel.x.categories:
+                row["x"] = escaped(str(x))
+            if y_axis.log and row["low"] is not None:
+                row["low"] = max(row["low"], self.floor)
             rows.append(row)
         return rows
 
@@ -195,10 +200,10 @@ class _PanelSpec:
             for row in rows:
                 if row["y"] is None:
                     continue
-                foot = tops.get(row["x"], self.floor) if self.panel.stacked else self.floor
-                row["foot"] = foot
-                row["top"] = foot + row["y"] if self.panel.stacked else row["y"]
-                tops[row["x"]] = row["top"]
+                row["foot"], row["top"] = self.floor, row["y"]
+                if self.panel.stacked:
+                    row["foot"] = tops.get(row["x"], 0.0)
+                    row["top"] = tops[row["x"]] = row["foot"] + row["y"]
 
     def _layers(self, series: Series) -> list[Spec]:
         style = self.styles.of(series, self.panel, self.chart)
@@ -209,8 +214,10 @@ class _PanelSpec:
         if series.kind == "bar":
             layers.append(self._bar(style))
         if series.low and series.kind in ("points", "bar"):
-            as_area = joined and len(series.x) > _MAX_ERROR_BARS
-            layers.append(self._area(style, 0.15) if as_area else self._error_bars(style, series.kind))
+            if joined and len(series.x) > _MAX_ERROR_BARS:
+                layers.append(self._area(style, 0.15))
+            else:
+                layers.append(self._error_bars(style, series.kind))
         if joined:
             layers.append(self._line(style))
         if series.kind in ("points", "bound", "cross"):
@@ -233,20 +240,23 @@ class _PanelSpec:
         return {"mark": mark, "encoding": _ends("foot", "top") | self._side_by_side()}
 
     def _error_bars(self, style: Style, kind: str) -> Spec:
-        # Half of a bar's interval lies within the bar.
-        colour = self.theme["ink" if kind == "bar" else style.colour]
+        colour = self.theme[style.colour]
+        if kind == "bar":
+            # Half of the interval lies within the bar.
+            colour = self.theme["ink"]
         mark = {"type": "errorbar", "color": colour, "thickness": 1.3, "ticks": {"size": 6}}
         return {"mark": mark, "encoding": _ends("low", "high") | self._side_by_side()}
 
     def _points(self, series: Series, style: Style) -> Spec:
         colour = self.theme[style.colour]
-        fill = self.theme["paper"] if style.hollow else colour
-        if style.ring:
-            fill = "transparent"
         mark = {
-            "type": "point", "shape": style.mark, "size": style.size, "opacity": 1, "fill": fill, "stroke": colour,
-            "strokeWidth": 1.5 if style.hollow else 0.5, "cursor": "pointer",
+            "type": "point", "shape": style.mark, "size": style.size, "opacity": 1, "fill": colour, "stroke": colour,
+            "strokeWidth": 0.5, "cursor": "pointer",
         }  # fmt: skip
+        if style.hollow:
+            mark |= {"fill": self.theme["paper"], "strokeWidth": 1.5}
+        if style.ring:
+            mark["fill"] = "transparent"
         encoding = self._side_by_side()
         if series.kind == "cross" and not any(map(is_finite, series.y)):
             encoding["y"] = {"value": _EDGE}
@@ -271,22 +281,26 @@ def _floor(panel: Panel) -> float:
     """Where bars and intervals end below: 0, or on a logarithmic axis the power of ten below all values."""
     if not panel.y.log:
         return 0.0
-    values = [value for series in panel.series for value in series.y if is_finite(value) and value > 0]
-    return max(10.0 ** (math.ceil(math.log10(min(values, default=1.0))) - 1), sys.float_info.min)
+    values = [_number(value, panel.y) for series in panel.series for value in series.y]
+    least = min(filter(None, values), default=1.0)
+    return max(10.0 ** (math.ceil(math.log10(least)) - 1), sys.float_info.min)
 
 
 def _domain(axis: Axis, values: Iterable[Any]) -> tuple[float, float]:
     """The ends of an axis with room around the values."""
     if axis.categories:
         return (0.0, 1.0)
-    finite = [value for value in values if is_finite(value)]
-    low, high = min(finite, default=1.0), max(finite, default=1.0)
+    finite = [value for value in values if is_finite(value)] or [1.0]
+    low, high = min(finite), max(finite)
     if axis.log:
-        room = max((high / low) ** _ROOM, 1.05)
+        room = max((high / low) ** _ROOM, 1 + _ROOM)
         return (low / room, min(high * room, sys.float_info.max))
-    room = _ROOM * (high - min(low, 0.0) if axis.from_zero else high - low)
-    room = room or abs(high) or 1.0
-    return (min(0.0, low) if axis.from_zero else low - room, high + room)
+    if axis.from_zero:
+        low = min(0.0, low)
+    room = _ROOM * (high - low) or abs(high) or 1.0
+    if axis.from_zero and low == 0.0:
+        return (low, high + room)
+    return (low - room, high + room)
 
 
 def _channel(axis: Axis, domain: tuple[float, float], ticks: Sequence[float]) -> Spec:
@@ -294,76 +308,83 @@ def _channel(axis: Axis, domain: tuple[float, float], ticks: Sequence[float]) ->
     shown: Spec = {"title": _lines(escaped(axis.label)) or None}
     if axis.categories:
         names = [escaped(name) for name in axis.categories]
-        shown |= {
-            "labelAngle": -30 if 7 * len("  ".join(names)) > WIDTH else 0,
-            "labelLimit": 220,
-            "labelOverlap": len(names) > MAX_CATEGORIES,
-            "grid": False,
-        }
+        shown |= {"labelAngle": 0, "labelLimit": 220, "labelOverlap": len(names) > MAX_CATEGORIES, "grid": False}
+        if 7 * len("  ".join(names)) > WIDTH:
+            shown["labelAngle"] = -30
         scale = {"type": "band", "domain": names, "paddingInner": 0.2, "paddingOuter": 0.1}
         return {"type": "ordinal", "scale": scale, "axis": shown}
-    largest = max(map(abs, domain))
-    # Powers of ten only for numbers with many digits.
-    shown["format"] = ",.5~r" if 1e-3 <= largest < 1e9 else ".3~e"
-    shown |= {"values": list(ticks)} if ticks else {"tickCount": 7}
-    scale = {"type": "log" if axis.log else "linear", "domain": list(domain), "nice": False}
+    shown |= {"format": ",.5~r", "tickCount": 7}
+    if not 1e-3 <= max(map(abs, domain)) < 1e9:
+        # Powers of ten for numbers with many digits.
+        shown["format"] = ".3~e"
+    if ticks:
+        shown["values"] = list(ticks)
+    scale = {"type": "linear", "domain": list(domain), "nice": False}
+    if axis.log:
+        scale["type"] = "log"
     return {"type": "quantitative", "scale": scale, "axis": shown}
 
 
 def _ticks(panel: Panel, domain: tuple[float, float]) -> list[float]:
     """The measured values of x, if they are few, round and far enough from each other."""
     axis = panel.x
-    if axis.categories:
-        return []
-    values = {_number(x, axis) for series in panel.series if series.kind not in ("line", "band") for x in series.x}
+    measured = [series for series in panel.series if series.kind not in ("line", "band")]
+    values = {_number(x, axis) for series in measured for x in series.x}
     ticks = sorted(value for value in values if value is not None)
-    digits = 4 if axis.log else 0
-    are_round = all(float(value).is_integer() or value == rounded(value, digits) for value in ticks)
-    if not (1 <= len(ticks) <= _MAX_TICKS and are_round):
+    if axis.categories or not ticks or len(ticks) > _MAX_TICKS:
         return _log_ticks(axis, domain)
-    ends = domain
-    positions: Sequence[float] = ticks
+    low, *positions, high = [domain[0], *ticks, domain[1]]
     if axis.log:
-        ends = (math.log(domain[0]), math.log(domain[1]))
-        positions = [math.log(value) for value in ticks]
+        low, *positions, high = map(math.log, [low, *positions, high])
     gaps = [after - before for before, after in pairwise(positions)]
-    is_crowded = min(gaps, default=math.inf) < 0.05 * (ends[1] - ends[0])
-    goes_beyond = positions[-1] < ends[0] + 0.7 * (ends[1] - ends[0])
-    return _log_ticks(axis, domain) if is_crowded or goes_beyond else ticks
+    is_crowded = min(gaps, default=math.inf) < 0.05 * (high - low)
+    ends_early = positions[-1] < low + 0.7 * (high - low)
+    if is_crowded or ends_early or not all(_is_round(tick, axis) for tick in ticks):
+        return _log_ticks(axis, domain)
+    return ticks
+
+
+def _is_round(tick: float, axis: Axis) -> bool:
+    """Whether a value is whole, or on a logarithmic axis has few digits."""
+    return float(tick).is_integer() or (axis.log and tick == rounded(tick, 4))
 
 
 def _log_ticks(axis: Axis, domain: tuple[float, float]) -> list[float]:
     """Ticks of a logarithmic axis; none if Vega's are better."""
     if not axis.log or axis.categories:
         return []
-    low, high = (math.log10(end) for end in domain)
+    low, high = math.log10(domain[0]), math.log10(domain[1])
     factors = next(ticks for most, ticks in _TICK_FACTORS.items() if high - low <= most)
-    powers = range(math.floor(low), min(math.ceil(high), sys.float_info.max_10_exp) + 1)
-    ticks = [factor * 10.0**power for power in powers for factor in factors]
-    inside = [tick for tick in ticks if domain[0] <= tick <= domain[1]]
-    return inside if len(inside) > 1 else []
+    ticks = []
+    for power in range(math.floor(low), min(math.ceil(high), sys.float_info.max_10_exp) + 1):
+        ticks += [factor * 10.0**power for factor in factors if low <= math.log10(factor) + power <= high]
+    return ticks if len(ticks) > 1 else []
 
 
 def _legend(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> dict[str, Spec]:
     """Name -> how its symbol is drawn; measured series first. A name that several lines share has no colour."""
-    everything = [(series, styles.of(series, panel, chart)) for panel in chart.panels for series in panel.series]
-    everything.sort(key=lambda item: (item[0].dashed or item[0].kind == "band", item[0].kind == "cross", item[0].muted))
-    leaders: dict[str, set[str]] = {}
-    for series, _ in everything:
-        leaders.setdefault(series.name, set()).add(series.same_as)
     legend: dict[str, Spec] = {}
-    for series, style in everything:
+    leaders: dict[str, str] = {}
+    shown = [(series, panel) for panel in chart.panels for series in panel.series]
+    shown.sort(key=lambda item: _place_in_legend(item[0]))
+    for series, panel in shown:
+        name = escaped(series.name)
         if series.kind == "band" and series.same_as:
             continue
-        colour = theme[style.colour if len(leaders[series.name]) == 1 else "muted"]
-        symbol = {
-            "shape": _SYMBOLS.get(series.kind, style.mark),
-            "stroke": colour,
-            "fill": "transparent" if style.hollow else colour,
-            "strokeDash": style.dash,
-        }
-        legend.setdefault(escaped(series.name), symbol)
+        if leaders.setdefault(name, series.same_as) != series.same_as:
+            legend[name] |= {"stroke": theme["muted"], "fill": theme["muted"]}
+            continue
+        style = styles.of(series, panel, chart)
+        colour, shape = theme[style.colour], _SYMBOLS.get(series.kind, style.mark)
+        symbol = {"shape": shape, "stroke": colour, "fill": colour, "strokeDash": style.dash}
+        if style.hollow:
+            symbol["fill"] = "transparent"
+        legend.setdefault(name, symbol)
     return legend if len(legend) <= _MAX_LEGEND else {}
+
+
+def _place_in_legend(series: Series) -> tuple[bool, bool, bool]:
+    return (series.dashed or series.kind == "band", series.kind == "cross", series.muted)
 
 
 _LEGEND_CHANNELS = ("shape", "stroke", "fill", "strokeDash")
@@ -384,7 +405,10 @@ def _lines(label: str) -> list[str]:
     """A label in lines that fit the height of a panel, with a long unit in a line of its own."""
     if len(label) > _MAX_LINE:
         label = label.replace(" (", "\n(", 1)
-    return [line for part in label.split("\n") for line in textwrap.wrap(part, _MAX_LINE)]
+    lines = []
+    for part in label.split("\n"):
+        lines += textwrap.wrap(part, _MAX_LINE)
+    return lines
 
 
 def _picture(picture: str) -> Spec:
@@ -396,10 +420,6 @@ def _picture(picture: str) -> Spec:
 
 def _ends(low: str, high: str) -> Spec:
     return {"y": {"field": low, "type": "quantitative"}, "y2": {"field": high}}
-
-
-def _at(values: Sequence[Any], place: int) -> Any:
-    return values[place] if values else None
 
 
 def _number(value: float | str | None, axis: Axis | None = None) -> float | None:
