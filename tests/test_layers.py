@@ -59,7 +59,7 @@ def test_analysis_loads_neither_torch_nor_ray_and_vl_convert_only_to_draw() -> N
     never = {"torch", "torchvision", "ray", "vl_convert", "PIL"}
     modules = (
         "results", "stats.intervals", "table.build", "summary.axis_answer", "summary.sweep_summary",
-        "tensorboard.messages", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
+        "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
         "table.layouts", "figures", "figures.vega", "report.render",
     )  # fmt: skip
     loaded = loaded_after(*(f"analysis.{module}" for module in modules))
