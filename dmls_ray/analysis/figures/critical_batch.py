@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from dmls_ray.analysis.critical_batch import BatchPoint, CriticalBatch, critical_batch, describe_critical
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import Point, series_of
+from dmls_ray.analysis.figures.series import Point, dashed_line, series_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.table.model import Table
@@ -68,16 +68,19 @@ def _laws(found: CriticalBatch) -> list[Series]:
     first, value = next((point, point.steps) for point in found.points if point.steps is not None)
     ends = (float(first.batch), float(found.points[-1].batch))
     ideal = [value.centre * first.batch / batch for batch in ends]
-    series = [Series(name="perfect scaling", kind="line", x=ends, y=ideal, dashed=True)]
-    steps = [
-        limit for point in found.points for limit in (point.steps and point.steps.centre, point.least_steps) if limit
-    ]
-    heights = [min(*ideal, *steps), max(*ideal, *steps)]
+    series = [dashed_line("perfect scaling", ends, ideal)]
+    steps = list(ideal)
+    for point in found.points:
+        if point.steps is not None:
+            steps.append(point.steps.centre)
+        if point.least_steps is not None:
+            steps.append(point.least_steps)
+    heights = [min(steps), max(steps)]
 
     if found.critical is not None:
         places = [ends[0] * (ends[1] / ends[0]) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
-        curve = [found.curve(place) for place in places]
-        series.append(Series(name="S_min (1 + B_crit / B)", kind="line", x=places, y=curve, dashed=True))
+        curve = list(map(found.curve, places))
+        series.append(dashed_line("S_min (1 + B_crit / B)", places, curve))
         # The axis ends at the measured batches.
         low, high = max(found.critical.low or 0.0, ends[0]), min(found.critical.high or math.inf, ends[1])
         if low < high:
@@ -97,7 +100,7 @@ def _upright(name: str, batch: float, ends: tuple[float, float], heights: list[f
     """An upright line at a batch, if it is one of those that the axis shows."""
     if not ends[0] <= batch <= ends[1]:
         return []
-    return [Series(name=name, kind="line", x=[batch] * 2, y=heights, dashed=True)]
+    return [dashed_line(name, [batch] * 2, heights)]
 
 
 def _notes(found: CriticalBatch) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dmls_ray.analysis.figures.series import (
     Point,
     bar_groups,
     batch_axis,
+    dashed_line,
     factor_axis,
     line_series,
     metric_lines,
@@ -92,7 +93,8 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
 
     batches = [float(row.factors[line.axis]) for line, _ in drawn for row in line.rows]
     ends = (min(batches), max(batches))
-    series += [Series(name=name, kind="line", x=ends, y=[size, size], dashed=True) for name, size in limits.items()]
+    for name, size in limits.items():
+        series.append(dashed_line(name, ends, [size, size]))
     # On a logarithmic axis a straight line would be a curve.
     x = replace(factor_axis(lines), log=False, from_zero=True)
     return [Panel(x=x, y=Axis(f"{MEMORY[metric]} of a rank (MiB)", from_zero=True), series=series)]
@@ -107,5 +109,4 @@ def _straight(line: Line, metric: str, notes: list[str]) -> list[Series]:
     place = f"{line.title}: " if line.title else ""
     notes.append(f"{place}{fitted.describe(batch)}.")
     ends = (min(fitted.batches), batch)
-    y = [fitted.at(end) for end in ends]
-    return [Series(name=_STRAIGHT, kind="line", x=ends, y=y, dashed=True, same_as=line.name)]
+    return [dashed_line(_STRAIGHT, ends, list(map(fitted.at, ends)), line.name)]
