@@ -85,9 +85,9 @@ def _fitted(line: Line, laws: Sequence[Fit], rate: float | None = None) -> list[
         points = []
         for size in sizes:
             value = law.curve(size)
-            ends = [value.centre, value.low, value.high]
             factor = 1 / size if rate is None else rate
-            points.append(Point(size, *(end and end * factor for end in ends)))
+            low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
+            points.append(Point(size, value.centre * factor, low, high))
         series += series_of(law.name, points, kind="line", dashed=True, same_as=line.name)
         series += series_of(f"{law.name}, 95%", points, kind="band", same_as=line.name)
     return series

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from dmls_ray.analysis.figures.chart import Chart, Panel, Series
 
@@ -70,15 +71,19 @@ class Styles:
     """The style of each series of some charts."""
 
     def __init__(self, charts: Sequence[Chart]) -> None:
-        self._parts = {chart.name: _part_colours(chart) for chart in charts}
+        self._parts: dict[str, dict[str, str]] = {}
+        self._dashes: dict[str, Sequence[float]] = {}
         self._colours: dict[str, str] = {}
         self._marks: dict[str, str] = {}
         for name, place in _places(charts).items():
             self._colours[name] = f"series{place % SERIES_COLOURS}"
             # When all colours are used, they start again with the marks shifted by one.
             self._marks[name] = MARKS[(place + place // SERIES_COLOURS) % len(MARKS)]
-        laws = [series.name for chart in charts for _, series in _all_series(chart) if series.dashed]
-        self._dashes = {name: DASHES[place % len(DASHES)] for place, name in enumerate(dict.fromkeys(laws))}
+        for chart in charts:
+            self._parts[chart.name] = _part_colours(chart)
+            for _, series in _all_series(chart):
+                if series.dashed:
+                    self._dashes.setdefault(series.name, DASHES[len(self._dashes) % len(DASHES)])
 
     def of(self, series: Series, panel: Panel, chart: Chart) -> Style:
         """The style of a series of a panel."""
@@ -104,18 +109,20 @@ class Styles:
 
 def _places(charts: Sequence[Chart]) -> dict[str, int]:
     """A number for each measured name: the smallest that no other name has which shares a chart with it."""
-    beside: dict[str, set[str]] = {}
-    for chart in charts:
-        names = {series.name for panel, series in _all_series(chart) if _is_measured(series, panel)}
-        for name in names:
-            beside.setdefault(name, set()).update(names - {name})
     places: dict[str, int] = {}
-    for chart in charts:
-        for panel, series in _all_series(chart):
-            if _is_measured(series, panel) and series.name not in places:
-                taken = {places.get(name) for name in beside[series.name]}
-                places[series.name] = next(place for place in range(len(taken) + 1) if place not in taken)
+    names_of = [_measured_names(chart) for chart in charts]
+    for names in names_of:
+        for name in names:
+            beside = set[str]().union(*(others for others in names_of if name in others))
+            taken = {places[other] for other in beside if other in places}
+            if name not in places:
+                places[name] = next(place for place in count() if place not in taken)
     return places
+
+
+def _measured_names(chart: Chart) -> dict[str, None]:
+    """The measured names in their order."""
+    return dict.fromkeys(series.name for panel, series in _all_series(chart) if _is_measured(series, panel))
 
 
 def _part_colours(chart: Chart) -> dict[str, str]:

@@ -64,7 +64,11 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
         ends = [end for place in places for end in panels[place].y_domain]
         for place in places:
             panels[place].y_domain = (min(ends), max(ends))
-    concat = [panel.spec() for panel in panels]
+    concat, axes, datasets = [], [], {}
+    for panel in panels:
+        concat.append(panel.spec())
+        axes.append([escaped(panel.panel.x.label), escaped(panel.panel.y.label)])
+        datasets.update(panel.datasets)
     legend = _legend(chart, styles, theme)
     if len(legend) > 1:
         first = next(spec for spec in concat if "layer" in spec)
@@ -73,13 +77,12 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
     longest = max(map(len, names), default=0)
     config = _config(theme)
     config["legend"]["columns"] = max(1, columns * (WIDTH + 70) // (45 + 7 * longest))
-    axes = [[escaped(panel.x.label), escaped(panel.y.label)] for panel in chart.panels]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "background": theme["paper"],
         "config": config,
         "usermeta": {"axes": axes, "names": names},
-        "datasets": {name: rows for panel in panels for name, rows in panel.datasets.items()},
+        "datasets": datasets,
         "concat": concat,
         "columns": columns,
         "resolve": {"scale": dict.fromkeys(_LEGEND_CHANNELS, "shared")},
@@ -116,7 +119,9 @@ def save(charts: Sequence[Chart], folder: str | os.PathLike[str]) -> list[Path]:
 def _with_texts(chart: Chart, spec: Spec) -> Spec:
     """The specification of a file, with title and notes."""
     width = spec["columns"] * 58
-    notes = [line for note in chart.notes for line in textwrap.wrap(escaped(note), width)]
+    notes = []
+    for note in chart.notes:
+        notes += textwrap.wrap(escaped(note), width)
     below = {"text": notes, "orient": "bottom", "fontSize": 11, "fontWeight": "normal", "color": LIGHT["muted"]}
     whole = {name: spec.pop(name) for name in ("$schema", "background", "config", "datasets")}
     if notes:
@@ -133,20 +138,25 @@ class _PanelSpec:
         self.chart, self.panel, self.number, self.styles, self.theme = chart, panel, number, styles, theme
         self.floor = _floor(panel)
         self.lines = _names_side_by_side(panel)
+        self.datasets: dict[str, list[Spec]] = {}
+        self.drawn: list[tuple[str, Series]] = []
+        tops: dict[str, float] = {}
+        x: list[Any] = []
+        y: list[Any] = []
         # Bands first, so that they lie under their series.
-        self.series = sorted((item for item in panel.series if item.x), key=lambda item: item.kind != "band")
-        self.rows = [self._rows(series) for series in self.series]
-        self._add_bar_ends()
-        x = [row.get("x") for rows in self.rows for row in rows]
-        y = [row.get(name) for rows in self.rows for row in rows for name in ("y", "low", "high", "foot", "top")]
+        for series in sorted(panel.series, key=lambda item: item.kind != "band"):
+            rows = self._rows(series)
+            if series.kind == "bar":
+                self._add_bar_ends(rows, tops)
+            for row in rows:
+                x.append(row["x"])
+                y += [row["y"], row["low"], row["high"], row.get("top")]
+            name = f"panel{number}_series{len(self.drawn)}"
+            self.datasets[name] = rows
+            self.drawn.append((name, series))
         self.x_domain, self.y_domain = _domain(panel.x, x), _domain(panel.y, y)
-        if self._bars():
+        if tops:
             self.y_domain = (self.floor, self.y_domain[1])
-
-    @property
-    def datasets(self) -> dict[str, list[Spec]]:
-        """The rows of each series."""
-        return {self._dataset(place): rows for place, rows in enumerate(self.rows)}
 
     def spec(self) -> Spec:
         """The view of the panel."""
@@ -156,18 +166,12 @@ class _PanelSpec:
         if self.panel.picture:
             return spec | _picture(self.panel.picture)
         layers = []
-        for place, series in enumerate(self.series):
-            data = {"data": {"name": self._dataset(place)}}
-            layers += [data | layer for layer in self._layers(series)]
+        for name, series in self.drawn:
+            for layer in self._layers(series):
+                layers.append({"data": {"name": name}, **layer})
         x = {"field": "x", **_channel(self.panel.x, self.x_domain, _ticks(self.panel, self.x_domain))}
         y = {"field": "y", **_channel(self.panel.y, self.y_domain, _log_ticks(self.panel.y, self.y_domain))}
         return spec | {"encoding": {"x": x, "y": y}, "layer": layers}
-
-    def _dataset(self, place: int) -> str:
-        return f"panel{self.number}_series{place}"
-
-    def _bars(self) -> list[list[Spec]]:
-        return [rows for series, rows in zip(self.series, self.rows, strict=True) if series.kind == "bar"]
 
     def _rows(self, series: Series) -> list[Spec]:
         """A row for each point; the page reads it, too."""
@@ -193,17 +197,16 @@ class _PanelSpec:
             rows.append(row)
         return rows
 
-    def _add_bar_ends(self) -> None:
-        """Where each bar begins and ends: stacked bars on each other."""
-        tops: dict[str, float] = {}
-        for rows in self._bars():
-            for row in rows:
-                if row["y"] is None:
-                    continue
-                row["foot"], row["top"] = self.floor, row["y"]
-                if self.panel.stacked:
-                    row["foot"] = tops.get(row["x"], 0.0)
-                    row["top"] = tops[row["x"]] = row["foot"] + row["y"]
+    def _add_bar_ends(self, rows: Sequence[Spec], tops: dict[str, float]) -> None:
+        """Where each bar begins and ends: stacked bars on those before."""
+        for row in rows:
+            if row["y"] is None:
+                continue
+            row["foot"], row["top"] = self.floor, row["y"]
+            if self.panel.stacked:
+                row["foot"] = tops.get(row["x"], 0.0)
+                row["top"] = row["foot"] + row["y"]
+            tops[row["x"]] = row["top"]
 
     def _layers(self, series: Series) -> list[Spec]:
         style = self.styles.of(series, self.panel, self.chart)
@@ -273,8 +276,12 @@ def _names_side_by_side(panel: Panel) -> list[str]:
     """The names that have a place each within a category."""
     if not panel.x.categories or panel.stacked:
         return []
-    drawn = [series for series in panel.series if series.kind in ("points", "bar", "cross")]
-    return list(dict.fromkeys(escaped(series.same_as or series.name) for series in drawn))
+    names: list[str] = []
+    for series in panel.series:
+        name = escaped(series.same_as or series.name)
+        if series.kind in ("points", "bar", "cross") and name not in names:
+            names.append(name)
+    return names
 
 
 def _floor(panel: Panel) -> float:
@@ -307,7 +314,7 @@ def _channel(axis: Axis, domain: tuple[float, float], ticks: Sequence[float]) ->
     """Scale and axis of one direction."""
     shown: Spec = {"title": _lines(escaped(axis.label)) or None}
     if axis.categories:
-        names = [escaped(name) for name in axis.categories]
+        names = list(map(escaped, axis.categories))
         shown |= {"labelAngle": 0, "labelLimit": 220, "labelOverlap": len(names) > MAX_CATEGORIES, "grid": False}
         if 7 * len("  ".join(names)) > WIDTH:
             shown["labelAngle"] = -30
@@ -328,9 +335,11 @@ def _channel(axis: Axis, domain: tuple[float, float], ticks: Sequence[float]) ->
 def _ticks(panel: Panel, domain: tuple[float, float]) -> list[float]:
     """The measured values of x, if they are few, round and far enough from each other."""
     axis = panel.x
-    measured = [series for series in panel.series if series.kind not in ("line", "band")]
-    values = {_number(x, axis) for series in measured for x in series.x}
-    ticks = sorted(value for value in values if value is not None)
+    values: set[Any] = set()
+    for series in panel.series:
+        if series.kind not in ("line", "band"):
+            values.update(_number(x, axis) for x in series.x)
+    ticks = sorted(values - {None})
     if axis.categories or not ticks or len(ticks) > _MAX_TICKS:
         return _log_ticks(axis, domain)
     low, *positions, high = [domain[0], *ticks, domain[1]]
