@@ -37,7 +37,7 @@ def chart(table: Table) -> Chart | None:
         splits = [split for split in ("test", "train") if any(curve(row, f"{split}_{kind}") for row in rows)]
         together = [splits] if len(rows) <= _TOGETHER else [[split] for split in splits]
         for shown in together:
-            label = f"{shown[0]} {kind}" if len(shown) == 1 else kind
+            label = f"{' and '.join(shown)} {kind}"
             series = _series(names, shown, kind)
             if series:
                 panels.append(Panel(x=_EPOCH, y=Axis(f"{label} ({of_unit})"), series=series))
@@ -71,8 +71,10 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
     for name, row in names.items():
         first = ""
         for split in splits:
-            # Named by what distinguishes it: the trial, the split, or both.
-            label = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
+            # The first curve of a trial has the name that the trial has in other figures, and so its colour.
+            label = name or split
+            if name and first:
+                label = f"{name}, {split}"
             by_epoch = curve(row, f"{split}_{kind}")
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
             metric = f"{split}_{kind}"
