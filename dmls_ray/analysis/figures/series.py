@@ -1,4 +1,7 @@
-"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, marks of OOM runs."""
+"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, marks of OOM runs.
+
+One module because every figure takes its lines, labels and points from the same functions.
+"""
 
 from __future__ import annotations
 

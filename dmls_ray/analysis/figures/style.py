@@ -113,8 +113,8 @@ def _places(charts: Sequence[Chart]) -> dict[str, int]:
     names_of = [_measured_names(chart) for chart in charts]
     for names in names_of:
         for name in names:
-            beside = set[str]().union(*(others for others in names_of if name in others))
-            taken = {places[other] for other in beside if other in places}
+            neighbours = set[str]().union(*(others for others in names_of if name in others))
+            taken = {places[other] for other in neighbours if other in places}
             if name not in places:
                 places[name] = next(place for place in count() if place not in taken)
     return places

@@ -3,6 +3,8 @@
 Domains, ticks, and the ends of bars and intervals are computed here. Vega-Lite would extend a domain below 0, and does
 not stack bars of different layers. Texts of users are values of data, titles and categories, which Vega-Lite takes
 literally; no name of a field and no expression contains them.
+
+One module because it is the only one that knows Vega-Lite.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ class _PanelSpec:
     def __init__(self, chart: Chart, number: int, styles: Styles, theme: Mapping[str, str]) -> None:
         panel = chart.panels[number]
         self.chart, self.panel, self.number, self.styles, self.theme = chart, panel, number, styles, theme
-        self.floor = _floor(panel)
+        self.base = _base(panel)
         self.lines = _names_side_by_side(panel)
         self.datasets: dict[str, list[Spec]] = {}
         self.drawn: list[tuple[str, Series]] = []
@@ -156,7 +158,7 @@ class _PanelSpec:
             self.drawn.append((name, series))
         self.x_domain, self.y_domain = _domain(panel.x, x), _domain(panel.y, y)
         if tops:
-            self.y_domain = (self.floor, self.y_domain[1])
+            self.y_domain = (self.base, self.y_domain[1])
 
     def spec(self) -> Spec:
         """The view of the panel."""
@@ -193,7 +195,7 @@ class _PanelSpec:
             if self.panel.x.categories:
                 row["x"] = escaped(str(x))
             if y_axis.log and row["low"] is not None:
-                row["low"] = max(row["low"], self.floor)
+                row["low"] = max(row["low"], self.base)
             rows.append(row)
         return rows
 
@@ -202,7 +204,7 @@ class _PanelSpec:
         for row in rows:
             if row["y"] is None:
                 continue
-            row["foot"], row["top"] = self.floor, row["y"]
+            row["foot"], row["top"] = self.base, row["y"]
             if self.panel.stacked:
                 row["foot"] = tops.get(row["x"], 0.0)
                 row["top"] = row["foot"] + row["y"]
@@ -284,7 +286,7 @@ def _names_side_by_side(panel: Panel) -> list[str]:
     return names
 
 
-def _floor(panel: Panel) -> float:
+def _base(panel: Panel) -> float:
     """Where bars and intervals end below: 0, or on a logarithmic axis the power of ten below all values."""
     if not panel.y.log:
         return 0.0
