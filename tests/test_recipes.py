@@ -459,7 +459,6 @@ def operation():
 def figure():
     from dmls_ray import load
     from dmls_ray.analysis.figures import FIGURES, charts
-    from dmls_ray.analysis.figures.static import draw
     from dmls_ray.analysis.table.build import make_table
 
     drawn = {chart.name: chart for chart in charts(make_table(load(REFERENCE)))}

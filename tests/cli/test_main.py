@@ -69,7 +69,7 @@ def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
     code = (
         "import sys\nfrom dmls_ray.cli.main import main\n"
         f"try: main(['table', {str(folder)!r}])\nexcept SystemExit: pass\n"
-        "print('loaded', *[name for name in ('torch', 'ray', 'matplotlib') if name in sys.modules])"
+        "print('loaded', *[name for name in ('torch', 'ray', 'vl_convert') if name in sys.modules])"
     )
     expected = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert expected.splitlines()[-1] == "loaded"
@@ -200,7 +200,7 @@ def test_figures_are_drawn_into_the_sweeps_folder(folder: Path, capsys: pytest.C
     assert code == 0
     drawn = [Path(line) for line in out.splitlines()]
     assert {path.parent for path in drawn} == {folder / "figures"}
-    assert {path.suffix for path in drawn} == {".png", ".svg"}
+    assert {path.suffix for path in drawn} == {".png", ".svg", ".pdf"}
     assert all(path.stat().st_size > 1000 for path in drawn)
 
 

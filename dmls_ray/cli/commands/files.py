@@ -8,7 +8,7 @@ from pathlib import Path
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.static import save
+from dmls_ray.analysis.figures.vega import save
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.console import Console, say
@@ -40,7 +40,7 @@ def local_folder(place: str | None, flag: str) -> Path | None:
 
 def draw_figures(results: Results, folder: Path) -> list[Path]:
     """Draw the figures that have something to show; returns their files."""
-    return [path for chart in charts(summarize(results).table) for path in save(chart, folder)]
+    return save(charts(summarize(results).table), folder)
 
 
 def _shown_path(results: Results, path: Path) -> str:
@@ -76,7 +76,7 @@ def figures_arguments(parser: Parser) -> None:
 
 
 def figures(given: argparse.Namespace, console: Console) -> None:
-    """Draw the figures of a sweep as PNG and SVG."""
+    """Draw the figures of a sweep as PNG, SVG and PDF."""
     results = load(given.folder, stale=given.stale)
     default = results.folder / "figures"
     if not given.out and default.is_symlink():

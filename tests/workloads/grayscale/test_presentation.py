@@ -10,7 +10,8 @@ import pytest
 
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.advise.text import frame
-from dmls_ray.analysis.figures import interactive
+from dmls_ray.analysis.figures.style import LIGHT, Styles
+from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
@@ -278,7 +279,7 @@ def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     assert answer_on_axis(table, "implementation").headline
     assert len(table.frame()) == len(table.numbers()) == 6
     figure = chart(table)
-    assert figure is None or interactive.plotly_figure(figure)
+    assert figure is None or vega_lite(figure, Styles([figure]), LIGHT)
 
 
 def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was_scaled() -> None:
