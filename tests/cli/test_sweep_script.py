@@ -155,14 +155,6 @@ def plain(shape, classes):
 
 def with_dropout(classes):
     return nn.Sequential(nn.Flatten(), nn.Dropout1d(0.2), nn.Linear(64, classes))
-
-class Branching(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = plain(None, 10)
-
-    def forward(self, images):
-        return self.layers(images if images.sum() > 0 else -images)
 """
 
 
@@ -209,8 +201,6 @@ def test_default_axes_that_a_model_cannot_take_are_left_out_and_named(
         ("search", "--dropout 0.3 0.5 --model own_models:plain", "=0.5: model=own_models:plain has no dropout layer;"),
         ("search", "--range dropout 0 0.5 --model own_models:plain", "model=own_models:plain has no dropout layer;"),
         ("grid", "--batch-norm on off --model own_models:plain", "batch_norm=on: it puts layers into built-in"),
-        ("grid", "--quantization off qat --model own_models:Branching", "quantization=qat: torch.export cannot export"),
-        ("quantization", "--model own_models:Branching", "torch.export cannot export model=own_models:Branching"),
     ],
 )
 def test_values_that_a_model_cannot_take_are_refused_where_they_were_asked_for(
