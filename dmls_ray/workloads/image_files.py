@@ -37,9 +37,13 @@ def read_rgb(path: str | Path) -> Image.Image:
         if not Path(path).is_file():
             raise OSError("no regular file")  # the reader of a pipe would wait for its writer
         with Image.open(path) as image:
-            return ImageOps.exif_transpose(to_8_bits(image, "RGB"))
+            picture = to_8_bits(image, "RGB")
     except (*UNREADABLE, Image.DecompressionBombError) as error:
         raise DataError(f"{path} cannot be read ({first_line(error)}); repair or remove it.") from error
+    try:
+        return ImageOps.exif_transpose(picture)
+    except UNREADABLE:  # the EXIF data are broken, and the picture is not
+        return picture
 
 
 def to_8_bits(image: Image.Image, mode: Literal["L", "RGB"]) -> Image.Image:

@@ -11,11 +11,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.util.importing import import_function, is_reference, names_file
+from dmls_ray.util.importing import is_reference, names_file
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.user_function.sent import SentName, load_named
 
 # Without this option, these models return the logits of auxiliary classifiers as well.
 _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
@@ -130,11 +130,6 @@ def _torchvision_model(reference: str) -> ModelBuilder:
         raise UnknownNameError(f"model={reference} is unknown; torchvision has {', '.join(names)}.")
 
     def build(shape: Shape, classes: int) -> nn.Module:
-        if shape[0] != 3:
-            raise ConfigError(
-                f"model={reference} takes images of 3 channels, and these have {shape[0]}; "
-                "use a model that takes them, or a data set in colour."
-            )
         module: nn.Module = models.get_model(name, weights=None, num_classes=classes, **_WITHOUT_AUX.get(name, {}))
         return module
 
@@ -147,8 +142,7 @@ def _user_function(name: str) -> Callable[..., object]:
     Raises:
         UnknownNameError, UserCodeError: there is none, or it takes other arguments than `shape` and `classes`.
     """
-    function: Callable[..., object]
-    function = name.sent.load() if isinstance(name, SentName) else import_function(name, flag="model")
+    function = load_named(name, flag="model")
     try:
         inspect.signature(function).bind(**_arguments_of(function, (1, 1, 1), 1))
     except (TypeError, ValueError) as error:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
@@ -92,19 +91,6 @@ def test_planes_hold_the_same_pixels() -> None:
 
 
 PICTURES = np.zeros((2, 4, 6, 3), dtype=np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("pictures", "reason"),
-    [
-        (PICTURES.astype(np.float32), r"pictures are float32 of shape \(2, 4, 6, 3\); give uint8"),
-        (PICTURES[0], r"pictures are uint8 of shape \(4, 6, 3\); give .* images x height x width x 3"),
-        (PICTURES[..., :2], r"pictures are uint8 of shape \(2, 4, 6, 2\); give .* 3: red, green and blue"),
-    ],
-)
-def test_pictures_of_another_shape_or_type_are_refused(pictures: NDArray[np.uint8], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        Images(pictures, planar=False, device=CPU)
 
 
 @pytest.mark.parametrize("planar", [False, True])

@@ -25,17 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.importing import is_reference
 from dmls_ray.util.paths import cache_root
 from dmls_ray.util.shared_lock import lock_with_notice
-from dmls_ray.util.source_digest import source_digests
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.samples import description, read_sample, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source, Split
 from dmls_ray.workloads.image_files import UNREADABLE
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.user_function.sent import code_of
 
 _LAYOUT = 4
 _CHUNK = 256
@@ -188,11 +186,7 @@ def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
 def _folder(name: str, data_dir: str | None, source: Source, image_size: int | None) -> Path:
     # With data_dir and code, since a user's function may make something else of the same content.
     place = data_dir and str(Path(data_dir).expanduser().resolve())
-    if isinstance(name, SentName):
-        code = {str(name): name.sent.digest, **source_digests(name.sent.modules)}
-    else:
-        code = source_digests([name.partition(":")[0]]) if is_reference(name) else {}
-    parts = [_LAYOUT, source.fingerprint, place, code, image_size]
+    parts = [_LAYOUT, source.fingerprint, place, code_of(name), image_size]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 

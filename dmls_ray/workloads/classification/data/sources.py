@@ -16,11 +16,11 @@ import numpy as np
 
 from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
-from dmls_ray.util.importing import import_function, is_reference, names_file
-from dmls_ray.util.source_digest import source_digests, text_digest
+from dmls_ray.util.importing import is_reference, names_file
+from dmls_ray.util.source_digest import text_digest
 from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.user_function.sent import SentName, code_of, load_named
 
 
 def check_source(name: str, data_dir: str | None) -> None:
@@ -34,10 +34,8 @@ def check_source(name: str, data_dir: str | None) -> None:
     """
     if spec := builtin_dataset(name):
         spec.check(name, data_dir)
-    elif isinstance(name, SentName):
-        return
-    elif is_reference(name) or names_file(name):
-        import_function(name, flag="dataset")
+    elif isinstance(name, SentName) or is_reference(name) or names_file(name):
+        load_named(name, flag="dataset")
     else:
         raise UnknownNameError(
             f"dataset={name} is unknown; choose from {', '.join(DATASET_NAMES)}, or a user-defined module:function."
@@ -117,21 +115,17 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
 
 
 _imported: dict[str, dict[str, str]] = {}
-"""The sources of each module of a data set, as this process has imported them."""
+"""The sources of each data set, as this process has imported them."""
 
 
 def _current_function(name: str) -> Callable[..., Any]:
     """The function of the sources as they are now: for an earlier sweep, this process may have imported older ones."""
-    if isinstance(name, SentName):
-        function: Callable[..., Any] = name.sent.load()
-        return function
-    module = name.partition(":")[0]
-    sources = source_digests([module])
-    if _imported.setdefault(module, sources) != sources:
-        _imported[module] = sources
+    sources = code_of(name)
+    if _imported.setdefault(name, sources) != sources:
+        _imported[name] = sources
         for file in sources:
             sys.modules.pop(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."), None)
-    return import_function(name, flag="dataset")
+    return load_named(name, flag="dataset")
 
 
 def _digest(name: str, data_dir: str | None, halves: Mapping[Split, Samples]) -> str:
