@@ -84,12 +84,6 @@ def test_entrypoints_exist(config: dict[str, Any], function: Any) -> None:
     assert import_function(registry.workload_of(config).entrypoint, flag="entrypoint") is function
 
 
-def test_the_configuration_of_grayscale_is_recorded_under_its_first_name() -> None:
-    config = registry.workload("grayscale").schema().make(implementation="numpy")
-    assert config.canonical()["train"] == RECORDED_NAME
-    assert registry.workload_of(config.canonical()).name == "grayscale"
-
-
 @pytest.mark.usefixtures("external")
 def test_a_workload_of_another_package_is_found_by_its_name() -> None:
     schema = registry.workload("external").schema()

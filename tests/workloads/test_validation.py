@@ -137,17 +137,6 @@ def test_a_workload_with_a_mistake_costs_other_workloads_one_warning(
     assert "workload odd of the installed package package-1" in warning
 
 
-def test_a_table_of_other_runs_is_shown_next_to_a_package_with_a_mistake(
-    install: Install, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    install(reference="odd.another_module:X")
-    with pytest.raises(SystemExit) as ended:
-        main(["table", str(PROJECT / "results" / "reference" / "batch_size")])
-    assert not ended.value.code
-    assert "batch_per_rank" in capsys.readouterr().out
-    assert len(warnings_of(caplog)) == 1
-
-
 def test_nothing_of_another_package_is_loaded_by_an_import(install: Install, tmp_path: Path) -> None:
     install(source="print('loaded')\n")
     modules = "dmls_ray.analysis.report.render, dmls_ray.cli.commands.tables, dmls_ray.cli.sweep_script"

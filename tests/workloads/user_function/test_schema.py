@@ -16,9 +16,9 @@ import pytest
 
 from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.execution.api import sweep
-from dmls_ray.execution.planning import folder_name, make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, InputError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+from dmls_ray.workloads.classification.config import DEFAULTS
 from dmls_ray.workloads.registry import workload_of_function
 from dmls_ray.workloads.user_function.schema import (
     UserFunctionConfig,
@@ -285,11 +285,6 @@ def test_a_sweep_without_axes_is_refused(what: tuple[Any, ...]) -> None:
         sweep(*what)
 
 
-def test_its_place_has_the_defaults_of_the_built_in_trial() -> None:
-    config, usual = UserFunctionConfig(train="m:f"), TrialConfig(batch_per_rank=1)
-    assert all(getattr(config, name) == getattr(usual, name) for name in RUNTIME_FIELDS)
-
-
 def test_a_function_that_no_other_process_can_import_is_sent_along() -> None:
     def nested(config: Settings, rank: Any, emit: Any) -> int:
         return config.depth
@@ -322,7 +317,3 @@ def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="put it under if __name__ == '__main__'"):
         find_function("unguarded:train")
-
-
-def test_results_go_to_a_folder_of_its_own_name() -> None:
-    assert folder_name(workload_of_function("package.module:train")) == "package-module-train"

@@ -12,7 +12,6 @@ from dmls_ray.util.errors import DataError
 from dmls_ray.util.file_digest import digest_of_files, files_below
 from dmls_ray.util.paths import cache_root
 from dmls_ray.util.shared_lock import lock_with_notice
-from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source, Split
 
 _BY_FLAG: Mapping[Split, Mapping[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
@@ -52,8 +51,9 @@ def torchvision_dataset(
                 train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
             except (OSError, RuntimeError) as error:
                 expected = ", ".join(str(root / file) for file in files)
+                reason = " ".join(str(error).split())
                 raise DataError(
-                    f"dataset={name} is not in {root} and cannot be downloaded ({first_line(error)}); put there "
+                    f"dataset={name} is not in {root} and cannot be downloaded ({reason}); put there "
                     f"yourself: {expected}, or name another folder with data_dir."
                 ) from error
         return train, test

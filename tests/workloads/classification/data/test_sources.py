@@ -85,14 +85,6 @@ def test_any_tree_of_train_and_test_classes_is_a_data_set(tmp_path: Path) -> Non
     assert source.halves[0][5][1] == 1
 
 
-def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
-    write_folder(tmp_path)
-    before = find_source("image_folder", str(tmp_path)).fingerprint
-    assert find_source("image_folder", str(tmp_path)).fingerprint == before
-    Image.new("RGB", (8, 8)).save(tmp_path / "train" / "cat" / "0000.jpg")
-    assert find_source("image_folder", str(tmp_path)).fingerprint != before
-
-
 def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="image_folder needs data_dir"):
         check_source("image_folder", None)
@@ -353,11 +345,6 @@ def data_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.syspath_prepend(tmp_path)
     return "data_of_mine"
-
-
-def test_one_label_that_differs_between_two_folders_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
-    clean, noisy = write_arrays(tmp_path / "clean"), write_arrays(tmp_path / "noisy", other_label=True)
-    assert fingerprint(data_module, "data", clean) != fingerprint(data_module, "data", noisy)
 
 
 def test_a_label_that_is_corrected_in_place_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
