@@ -79,7 +79,7 @@ BAD_INPUT = [
     (["--dataset", "imagenet"], "dataset=imagenet is unknown; choose from cifar10, digits"),
     (["--dataset", "image_folder"], "dataset=image_folder needs data_dir"),
     (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),
-    (["--dataset", "synthetic:size=3"], "'size=3' is not an option; write synthetic:shape="),
+    (["--dataset", "synthetic:size=3"], "'size'; write synthetic:shape="),
     (["--repeats", "0"], "repeats=0 is out of range; give 1 or more"),
     (["--repeats", "many"], "repeats=many is not a whole number"),
     (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),

@@ -233,7 +233,7 @@ def _check_is_called_as_train(function: Callable[..., Any], name: str) -> None:
     Raises:
         ConfigError: with the reason.
     """
-    way_out = f"{FLAG}={name} is not called as train(config, rank, emit)"
+    way_out = f"{FLAG}={name} cannot be called as train(config, rank, emit)"
     if isinstance(function, type):
         raise ConfigError(f"{way_out}: it is a class; name a function.")
     try:

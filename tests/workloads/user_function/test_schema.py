@@ -161,12 +161,12 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (of_two, "is not called as train"),
-        (of_four, "is not called as train"),
-        (sum, "is not called as train"),
-        (3, "is not called as train"),
+        (of_two, "cannot be called as train"),
+        (of_four, "cannot be called as train"),
+        (sum, "cannot be called as train"),
+        (3, "cannot be called as train"),
         (Experiment, "is a class"),
-        (f"{MODULE}:Experiment.train", "is not called as train"),
+        (f"{MODULE}:Experiment.train", "cannot be called as train"),
         (later, "is async"),
         (in_parts, "has a yield"),
         (of_a_list, "use a dataclass or a dict"),
