@@ -49,7 +49,7 @@ class TokenWorkload(Workload):
 @pytest.fixture
 def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SweepSummary:
     point = EntryPoint("tokens", f"{__name__}:TokenWorkload", registry.GROUP)
-    installed = {"tokens": [point], **registry.installed()}
+    installed = {"tokens": point, **registry.installed()}
     monkeypatch.setattr(registry, "installed", lambda: installed)
     schema = registry.workload("tokens").schema()
     records = []

@@ -16,9 +16,9 @@ import pytest
 
 from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.execution.api import sweep
-from dmls_ray.execution.planning import folder_name, make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, InputError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+from dmls_ray.workloads.classification.config import DEFAULTS
 from dmls_ray.workloads.registry import workload_of_function
 from dmls_ray.workloads.user_function.schema import (
     UserFunctionConfig,
@@ -63,8 +63,6 @@ class Experiment:
     """What may stand for a function, and what may not."""
 
     def train(self, config: Settings, rank: RankInfo, emit: Emit) -> None: ...
-
-    def step(self, config: Settings, rank: RankInfo) -> None: ...
 
     def __call__(self, config: Settings, rank: RankInfo, emit: Emit) -> dict[str, Any]:
         return {"depth": config.depth}
@@ -167,12 +165,10 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
         (of_four, "cannot be called as train"),
         (sum, "cannot be called as train"),
         (3, "cannot be called as train"),
-        (Experiment, "Experiment is a class; name a function"),
-        (Experiment.train, r"is a method of the class Experiment and needs an object: .* and name experiment.train in"),
-        (Experiment.step, "is a method of the class Experiment and needs an object"),
-        (f"{MODULE}:Experiment.train", "is a method of the class Experiment and needs an object"),
-        (later, "is async, or has a yield"),
-        (in_parts, "is async, or has a yield"),
+        (Experiment, "is a class"),
+        (f"{MODULE}:Experiment.train", "cannot be called as train"),
+        (later, "is async"),
+        (in_parts, "has a yield"),
         (of_a_list, "use a dataclass or a dict"),
         ("tests.workloads.user_function.test_schema:trian", "has no function 'trian'"),
         ("no_such_module:train", "no module named"),
@@ -227,7 +223,7 @@ def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
 
 @pytest.mark.parametrize("name", ["train", "code_version"])
 def test_a_field_with_the_name_of_a_column_that_is_no_field_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name} is the .*; give that field of its configuration another"):
+    with pytest.raises(ConfigError, match=f"^{name} is a column"):
         user_function_schema(lambda config, rank, emit: None, [name])
 
 
@@ -289,11 +285,6 @@ def test_a_sweep_without_axes_is_refused(what: tuple[Any, ...]) -> None:
         sweep(*what)
 
 
-def test_its_place_has_the_defaults_of_the_built_in_trial() -> None:
-    config, usual = UserFunctionConfig(train="m:f"), TrialConfig(batch_per_rank=1)
-    assert all(getattr(config, name) == getattr(usual, name) for name in RUNTIME_FIELDS)
-
-
 def test_a_function_that_no_other_process_can_import_is_sent_along() -> None:
     def nested(config: Settings, rank: Any, emit: Any) -> int:
         return config.depth
@@ -326,7 +317,3 @@ def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="put it under if __name__ == '__main__'"):
         find_function("unguarded:train")
-
-
-def test_results_go_to_a_folder_of_its_own_name() -> None:
-    assert folder_name(workload_of_function("package.module:train")) == "package-module-train"
