@@ -75,11 +75,11 @@ class PackageCopy:
 def add_field(copy: PackageCopy, declaration: str, docstring: str) -> None:
     """Add a field to the configuration of classification."""
     field = f'{declaration}\n"""{docstring}"""\n\n'
-    copy.insert(f"{CLASSIFICATION}/config.py", "    label_smoothing: float = setting(", field, indent=4)
+    copy.insert(f"{CLASSIFICATION}/config.py", "    label_smoothing: Share = setting(", field, indent=4)
 
 
 def add_axis(copy: PackageCopy) -> None:
-    add_field(copy, "logit_scale: float = setting(1.0, above=0)", "Factor of the logits.")
+    add_field(copy, "logit_scale: Annotated[float, Meta(gt=0)] = setting(1.0)", "Factor of the logits.")
     copy.insert(
         f"{CLASSIFICATION}/train.py",
         "        return F.cross_entropy(outputs, ",
@@ -91,7 +91,7 @@ def add_axis(copy: PackageCopy) -> None:
 def add_axis_with_a_number(copy: PackageCopy) -> None:
     add_field(
         copy,
-        "first_weights: int = setting(0, at_least=0)",
+        "first_weights: WholeNumber = setting(0)",
         "Number of parameters of which the norm is reported.",
     )
     copy.insert(
@@ -202,6 +202,8 @@ def add_launcher(copy: PackageCopy) -> None:
         LAUNCHER = Shell()
         ''',
     )
+    table = "dmls_ray/config/launcher_names.py"
+    copy.insert(table, '    "mpirun": LauncherFacts(', '"shell": LauncherFacts(),\n', indent=4)
 
 
 def add_implementation(copy: PackageCopy) -> None:
@@ -236,7 +238,7 @@ def add_workload(copy: PackageCopy) -> None:
 
         from dataclasses import dataclass
 
-        from dmls_ray.config.fields import setting
+        from dmls_ray.config.fields import PositiveNumber
         from dmls_ray.config.runtime import RuntimeConfig
         from dmls_ray.records.metric import Metric
         from dmls_ray.workloads.base import Workload
@@ -244,7 +246,7 @@ def add_workload(copy: PackageCopy) -> None:
 
         @dataclass(frozen=True, kw_only=True)
         class BrightnessConfig(RuntimeConfig):
-            factor: float = setting(1.5, above=0)
+            factor: PositiveNumber = 1.5
             """Factor of each pixel."""
 
 
@@ -335,7 +337,7 @@ import contextlib, io, json, os, sys, traceback
 from pathlib import Path
 
 import dmls_ray
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
@@ -351,7 +353,7 @@ SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
 def dry_run(*flags):
     """The lines of the plan that the command line prints."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main(name="grid", question="What?", axis=None, defaults={}, arguments=[*flags, "--dry-run", "--repeats", "1"])
+        main(Preset(name="grid", question="What?", axis=None, axes={}), [*flags, "--dry-run", "--repeats", "1"])
     return out.getvalue().splitlines()
 
 

@@ -126,7 +126,7 @@ def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
     free: dict[str, tuple[Any, ...] | Range] = {}
     for name, given in axes.items():
         if isinstance(given, Range):
-            if schema.check_name(name).type not in ("int", "float", "value"):
+            if not schema.check_name(name).is_number:
                 raise ConfigError(f"{name} is no number, so it has no range; give several values of it.")
             for end in (given.low, given.high):
                 schema.check(name, round(end) if schema.specs[name].type == "int" else end)
