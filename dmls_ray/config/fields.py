@@ -30,10 +30,10 @@ WholeNumber = Annotated[int, Meta(ge=0)]
 PositiveNumber = Annotated[float, Meta(gt=0)]
 NonNegativeNumber = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, lt=1)]
-Name = Annotated[str, Meta(min_length=1)]
+Name = Annotated[str, Meta(pattern=r"\S")]
 
 GROUPS = (
-    "data", "ranks", "optimization", "regularization", "target", "computation", "loading",
+    "data", "ranks", "optimization", "launching", "computation", "regularization", "target", "loading",
     "script", "mode", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display", "",
 )  # fmt: skip
 """Groups of fields, in the order of columns, labels and flags; the last is that of fields without a group."""
@@ -70,8 +70,7 @@ def setting(default: Any, **metadata: Any) -> Any:
 
 _TYPE_NAMES: dict[type, str] = {
     msgspec.inspect.IntType: "int", msgspec.inspect.FloatType: "float", msgspec.inspect.StrType: "str",
-    msgspec.inspect.BoolType: "bool", msgspec.inspect.TupleType: "tuple", msgspec.inspect.VarTupleType: "tuple",
-    msgspec.inspect.FrozenSetType: "tuple",
+    msgspec.inspect.BoolType: "bool",
 }  # fmt: skip
 
 _ANY = FieldType()
@@ -91,11 +90,27 @@ class FieldSpec:
     setting: Setting = Setting()
 
     @cached_property
-    def _types(self) -> list[Any]:
-        """The types of its values as msgspec describes them, without that of None."""
-        described = msgspec.inspect.type_info(self.kind.plain)
-        members = getattr(described, "types", (described,))
-        return [member for member in members if not isinstance(member, msgspec.inspect.NoneType)]
+    def type(self) -> str:
+        """`int`, `float`, `str`, `bool` or `tuple`; `value` for any plain value."""
+        if self.choices:
+            names = {type(choice).__name__ for choice in self.choices}
+        else:
+            names = {_TYPE_NAMES.get(type(member), "value") for member in self.kind.members}
+        return names.pop() if len(names) == 1 else "value"
+
+    @cached_property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values; empty if values besides those of a Literal or an enumeration are allowed."""
+        return self._listed if len(self.kind.members) == 1 else ()
+
+    @cached_property
+    def _listed(self) -> tuple[Any, ...]:
+        """The values of a Literal in its order, or the names of an enumeration."""
+        if self.kind.enumeration is not None:
+            return tuple(member.name for member in self.kind.enumeration)
+        hints = (self.kind.hint, *get_args(self.kind.hint))
+        literals = [get_args(hint) for hint in hints if get_origin(hint) is Literal]
+        return tuple(value for values in literals for value in values if value is not None)
 
     @cached_property
     def or_none(self) -> bool:
@@ -105,33 +120,6 @@ class FieldSpec:
         except ValueError:
             return False
 
-    @cached_property
-    def type(self) -> str:
-        """`int`, `float`, `str`, `bool` or `tuple`; `value` for any plain value."""
-        if self.choices:
-            names = {type(choice).__name__ for choice in self.choices}
-        else:
-            names = {_TYPE_NAMES.get(type(member), "value") for member in self._types}
-        return names.pop() if len(names) == 1 else "value"
-
-    @cached_property
-    def choices(self) -> tuple[Any, ...]:
-        """The allowed values; empty if values besides those of a Literal are allowed."""
-        return self._listed if len(self._types) == 1 else ()
-
-    @cached_property
-    def _listed(self) -> tuple[Any, ...]:
-        """The values of a Literal, in its order."""
-        hint = self.kind.plain
-        literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
-        values = [value for literal in literals for value in get_args(literal)]
-        return tuple(value for value in values if value is not None)
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether one value may have several parts, as a list has."""
-        return any(_TYPE_NAMES.get(type(member)) == "tuple" for member in self._types)
-
     @property
     def is_number(self) -> bool:
         """Whether a range of numbers has values of this field."""
@@ -140,7 +128,7 @@ class FieldSpec:
     @property
     def least(self) -> float | None:
         """The bound that a value is at least; None without one."""
-        return getattr(self._types[0], "ge", None)
+        return getattr(self.kind.members[0], "ge", None)
 
     def parse(self, text: str) -> Any:
         """The value of a flag's text.
@@ -151,7 +139,7 @@ class FieldSpec:
         if self.or_none and text.lower() == "none":
             return None
         given: Any = text
-        if self.has_parts and (len(self._types) == 1 or set(text) & set("[(,")):
+        if self.kind.has_lists and (len(self.kind.members) == 1 or set(text) & set("[(,")):
             try:
                 given = parts_of(text)
             except ValueError as error:
@@ -185,14 +173,11 @@ class FieldSpec:
         Raises:
             ConfigError: as `check`.
         """
-        if value is None:
-            return None
-        plain = self.check(value)
-        return plain if self.kind.to_native is None else self.kind.to_native(plain)
+        return None if value is None else self.kind.native(self.check(value))
 
     def plain(self, value: Any) -> Any:
         """The plain value of one that `native` has returned."""
-        return value if value is None or self.kind.to_native is None else self.check(value)
+        return self.check(value) if self.kind.is_converted and value is not None else value
 
     def _unfit(self, value: Any, message: str) -> ConfigError:
         shown = as_flag_value(value)
@@ -205,8 +190,8 @@ class FieldSpec:
 
     def _alternatives(self) -> str:
         values = ", ".join(map(as_flag_value, self._listed))
-        others = {_TYPE_NAMES[type(member)] for member in self._types if type(member) in _TYPE_NAMES}
-        return f"{values}, or give {' or '.join(sorted(others))}" if others else values
+        others = [_TYPE_NAMES[type(member)] for member in self.kind.members if type(member) in _TYPE_NAMES]
+        return f"{values}, or give {' or '.join(others)}" if others else values
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
@@ -322,8 +307,10 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
         ConfigError: a value has the wrong type, is out of bounds or is not among the choices.
     """
     for spec in specs:
-        plain = spec.check(getattr(config, spec.name))
-        object.__setattr__(config, spec.name, spec.native(plain))
+        value = spec.check(getattr(config, spec.name))
+        if spec.kind.is_converted:
+            value = spec.kind.native(value)
+        object.__setattr__(config, spec.name, value)
 
 
 def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:

@@ -56,17 +56,17 @@ class RuntimeConfig:
     ranks_per_machine: Count | None = setting(None, group="ranks")
     """Number of ranks on each machine; without it, world_size / machines."""
 
-    backend: BackendName = setting("auto", group="ranks", gpu_only=("nccl", "Use backend gloo"))
+    backend: BackendName = setting("auto", group="launching", gpu_only=("nccl", "Use backend gloo"))
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""
 
-    launcher: LauncherName = setting("ray", group="ranks")
+    launcher: LauncherName = setting("ray", group="launching")
     """Program that starts the ranks: ray is the worker group; inline, spawn (torch.multiprocessing), torchrun and
     mpirun start an interpreter per rank for each run."""
 
-    device: DeviceName = setting("auto", group="ranks")
+    device: DeviceName = setting("auto", group="computation")
     """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
 
-    threads_per_rank: Count = setting(1, group="ranks", unit="threads")
+    threads_per_rank: Count = setting(1, group="computation", unit="threads")
     """CPU threads a rank computes with."""
 
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = setting(0, is_explored=False)

