@@ -173,11 +173,15 @@ class FieldSpec:
         Raises:
             ConfigError: as `check`.
         """
-        return None if value is None else self.kind.native(self.check(value))
+        if value is None:
+            return None
+        return self.kind.native(self.check(value))
 
     def plain(self, value: Any) -> Any:
         """The plain value of one that `native` has returned."""
-        return self.check(value) if self.kind.is_converted and value is not None else value
+        if value is None or not self.kind.is_converted:
+            return value
+        return self.check(value)
 
     def _unfit(self, value: Any, message: str) -> ConfigError:
         shown = as_flag_value(value)
@@ -191,7 +195,9 @@ class FieldSpec:
     def _alternatives(self) -> str:
         values = ", ".join(map(as_flag_value, self._listed))
         others = [_TYPE_NAMES[type(member)] for member in self.kind.members if type(member) in _TYPE_NAMES]
-        return f"{values}, or give {' or '.join(others)}" if others else values
+        if not others:
+            return values
+        return f"{values}, or give {' or '.join(others)}"
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
@@ -274,8 +280,10 @@ def _default_of(config_class: type, item: Field[Any]) -> Any:
     Raises:
         ConfigError: the function that makes it fails.
     """
+    if item.default is not MISSING:
+        return item.default
     if item.default_factory is MISSING:
-        return None if item.default is MISSING else item.default
+        return None
     try:
         return item.default_factory()
     except Exception as error:
