@@ -173,6 +173,16 @@ def add_dataset(copy: PackageCopy) -> None:
     )
 
 
+def add_option(copy: PackageCopy) -> None:
+    declaration = """
+        pause_s: NonNegativeNumber = setting(0.0, group="limits", reads=seconds_of)
+        \"\"\"Seconds between two runs.\"\"\"
+    """
+    copy.insert("dmls_ray/config/options.py", "    fresh: bool = setting(", declaration, indent=4)
+    imported = "from dmls_ray.config.fields import NonNegativeNumber\nfrom dmls_ray.util.quantities import seconds_of\n"
+    copy.insert("dmls_ray/config/options.py", "from dmls_ray.config.run_limits", imported)
+
+
 def add_launcher(copy: PackageCopy) -> None:
     copy.write(
         "dmls_ray/launchers/shell.py",
@@ -324,6 +334,7 @@ RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "An axis that reports a number": add_axis_with_a_number,
     "A model": add_model,
     "A data set": add_dataset,
+    "An option of a sweep": add_option,
     "A launcher": add_launcher,
     "An implementation of an image operation": add_implementation,
     "A workload, for example another image operation": add_workload,
@@ -468,6 +479,16 @@ def figure():
     return {"registered": list(FIGURES), "y": list(drawn["run_counts"].panels[0].series[0].y)}
 
 
+def option():
+    import inspect
+    from dmls_ray import sweep
+    from dmls_ray.config.options import FLAGS
+
+    plan = dry_run("--batch-per-rank", "8", "--pause-s", "2m")
+    keyword = inspect.signature(sweep).parameters["pause_s"]
+    return {"plan": plan, "value": FLAGS["pause_s"].parse("2m"), "default": keyword.default}
+
+
 def objective():
     from dmls_ray import load
     from dmls_ray.analysis.advise.rank import advise
@@ -477,7 +498,9 @@ def objective():
 
 
 results = {}
-for check in (axis, number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure, objective):
+for check in (
+    axis, number, tests_of_metrics, model, dataset, option, launcher, implementation, operation, figure, objective
+):
     try:
         results[check.__name__] = check()
     except BaseException:
@@ -575,6 +598,13 @@ def test_a_new_data_set_is_trained_on(performed: Performed) -> None:
     effect = performed.effect("dataset")
     assert effect["loss"] > 0
     assert (effect["samples"], effect["test"]) == (64, 64)
+
+
+@pytest.mark.slow
+def test_a_new_option_is_a_flag_and_a_keyword_of_sweep(performed: Performed) -> None:
+    effect = performed.effect("option")
+    assert effect["plan"]
+    assert (effect["value"], effect["default"]) == (120.0, 0.0)
 
 
 @pytest.mark.slow

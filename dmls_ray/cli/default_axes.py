@@ -44,10 +44,12 @@ class DefaultAxes:
                 "asks about any, or a workload that has it."
             )
         several = {name: given for name, given in self.axes.items() if _is_axis(given)}
-        reason = f"not for {schema.title}"
-        pairs = [(name, value) for name, given in several.items() for value in _values_of(given)]
-        pairs += [pair for variant in self.variants for pair in variant.items()]
-        unfit = {pair: reason for pair in pairs if not _fits(schema, *pair)}
+        unfit = {}
+        for axes in (several, *self.variants):
+            for name, given in axes.items():
+                for value in _values_of(given):
+                    if not _fits(schema, name, value):
+                        unfit[name, value] = f"not for {schema.title}"
         return replace(self, axes=several).without(unfit)
 
     def without(self, unfit: Unfit, asked: Mapping[str, Any] | None = None) -> DefaultAxes:
@@ -59,23 +61,26 @@ class DefaultAxes:
 
         The field that the script asks about keeps its values if fewer than two would be left: the sweep refuses them.
         """
-        axes, left_out = dict(self.axes), list(self.left_out)
+        axes, variants, left_out = {}, [], list(self.left_out)
         unfit = {pair: reason for pair, reason in unfit.items() if pair[0] not in (asked or {})}
         reasons = {name: reason for (name, _), reason in unfit.items()}
-        for name in [name for name in self.axes if name in reasons]:
-            values = _values_of(axes[name])
-            kept = [] if isinstance(axes[name], Range) else [value for value in values if (name, value) not in unfit]
-            if name == self.axis and len(kept) < 2:
+        for name, given in self.axes.items():
+            kept = [value for value in _values_of(given) if (name, value) not in unfit]
+            if isinstance(given, Range):
+                kept = []
+            if name not in reasons or (name == self.axis and len(kept) < 2):
+                axes[name] = given
                 continue
-            lost = [value for value in values if value not in kept]
-            left_out.append((name, _with_values(name, lost) if kept else name, reasons[name]))
-            axes[name] = kept
-        axes = {name: given for name, given in axes.items() if given != []}
+            shown = name
+            if kept:
+                axes[name] = kept
+                shown = _with_values(name, [value for value in _values_of(given) if value not in kept])
+            left_out.append((name, shown, reasons[name]))
 
-        variants = []
         for variant in self.variants:
-            changes = [(name, value) for name, value in variant.items() if name in reasons and (name, value) in unfit]
-            left_out += [(name, _with_values(name, [value]), reasons[name]) for name, value in changes]
+            changes = [name for name, value in variant.items() if name in reasons and (name, value) in unfit]
+            for name in changes:
+                left_out.append((name, _with_values(name, [variant[name]]), reasons[name]))
             if not changes:
                 variants.append(variant)
         return replace(self, axes=axes, variants=variants or [{}], left_out=tuple(left_out))
@@ -86,16 +91,18 @@ class DefaultAxes:
         for name, shown, reason in self.left_out:
             if name not in asked:
                 by_reason.setdefault(reason, []).append(shown)
+        if not by_reason:
+            return ""
         parts = [f"{', '.join(shown)} ({reason})" for reason, shown in by_reason.items()]
-        return f"Left out: {'; '.join(parts)}." if parts else ""
-
-
-def _is_axis(given: Any) -> bool:
-    return isinstance(given, Range) or (isinstance(given, list | tuple) and len(given) > 1)
+        return f"Left out: {'; '.join(parts)}."
 
 
 def _values_of(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _is_axis(given: Any) -> bool:
+    return isinstance(given, Range) or len(_values_of(given)) > 1
 
 
 def _with_values(name: str, values: Sequence[Any]) -> str:
@@ -107,10 +114,12 @@ def _fits(schema: Schema, name: str, value: Any) -> bool:
     spec = schema.specs.get(name)
     if spec is None or (isinstance(value, Range) and not spec.is_number):
         return False
-    ends = [value.low, value.high] if isinstance(value, Range) else [value]
     try:
-        for end in ends:
-            spec.check(end)
+        if not isinstance(value, Range):
+            spec.check(value)
+            return True
+        spec.check(value.low)
+        spec.check(value.high)
     except ConfigError:
         return False
     return True

@@ -47,11 +47,7 @@ def add_stale(parser: Parser) -> None:
 def add_columns(parser: Parser) -> None:
     """Add the flag that chooses the columns of a table."""
     parser.add_argument(
-        "--columns",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="Columns to show next to the factors; all: all of them",
+        "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors; all: all of them"
     )
 
 

@@ -45,8 +45,6 @@ class Setting:
 
     group: str = ""
     """Its group in `GROUPS`. Within a group, fields have the order of their declarations."""
-    choices: tuple[str, ...] = ()
-    """Values of a text whose choices a registry defines; a Literal defines its choices itself."""
     reads: Callable[[str], float] | None = None
     """Reads a number from a text as people type it: `20m`, say. Its ValueError names the way out."""
     unit: str = ""
@@ -244,8 +242,6 @@ def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, st
             if item.default is item.default_factory is MISSING:
                 raise ConfigError(f"{fixed[item.name]}, or give it a default.") from error
             continue
-        if metadata.choices:
-            kind = FieldType(Literal[metadata.choices])
         spec = FieldSpec(item.name, docs.get(item.name, ""), None, kind, metadata)
         specs[item.name] = dataclasses.replace(spec, default=_plain_default(config_class, spec, default))
     return specs, fixed
