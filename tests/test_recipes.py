@@ -310,23 +310,23 @@ def add_figure(copy: PackageCopy) -> None:
 
 
 def add_objective(copy: PackageCopy) -> None:
-    copy.write(
-        "dmls_ray/analysis/advise/objectives/step_time.py",
-        '''
-        """The shortest optimizer steps."""
-
-        from dmls_ray.analysis.advise.objective import Objective
-
-
+    objectives = "dmls_ray/analysis/advise/objectives.py"
+    copy.insert(
+        objectives,
+        "OBJECTIVES = {",
+        """
         class StepTime(Objective):
             name = "step-time"
             needs_times = True
 
             @classmethod
-            def metric(cls, table, request):
+            def choose_metric(cls, table, request):
                 return "step_ms_p50"
-        ''',
+
+
+        """,
     )
+    copy.insert(objectives, "Throughput, ", "StepTime, ")
 
 
 RECIPES: dict[str, Callable[[PackageCopy], None]] = {
@@ -418,7 +418,7 @@ def number():
         "columns": list(both.frame()),
         "panels": [panel.y.label for chart in charts(both) if chart.name == "answer" for panel in chart.panels],
         "tags": list(run_values(few, "bench")),
-        "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.measure,
+        "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.metric,
         "page": page_of_metrics(),
     }
 
@@ -494,7 +494,7 @@ def objective():
     from dmls_ray.analysis.advise.rank import advise
 
     advice = advise(load(REFERENCE), "step-time")
-    return {"sentence": advice.sentence, "measure": advice.objective.measure}
+    return {"best": advice.best.name, "metric": advice.objective.metric}
 
 
 results = {}
@@ -639,5 +639,5 @@ def test_a_new_figure_is_registered_and_shows_recorded_runs(performed: Performed
 @pytest.mark.slow
 def test_a_new_objective_ranks_the_configurations(performed: Performed) -> None:
     effect = performed.effect("objective")
-    assert effect["measure"] == "step_ms_p50"
-    assert effect["sentence"].startswith("For step-time use world_size=1")
+    assert effect["metric"] == "step_ms_p50"
+    assert effect["best"].startswith("world_size=1")

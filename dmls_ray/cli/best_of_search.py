@@ -59,14 +59,16 @@ class BestOfSearch:
         Raises:
             ConfigError: as `confirm`.
         """
-        name = self.where.rstrip("/")
-        folder = below("results", name.rpartition("/")[2]) if is_uri(name) else name
+        folder = self.where.rstrip("/")
+        if is_uri(folder):
+            folder = below("results", folder.rpartition("/")[2])
         seed = str(self.config["seed"])
         return self._command(["--seed", seed, "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"])
 
     def _command(self, flags: Sequence[str]) -> str:
-        python = ["python"] if self.program[0].endswith(".py") else []
-        words = [*python, *self.program, "--mode", "bench", *self._fields(), *self._options(), *flags]
+        words = [*self.program, "--mode", "bench", *self._fields(), *self._options(), *flags]
+        if self.program[0].endswith(".py"):
+            words.insert(0, "python")
         return shlex.join(words)
 
     def _fields(self) -> list[str]:
@@ -86,8 +88,11 @@ class BestOfSearch:
         words = []
         for name, spec in FLAGS.items():
             value = getattr(self.options, name)
-            if name not in _NOT_KEPT and value != spec.default:
-                words += [flag_of(name)] if spec.type == "bool" else [flag_of(name), _text(spec, value)]
+            if name in _NOT_KEPT or value == spec.default:
+                continue
+            words.append(flag_of(name))
+            if spec.type != "bool":
+                words.append(_text(spec, value))
         return words
 
 

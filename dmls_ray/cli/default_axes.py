@@ -44,9 +44,9 @@ class DefaultAxes:
                 "asks about any, or a workload that has it."
             )
         several = {name: given for name, given in self.axes.items() if _is_axis(given)}
-        unfit = {}
-        for axes in (several, *self.variants):
-            for name, given in axes.items():
+        unfit: dict[tuple[str, Any], str] = {}
+        for fields in (several, *self.variants):
+            for name, given in fields.items():
                 for value in _values_of(given):
                     if not _fits(schema, name, value):
                         unfit[name, value] = f"not for {schema.title}"
@@ -61,26 +61,32 @@ class DefaultAxes:
 
         The field that the script asks about keeps its values if fewer than two would be left: the sweep refuses them.
         """
-        axes, variants, left_out = {}, [], list(self.left_out)
-        unfit = {pair: reason for pair, reason in unfit.items() if pair[0] not in (asked or {})}
+        if asked is not None:
+            unfit = {pair: reason for pair, reason in unfit.items() if pair[0] not in asked}
         reasons = {name: reason for (name, _), reason in unfit.items()}
+        axes, left_out = dict(self.axes), list(self.left_out)
         for name, given in self.axes.items():
-            kept = [value for value in _values_of(given) if (name, value) not in unfit]
-            if isinstance(given, Range):
-                kept = []
-            if name not in reasons or (name == self.axis and len(kept) < 2):
-                axes[name] = given
+            if name not in reasons:
                 continue
-            shown = name
+            values = _values_of(given)
+            kept = [value for value in values if (name, value) not in unfit]
+            if isinstance(given, Range):  # a model that cannot take one of its values takes none
+                kept = []
+            if name == self.axis and len(kept) < 2:
+                continue
+            lost = [value for value in values if (name, value) in unfit]
             if kept:
                 axes[name] = kept
-                shown = _with_values(name, [value for value in _values_of(given) if value not in kept])
-            left_out.append((name, shown, reasons[name]))
+                left_out.append((name, _with_values(name, lost), reasons[name]))
+            else:
+                del axes[name]
+                left_out.append((name, name, reasons[name]))
 
+        variants = []
         for variant in self.variants:
-            changes = [name for name, value in variant.items() if name in reasons and (name, value) in unfit]
-            for name in changes:
-                left_out.append((name, _with_values(name, [variant[name]]), reasons[name]))
+            changes = [pair for pair in variant.items() if pair[0] in reasons and pair in unfit]
+            for name, value in changes:
+                left_out.append((name, _with_values(name, [value]), reasons[name]))
             if not changes:
                 variants.append(variant)
         return replace(self, axes=axes, variants=variants or [{}], left_out=tuple(left_out))
@@ -91,18 +97,16 @@ class DefaultAxes:
         for name, shown, reason in self.left_out:
             if name not in asked:
                 by_reason.setdefault(reason, []).append(shown)
-        if not by_reason:
-            return ""
         parts = [f"{', '.join(shown)} ({reason})" for reason, shown in by_reason.items()]
-        return f"Left out: {'; '.join(parts)}."
+        return f"Left out: {'; '.join(parts)}." if parts else ""
+
+
+def _is_axis(given: Any) -> bool:
+    return isinstance(given, Range) or (isinstance(given, list | tuple) and len(given) > 1)
 
 
 def _values_of(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def _is_axis(given: Any) -> bool:
-    return isinstance(given, Range) or len(_values_of(given)) > 1
 
 
 def _with_values(name: str, values: Sequence[Any]) -> str:

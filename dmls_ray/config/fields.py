@@ -55,8 +55,6 @@ class Setting:
     """Another field and the values of it with which this field has an effect; None: it always has."""
     gpu_only: tuple[Any, str] | None = None
     """A value that CPUs do not support, and the way out."""
-    is_explored: bool = True
-    """Advice may suggest values beyond those that a sweep has."""
     ddp_only: bool = False
     """The field configures the exchange of gradients, so it has no effect at world_size=1."""
 

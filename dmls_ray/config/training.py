@@ -55,7 +55,7 @@ class TrainingConfig(RuntimeConfig):
     accum_steps: Count = setting(1, group="optimization", unit="passes")
     """Forward passes per optimizer step (gradient accumulation)."""
 
-    test_batch_per_rank: Count | None = setting(None, group="optimization", is_explored=False)
+    test_batch_per_rank: Count | None = setting(None, group="optimization")
     """Samples a rank takes in one forward pass of a test; without it, batch_per_rank."""
 
     epochs: Count = setting(5, group="optimization", unit="passes over the data")
@@ -70,9 +70,7 @@ class TrainingConfig(RuntimeConfig):
     lr_scaling: LrScaling = setting("none", group="optimization")
     """How lr follows global_batch: not at all, by global_batch / lr_base_batch, or by its square root."""
 
-    lr_base_batch: Count = setting(
-        32, group="optimization", counts_with=("lr_scaling", ("linear", "sqrt")), is_explored=False
-    )
+    lr_base_batch: Count = setting(32, group="optimization", counts_with=("lr_scaling", ("linear", "sqrt")))
     """Global batch at which lr is not scaled."""
 
     # Adam's momentum is beta1, which is no field here.
@@ -102,7 +100,7 @@ class TrainingConfig(RuntimeConfig):
     test metric that chooses the epoch flatters the result on the test samples; a validation metric does not."""
 
     patience: Count = setting(
-        2, group="regularization", counts_with=("early_stopping", ("test_loss", "validation_loss")), is_explored=False
+        2, group="regularization", counts_with=("early_stopping", ("test_loss", "validation_loss"))
     )
     """Epochs without improvement that early_stopping allows."""
 
@@ -138,7 +136,7 @@ class TrainingConfig(RuntimeConfig):
     shuffle: bool = setting(True, group="loading")
     """Reshuffle the training samples every epoch, from seed and epoch."""
 
-    warmup_steps: WholeNumber = setting(5, group="loading", is_explored=False)
+    warmup_steps: WholeNumber = setting(5, group="loading")
     """First optimizer steps that no rate counts (at most half of all steps)."""
 
     DERIVED: ClassVar[frozenset[str]] = frozenset({"global_batch"})

@@ -86,12 +86,13 @@ def _laws(found: CriticalBatch) -> list[Series]:
     ]
     heights = [min(*ideal, *steps), max(*ideal, *steps)]
 
-    if found.critical is not None:
+    if found.curve is not None:
         places = [ends[0] * (ends[1] / ends[0]) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
-        curve = [found.curve(place) for place in places]
+        curve = [found.curve.steps(place) for place in places]
         series.append(Series(name="S_min (1 + B_crit / B)", kind="line", x=places, y=curve, dashed=True))
         # The axis ends at the measured batches.
-        low, high = max(found.critical.low or 0.0, ends[0]), min(found.critical.high or math.inf, ends[1])
+        critical = found.curve.critical
+        low, high = max(critical.low or 0.0, ends[0]), min(critical.high or math.inf, ends[1])
         if low < high:
             series.append(
                 Series(
@@ -99,7 +100,7 @@ def _laws(found: CriticalBatch) -> list[Series]:
                     high=[heights[1]] * 2,
                 )
             )  # fmt: skip
-        series += _upright(_CRITICAL, found.critical.centre, ends, heights)
+        series += _upright(_CRITICAL, critical.centre, ends, heights)
     if found.noise_scale is not None:
         series += _upright("gradient noise scale", found.noise_scale.centre, ends, heights)
     return series

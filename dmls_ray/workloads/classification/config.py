@@ -84,7 +84,6 @@ class TrialConfig(TrainingConfig):
     patience: Count = setting(
         2,
         group="regularization",
-        is_explored=False,
         counts_with=("early_stopping", ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")),
     )
 
@@ -94,7 +93,7 @@ class TrialConfig(TrainingConfig):
     stop_at_target: bool = setting(False, group="target")
     """End the training after the epoch that reaches target_accuracy."""
 
-    target_tests: Count = setting(1, group="target", is_explored=False)
+    target_tests: Count = setting(1, group="target")
     """Tests per epoch that look for target_accuracy. No time of a run contains those within an epoch."""
 
     memory_format: MemoryFormat = setting("contiguous", group="computation")
@@ -103,7 +102,7 @@ class TrialConfig(TrainingConfig):
     quantization: Quantization = setting("off", group="computation")
     """int8 by torchao, on CPUs: qat trains with it simulated; static and dynamic convert what was trained in fp32."""
 
-    inference_batch: Count | None = setting(None, group="computation", is_explored=False)
+    inference_batch: Count | None = setting(None, group="computation")
     """Samples of a forward pass whose latency is measured after training; without it, none is."""
 
     loader: LoaderName = setting("resident", group="loading")
