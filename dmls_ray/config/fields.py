@@ -1,7 +1,6 @@
 """`FieldSpec` and `Setting`: what a configuration class says about each field, and the check of a value.
 
-A configuration class is a dataclass. The annotation of a field is its type with its bounds, a docstring under it is its
-help, and `setting` gives the rest:
+A configuration class is a dataclass. A field's annotation is its type with bounds, the docstring under it its help:
 
     label_smoothing: Annotated[float, Meta(ge=0, lt=1)] = setting(0.0, group="regularization")
     \"\"\"Share of the target that is spread over all classes.\"\"\"
@@ -9,10 +8,8 @@ help, and `setting` gives the rest:
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import textwrap
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
@@ -21,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from dmls_ray.config.field_docs import field_docs
 from dmls_ray.config.field_types import FieldType, UnsupportedError, annotation_of, field_type
 from dmls_ray.config.value_texts import as_flag_value, guess_value, parts_of
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -33,7 +31,8 @@ Share = Annotated[float, Meta(ge=0, lt=1)]
 Name = Annotated[str, Meta(pattern=r"\S")]
 
 GROUPS = (
-    "data", "ranks", "optimization", "launching", "computation", "regularization", "target", "loading",
+    "data", "ranks", "optimization", "launching", "computation", "regularization", "loss", "augmentation",
+    "early stopping", "target", "loading",
     "script", "mode", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display", "",
 )  # fmt: skip
 """Groups of fields, in the order of columns, labels and flags; the last is that of fields without a group."""
@@ -225,7 +224,7 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
 
 
 def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
-    docs = _docs_of(config_class)
+    docs = field_docs(config_class)
     specs, fixed = {}, {}
     for item in _fields_of_init(config_class):
         default = _default_of(config_class, item)
@@ -329,26 +328,3 @@ def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any])
         f"{spec.name}={', '.join(map(str, values))} has no effect with {condition}={', '.join(map(str, others))}; use "
         f"{condition} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
     )
-
-
-def _docs_of(config_class: type) -> dict[str, str]:
-    """The docstring under each field, also of base classes; empty without the source."""
-    docs: dict[str, str] = {}
-    for base in reversed(config_class.__mro__):
-        if dataclasses.is_dataclass(base):
-            docs |= _docs_in(base)
-    return docs
-
-
-def _docs_in(config_class: type) -> dict[str, str]:
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
-    except (OSError, TypeError):  # typed into an interpreter
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    docs = {}
-    for node, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docs[node.target.id] = inspect.cleandoc(str(after.value.value))
-    return docs

@@ -83,7 +83,7 @@ class TrainingConfig(RuntimeConfig):
     precision: Precision = setting("fp32", group="computation", gpu_only=("tf32", "Use precision fp32 or amp-bf16"))
     """Number format of the forward and backward pass: fp32; tf32 (GPUs); amp-fp16, amp-bf16 (autocast)."""
 
-    l1: NonNegativeNumber = setting(0.0, group="regularization", family="regulariser")
+    l1: NonNegativeNumber = setting(0.0, group="loss", family="regulariser")
     """Factor of the sum of absolute parameters that is added to the loss."""
 
     clip_norm: PositiveNumber | None = setting(None, group="optimization")
@@ -95,16 +95,16 @@ class TrainingConfig(RuntimeConfig):
     lr_warmup_steps: WholeNumber = setting(0, group="optimization")
     """First optimizer steps over which lr rises linearly to its full value."""
 
-    early_stopping: str = setting("off", group="regularization", family="regulariser")
+    early_stopping: str = setting("off", group="early stopping", family="regulariser")
     """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored. A
     test metric that chooses the epoch flatters the result on the test samples; a validation metric does not."""
 
     patience: Count = setting(
-        2, group="regularization", counts_with=("early_stopping", ("test_loss", "validation_loss"))
+        2, group="early stopping", counts_with=("early_stopping", ("test_loss", "validation_loss"))
     )
     """Epochs without improvement that early_stopping allows."""
 
-    validation_share: Share = setting(0.0, group="regularization")
+    validation_share: Share = setting(0.0, group="early stopping")
     """Share of the training samples that is used for validation after every epoch instead."""
 
     noise_scale: bool = setting(False, group="computation")

@@ -168,8 +168,8 @@ def test_variants_change_one_thing_at_a_time_at_each_point_of_the_grid() -> None
     plan = make_plan({"batch_per_rank": [16, 32]}, variants=variants, repeats=1)
     expected = {(run.values["batch_per_rank"], run.values["dropout"], run.values["l1"]) for run in plan.runs}
     assert expected == {(batch, *change) for batch in (16, 32) for change in ((None, 0.0), (0.3, 0.0), (None, 0.1))}
-    assert plan.varied == ("batch_per_rank", "weight_decay", "l1", "dropout")
-    assert plan.changed == ("weight_decay", "l1", "dropout")
+    assert plan.varied == ("batch_per_rank", "weight_decay", "dropout", "l1")
+    assert plan.changed == ("weight_decay", "dropout", "l1")
     labels = {run.label(plan.varied) for run in plan.runs}
     assert "baseline batch_per_rank=16 repeat=0" in labels
     assert "batch_per_rank=32 dropout=0.3 repeat=0" in labels

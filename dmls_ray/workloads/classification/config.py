@@ -76,14 +76,14 @@ class TrialConfig(TrainingConfig):
     label_smoothing: Share = setting(0.0, group="regularization", family="regulariser")
     """Share of the target that is spread over all classes."""
 
-    augmentation: Augmentation = setting("none", group="regularization", family="regulariser")
+    augmentation: Augmentation = setting("none", group="augmentation", family="regulariser")
     """Random changes of the training images: horizontal flips, crops of the image padded by an eighth of its side."""
 
-    early_stopping: StoppingMetric = setting("off", group="regularization", family="regulariser")
+    early_stopping: StoppingMetric = setting("off", group="early stopping", family="regulariser")
 
     patience: Count = setting(
         2,
-        group="regularization",
+        group="early stopping",
         counts_with=("early_stopping", ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")),
     )
 
