@@ -175,6 +175,7 @@ def test_the_public_names_are_pinned() -> None:
     assert sorted(dmls_ray.__all__) == [
         "DmlsRayError",
         "InputError",
+        "Options",
         "Outcome",
         "Range",
         "RankInfo",

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.cli.flags import OPTIONS
+from dmls_ray.cli.flags import flag_of
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import SEED_STRIDE
-from dmls_ray.config.options import SEARCH_ONLY, Options
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError
@@ -81,23 +81,19 @@ class BestOfSearch:
             if name in self.set_fields:
                 words += ["--set", name, _text(spec, value)]
             elif not _is_same(value, spec.default) or name in self.script_fields:
-                words += [_flag(name), _text(spec, value)]
+                words += [flag_of(name), _text(spec, value)]
         return words
 
     def _options(self) -> list[str]:
         words = []
-        for name, spec in OPTIONS.items():
+        for name, spec in FLAGS.items():
             value = getattr(self.options, name)
             if name in _NOT_KEPT or value == spec.default:
                 continue
-            words.append(_flag(name))
+            words.append(flag_of(name))
             if spec.type != "bool":
                 words.append(_text(spec, value))
         return words
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _text(spec: FieldSpec, value: Any) -> str:
@@ -106,7 +102,7 @@ def _text(spec: FieldSpec, value: Any) -> str:
     Raises:
         ConfigError: there is none.
     """
-    text = spec.setting.none_word if value is None else as_flag_value(value)
+    text = as_flag_value(value)
     for candidate in (text, f"[{text}]", f"'{text}'"):
         is_flag = candidate.startswith("-") and isinstance(guess_value(candidate), str)
         if not is_flag and _is_read_as(spec, candidate, value):

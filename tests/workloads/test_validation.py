@@ -14,6 +14,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.cli.main import main
+from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.cli.sweep_script import main as sweep_main
 from dmls_ray.config.grid import build_plan
 from dmls_ray.records.model import RunRecord
@@ -251,7 +252,7 @@ def test_a_folder_of_another_workload_is_refused(
 
 def sweep(*words: str) -> int:
     with pytest.raises(SystemExit) as ended:
-        sweep_main(name="sweep", question="Why?", axis=None, defaults={}, arguments=[*words, "--launcher", "inline"])
+        sweep_main(Preset(name="sweep", question="Why?", axis=None, axes={}), [*words, "--launcher", "inline"])
     return int(ended.value.code or 0)
 
 

@@ -142,14 +142,14 @@ def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"depth": "two"}, "depth='two' is not a whole number"),
-        ({"depth": 1, "width": 3}, f"width is no field of the configuration of {TRAIN}; the fields are"),
+        ({"depth": "two"}, "depth=two: expected int"),
+        ({"depth": 1, "width": 3}, f"width is no field of the configuration of {TRAIN}; "),
         ({"lr": 0.1}, f"{TRAIN} needs a value of depth"),
         ({"depth": 1, "kind": "deep"}, "kind=deep is unknown; choose from plain, wide"),
-        ({"depth": 1, "sizes": [object()]}, "sizes=.<object"),
-        ({"depth": 1, "sizes": 4}, "sizes=4 is no tuple"),
+        ({"depth": 1, "sizes": [object()]}, "sizes=<object"),
+        ({"depth": 1, "sizes": 4}, "sizes=4: expected array"),
         ({"depth": 1, "heads": 2**70}, "heads=1180591620717411303424"),
-        ({"depth": 1, "world_size": 0}, "world_size=0 is out of range"),
+        ({"depth": 1, "world_size": 0}, "world_size=0: expected int >= 1"),
         ({"depth": 1, "world_size": 2, "launcher": "inline"}, "launcher=inline is one process"),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_field_with_the_name_of_a_column_that_is_no_field_is_refused(name: str
 
 
 def test_a_default_that_is_no_plain_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match="kind=nan is not finite"):
+    with pytest.raises(ConfigError, match="kind=nan: expected a finite number"):
         user_function_schema(of_unusable)
 
 
