@@ -19,7 +19,7 @@ from dmls_ray.workloads.registry import workload, workload_of_function
 OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in SCRIPT_FIELDS}
 """The options that are flags."""
 
-RESERVED = frozenset({*OPTIONS, "workload", "train", "set", "range", "log_range", "dry_run", "help"})
+RESERVED = frozenset({*OPTIONS, "workload", "train", "set", "range", "log_range", "restarts", "dry_run", "help"})
 """Names of flags that are no fields: no field may have one of them."""
 
 
@@ -97,6 +97,13 @@ def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], optio
         else:
             _add_flag(how, spec, [] if default is None else [default], default=default)
     _add_ranges(how)
+    how.add_argument(
+        "--restarts",
+        type=_count,
+        default=5,
+        metavar="INT",
+        help="How often a sweep starts again after Ray or its process died, without a new run in between (default: 5)",
+    )
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 
@@ -172,6 +179,12 @@ def _flag(name: str) -> str:
 def _help(spec: FieldSpec, default: str = "") -> str:
     text = spec.help.rstrip(".") + (f" (default: {default})" if default else "")
     return text.replace("%", "%%")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"restarts={text} is no number of restarts; give 0, which is never, or more.")
+    return int(text)
 
 
 def _argument(spec: FieldSpec) -> Callable[[str], Any]:

@@ -7,12 +7,12 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import joblib
+import psutil
 
 from dmls_ray.cluster.compat import loopback_only
 from dmls_ray.cluster.resources import usable_gpus
@@ -32,14 +32,36 @@ _SLOW_AFTER_S = 20.0
 """Seconds after which a line says what is waited for."""
 
 
-@dataclass
-class LocalCluster:
-    """A cluster that was started here."""
+_PARTS = {"raylet": "Ray's node process (raylet)", "gcs_server": "Ray's control process (GCS)"}
+"""The processes that a cluster cannot do without."""
 
-    session: Path
-    """Folder of Ray's files of the cluster."""
-    folder: OwnedFolder | None
-    """The folder to remove with the cluster; None to keep it."""
+_KILL_TIMEOUT_S = 3.0
+"""How long a process that was killed may take to end."""
+
+
+class LocalCluster:
+    """A cluster that was started here.
+
+    Args:
+        session: folder of Ray's files of the cluster.
+        folder: the folder to remove with the cluster; None to keep it.
+    """
+
+    def __init__(self, session: Path, folder: OwnedFolder | None) -> None:
+        self.session, self._folder = session, folder
+        self.parts = {_PARTS[child.name()]: child for child in _children(session) if child.name() in _PARTS}
+        """Processes that the cluster cannot do without, by their name for a person."""
+
+    def keep_files(self) -> None:
+        """Let Ray's files outlive the cluster, since its logs may say what failed."""
+        if self._folder is not None:
+            self._folder.keep()
+            self._folder = None
+
+    def remove_files(self) -> None:
+        """Remove Ray's files, unless they are kept."""
+        if self._folder is not None:
+            self._folder.remove()
 
 
 def temporary_folder_of_ray() -> tuple[str, Path]:
@@ -122,7 +144,8 @@ def _start(parent: Path, options: Mapping[str, Any], notify: Callable[[str], Non
         except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
             reason = first_line(error).rstrip(".")
             failed = _sessions(parent) - before
-            _end(failed)
+            for session in failed:
+                end_processes(session)
             if number == _STARTS:
                 logs = "".join(f"; its logs are in {session}/logs" for session in failed)
                 raise ClusterError(
@@ -142,12 +165,45 @@ def _sessions(parent: Path) -> set[Path]:
     return set(parent.glob(f"session_*_{os.getpid()}"))
 
 
-def _end(sessions: set[Path]) -> None:
-    """End what a failed start has left."""
-    from dmls_ray.cluster.cluster_watch import end_processes
+def end_processes(session: Path) -> None:
+    """Kill what is left of a cluster that this process has started, and wait for it.
 
-    for session in sessions:
-        end_processes(session)
+    Without a raylet or a GCS, Ray's other processes would remain for up to a minute.
+
+    Args:
+        session: folder of Ray's files of the cluster.
+    """
+    left = set(_children(session))
+    for child in list(left):
+        left.update(_killed(child))
+    for process in psutil.process_iter(["cmdline"]):
+        # The raylet's children are those of another process when it is gone. Each writes a log, and has this name.
+        if "".join(process.info["cmdline"] or [])[:5] == "ray::":
+            with suppress(psutil.Error):
+                if any(Path(file.path).is_relative_to(session) for file in process.open_files()):
+                    left.update(_killed(process))
+    psutil.wait_procs(left, timeout=_KILL_TIMEOUT_S)
+
+
+def _children(session: Path) -> list[psutil.Process]:
+    """The processes of a cluster that are children of this process; it may have others."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if any(str(session) in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def _killed(process: psutil.Process) -> list[psutil.Process]:
+    """A process and its descendants, which are killed."""
+    with suppress(psutil.NoSuchProcess):
+        family = [process, *process.children(recursive=True)]
+        for member in family:
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                member.kill()
+        return family
+    return []
 
 
 @contextmanager

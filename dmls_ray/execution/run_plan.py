@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.blocks import blocks_of
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.heartbeat import Heartbeat
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
@@ -41,7 +42,7 @@ from dmls_ray.records.provenance import (
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
-from dmls_ray.util.errors import ConflictError, HeadLostError, NotKeptError, StoreError
+from dmls_ray.util.errors import ConflictError, NotKeptError, StoreError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.registry import workload_of
@@ -53,7 +54,7 @@ def run_plan(
     view: ProgressView,
     *,
     space: SearchSpace | None = None,
-    on_stuck: Callable[[HeadLostError | KeyboardInterrupt], None] | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> Results:
     """Run the missing runs of a plan or a search space, and return the results.
 
@@ -62,8 +63,7 @@ def run_plan(
         options: how they are run.
         view: shows the progress.
         space: what a searcher proposes from.
-        on_stuck: called from any thread, after the results are written, to end this process: the main thread is stuck
-            in a call to a cluster that is gone or silent.
+        heartbeat: reports to the supervisor of this process, if there is one.
 
     Raises:
         InputError: as `sweep`.
@@ -122,17 +122,11 @@ def run_plan(
                     view.note(repeated)
                 _note_other_machines(store.records, view)
                 _note_other_versions(store.records, view)
-
-                def leave(error: HeadLostError | KeyboardInterrupt) -> None:
-                    _write_derived(store, view, changed=len(store.all_records) > count)
-                    store.close()
-                    if on_stuck is not None:
-                        on_stuck(error)
-
-                Executor(
-                    plan, options, store, view, board, identities, blocks,
-                    space=space, on_stuck=leave if on_stuck else None,
-                ).run(pending)  # fmt: skip
+                heartbeat = heartbeat or Heartbeat()
+                heartbeat.report(done=count)
+                Executor(plan, options, store, view, board, identities, blocks, space=space, heartbeat=heartbeat).run(
+                    pending
+                )
         except NotKeptError:
             has_space = False
             raise
