@@ -101,6 +101,7 @@ def sweep_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         words = command_line(script, *flags)[1:]
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", words)
+        monkeypatch.setattr("dmls_ray.cli.sweep_script.is_to_be_supervised", lambda arguments: False)
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(words[0], run_name="__main__")
         assert isinstance(ended.value.code, int)

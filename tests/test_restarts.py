@@ -117,7 +117,7 @@ def test_a_sweep_that_loses_a_process_starts_again_and_no_row_is_lost_or_twice(
     hit.assert_whole()
     assert (code, err.count("\n")) == (0, 1), err
     assert err.startswith(reason)
-    assert err.endswith("runs are done; the sweep starts again (restart 1).\n")
+    assert err.endswith("; the sweep starts again (restart 1).\n")
 
 
 @pytest.mark.parametrize("victim", ["controller", "Tune's actor", "GCS"])
@@ -164,7 +164,7 @@ def test_without_restarts_the_command_ends_with_one_line_and_the_same_command_co
     kept = lines(first.results)
     assert code == 75
     assert err == (
-        f"Ray's node process (raylet) has ended. {len(kept)} runs are kept; the same command runs the others.\n"
+        f"Ray's node process (raylet) has ended. Runs kept: {len(kept)}; the same command runs the others.\n"
     )
     second = sweep("--restarts", "0")
     assert second.end()[::2] == (0, "")
@@ -193,11 +193,11 @@ def test_the_supervisor_gives_up_after_restarts_without_a_new_run(tmp_path: Path
     )  # fmt: skip
     assert done.returncode == 75
     assert done.stdout == "started\n" * 3
-    died = "The process of the sweep was ended by SIGSEGV. 0 runs are"
+    died = "The process of the sweep was ended by SIGSEGV. Runs"
     assert done.stderr.splitlines() == [
-        f"{died} done; the sweep starts again (restart 1).",
-        f"{died} done; the sweep starts again (restart 2).",
-        f"{died} kept; the same command runs the others.",
+        f"{died} done: 0; the sweep starts again (restart 1).",
+        f"{died} done: 0; the sweep starts again (restart 2).",
+        f"{died} kept: 0; the same command runs the others.",
     ]
 
 

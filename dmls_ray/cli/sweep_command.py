@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.cli.console import print_answer, print_table, say
 from dmls_ray.cli.default_axes import DefaultAxes
-from dmls_ray.cli.encoding import use_utf8
 from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.execution.heartbeat import EXIT_LOST, Heartbeat
-from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_sweep, results_location, search_minimizes
-from dmls_ray.execution.run_plan import check_plan, run_plan
+from dmls_ray.execution.planning import folder_name, plan_sweep, results_location, search_minimizes
+from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import (
@@ -90,8 +89,6 @@ def run(script: Script, arguments: Sequence[str] | None, heartbeat: Heartbeat) -
 
 
 def _run_command(script: Script, arguments: Sequence[str] | None, heartbeat: Heartbeat) -> NoReturn:
-    if arguments is None:
-        use_utf8()
     if not script.has_modules:
         leave_out_folder(os.path.dirname(os.path.realpath(sys.argv[0])))
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -172,7 +169,10 @@ def _run(
     if note := default_axes.note(asked):
         say(console, note)
     if dry_run:
-        return _show_plan(plan, options, chosen, console)
+        from dmls_ray.cli.dry_run import show_plan
+
+        show_plan(plan, options, chosen, console)
+        return EXIT_OK
     from dmls_ray.cli.progress import make_view
 
     heartbeat.report(restarts=restarts)
@@ -188,72 +188,6 @@ def _run(
         set_fields=set_fields, repeats=plan.repeats,
     )  # fmt: skip
     return _show_results(results, plan, options, console, best_of_search)
-
-
-def _show_plan(plan: Plan, options: Options, workload: Workload, console: ProgressConsole) -> int:
-    """Print the plan and start nothing; returns the exit code.
-
-    Raises:
-        InputError: as the sweep itself would.
-    """
-    # Imported here so that a sweep reaches its first line sooner.
-    from dmls_ray.analysis.results import Results, load
-    from dmls_ray.cluster.connect import cluster_at
-    from dmls_ray.cluster.resources import check_accelerator, local_resources
-    from dmls_ray.execution.blocks import blocks_of
-    from dmls_ray.execution.estimate import describe_estimate, describe_further_blocks
-    from dmls_ray.execution.identities import Identities
-    from dmls_ray.execution.jobs import JobFactory
-    from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated, reasons_to_repeat
-    from dmls_ray.storage.location import records_at
-
-    location = results_location(options)
-    records, identities = records_at(location), Identities(workload)
-    check_plan(plan, options, records, location, identities)
-    if options.uses_searcher:
-        say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
-        return EXIT_OK
-
-    here = local_resources()
-    joined = cluster_at(options.address, lambda note: say(console, note))
-    jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
-    plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
-    finished = finished_run_ids(plan, records, options, identities)
-
-    def results_so_far() -> Results:
-        results = load(location) if records else Results(Path(), [])
-        planned = {run.run_id for run in plan.runs}
-        results = results.of([record for record in results.records if record.run_id in planned])
-        results.until = options.until
-        return results
-
-    blocks = blocks_of(plan, options.until, options.axis, finished, results_so_far)
-    pending = blocks.next()
-    if joined is None:
-        check_accelerator(here, configs_of(pending))
-    shown = [run for run in plan.runs if run in pending or run.run_id in finished]
-    count = f"{len(shown)} runs in {1 + max(run.repeat for run in shown)} blocks"
-    if options.until is not None:
-        count += f" (up to {len(plan.runs)} in {plan.repeats})"
-    say(console, f"{count}, order seed {plan.order_seed}, into {location}:")
-    reasons = reasons_to_repeat(pending, records, identities)
-    for run in shown:
-        again = f"to run again: {reasons[run.run_id]}" if run.run_id in reasons else "to run"
-        state = "done" if run.run_id in finished else f"skipped: {run.skip}" if run.skip else again
-        say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
-    if not pending:
-        say(console, describe_nothing_to_run(plan, records, identities, blocks.reason))
-        return EXIT_OK
-    if blocks.reason:
-        say(console, blocks.reason)
-    if repeated := describe_repeated(pending, records, identities):
-        say(console, repeated)
-    say(console, describe_estimate(plan, pending, records))
-    if options.until is not None and any(not run.skip for run in pending):
-        say(console, describe_further_blocks(plan, pending, results_so_far().records, options.until))
-    if joined is not None:
-        say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
-    return EXIT_OK
 
 
 def _show_results(

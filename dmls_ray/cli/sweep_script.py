@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from dmls_ray.cli.encoding import use_utf8
 from dmls_ray.execution.heartbeat import CHANNEL, Heartbeat
 from dmls_ray.execution.supervisor import supervise
 
@@ -54,6 +55,8 @@ def main(
             name of a script, as optimizer.py, is found in the working folder.
         arguments: the command line without the program, to run the sweep in this process; by default that of sys.argv.
     """
+    if arguments is None:
+        use_utf8()
     if is_to_be_supervised(arguments):
         sys.exit(supervise())
     heartbeat = Heartbeat.of_supervisor() if CHANNEL in os.environ else Heartbeat()

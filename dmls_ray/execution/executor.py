@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.grid import Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.blocks import Blocks
 from dmls_ray.execution.busy_cluster import describe_wait
+from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.heartbeat import Heartbeat
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
@@ -53,36 +52,32 @@ class Executor:
     """The runs of one call on their way from the plan to the store.
 
     Args:
-        plan: the runs.
+        state: the runs, and which of them are missing.
         options: how they are run.
         store: receives a record of each run.
         view: shows the progress.
         board: writes files for TensorBoard.
-        identities: the code and data of each run.
-        blocks: hands out the runs.
         space: what a searcher of Tune proposes from; the plan then has examples only.
         heartbeat: reports to the supervisor of this process.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        state: FolderState,
         options: Options,
         store: Store,
         view: ProgressView,
         board: LiveTensorBoardWriter,
-        identities: Identities,
-        blocks: Blocks,
         *,
         space: SearchSpace | None,
         heartbeat: Heartbeat,
     ) -> None:
-        self.plan, self.options, self.space = plan, options, space
+        self.plan, self.options, self.space = state.plan, options, space
         self.store, self.view, self.board, self.heartbeat = store, view, board, heartbeat
-        self.identities, self.blocks = identities, blocks
+        self.identities, self.blocks, self._missing = state.identities, state.blocks, state.missing
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
-        self.workload = workload_of(plan.runs[0].values)
-        self.recorder = Recorder(plan, options, self.workload, identities, self.session)
+        self.workload = workload_of(self.plan.runs[0].values)
+        self.recorder = Recorder(self.plan, options, self.workload, self.identities, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
         self._late: LateMachines | None = None
@@ -90,7 +85,7 @@ class Executor:
         self._checked = 0.0
         """When the cluster was last looked at."""
 
-    def run(self, pending: Sequence[Run]) -> None:
+    def run(self) -> None:
         """Run what is feasible, and record a reason for what is not.
 
         Raises:
@@ -110,7 +105,7 @@ class Executor:
         joined = cluster_at(self.options.address, self.view.note)
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
-            feasible = self._set_aside(pending, local_resources())
+            feasible = self._set_aside(local_resources())
             if not feasible:
                 return
             self._begin(feasible)
@@ -122,7 +117,7 @@ class Executor:
             with session.connected() as resources:
                 if joined is not None:
                     check_machines(resources)
-                    feasible = self._set_aside(pending, resources)
+                    feasible = self._set_aside(resources)
                     if not feasible:
                         return
                     for line in describe_wait(configs_of(feasible), resources, self.options.wait_for_ranks):
@@ -144,9 +139,9 @@ class Executor:
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
-    def _set_aside(self, pending: Sequence[Run], resources: Resources) -> list[Run]:
+    def _set_aside(self, resources: Resources) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others. Raises as `check_accelerator`."""
-        check_accelerator(resources, configs_of(pending))
+        check_accelerator(resources, configs_of(self._missing))
         judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
         self._by_id = {run.run_id: run for run in judged.runs}
         self.recorder.oversubscribes = resources.oversubscribes
@@ -154,7 +149,7 @@ class Executor:
             return self.search.examples(judged)
 
         records = {record.run_id: record for record in self.store.records}
-        wanted = [self._by_id[run.run_id] for run in pending]
+        wanted = [self._by_id[run.run_id] for run in self._missing]
         for run in wanted:
             if run.skip and (run.run_id not in records or records[run.run_id].reason != run.skip):
                 self._keep(self.recorder.skipped(run))

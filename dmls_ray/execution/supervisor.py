@@ -73,9 +73,9 @@ class Supervisor:
                 return self._code or 0
             restarts = 1 if self._done > done else restarts + 1
             if restarts > self._status.get("restarts", 0):
-                _print(f"{reason}. {self._done} runs are kept; the same command runs the others.")
+                _print(f"{reason}. Runs kept: {self._done}; the same command runs the others.")
                 return EXIT_LOST
-            _print(f"{reason}. {self._done} runs are done; the sweep starts again (restart {restarts}).")
+            _print(f"{reason}. Runs done: {self._done}; the sweep starts again (restart {restarts}).")
             self._pause(2 ** (restarts - 1) - 1)
 
     @property

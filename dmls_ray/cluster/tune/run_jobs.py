@@ -30,6 +30,9 @@ Listener = Callable[[dict[str, Any], RunEvent], None]
 SILENT_TIMEOUT_S = 60.0
 """How long the scheduler may be silent; it answers at least every `NEWS_INTERVAL_S`."""
 
+DEATH_INTERVAL_S = 1.0
+"""Seconds after which a death is known that was the cause of another."""
+
 START_TIMEOUT_S = 240.0
 """How much longer Tune's actor may take to start."""
 
@@ -97,6 +100,7 @@ class ForwardEvents(tune.Callback):
         self._silent_s = -START_TIMEOUT_S
         """For how long the scheduler has not answered."""
         self._last_step = time.monotonic()
+        self._has_dead_actor = False
         self._error: Exception | None = None
         """What is to end the sweep."""
 
@@ -133,13 +137,16 @@ class ForwardEvents(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial is a proxy of a run, whose failures are events: its error is the death of a process."""
-        reason = str(trial.get_error()).strip().splitlines()[-1].rstrip(".")
-        self._fail(ClusterLostError(f"Ray Tune's actor died ({reason})"))
+        self._has_dead_actor = True
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Called by Tune's loop."""
         try:
+            if self._has_dead_actor:
+                time.sleep(DEATH_INTERVAL_S)
             self._check()
+            if self._has_dead_actor:
+                raise ClusterLostError("Ray Tune's actor died")
             if self._error is None and not self._trials.metric:
                 self._check_answers()
         except (ClusterLostError, ray.exceptions.RayError) as error:
