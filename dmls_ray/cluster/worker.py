@@ -92,8 +92,10 @@ class RankWorker:
         while True:
             try:
                 reply = client.call("interruption", self.name)
-            except ray.exceptions.RayError:
+            except (ray.exceptions.RayActorError, ValueError):
                 os._exit(1)  # the sweep is over, since its broker died
+            except ray.exceptions.RayError:
+                continue  # the answer is lost
             if reply is None:
                 os._exit(1)
             try:

@@ -31,9 +31,14 @@ def test_a_signal_that_arrives_twice_stops_once(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_block_is_left_at_its_end(number: int) -> None:
     reached = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        signal.raise_signal(number)
-        reached.append("end")
+
+    def block() -> None:
+        with uninterrupted():
+            signal.raise_signal(number)
+            reached.append("end")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
     assert reached == ["end"]
 
 

@@ -14,7 +14,6 @@ from dmls_ray.records.run_events import (
     RunAborted,
     RunFinished,
     RunStarted,
-    RunUnknown,
     is_last,
 )
 from tests.cluster.scheduler.ranks import (
@@ -126,11 +125,6 @@ async def test_a_run_that_is_submitted_again_is_reported_from_its_start_and_not_
     assert len(log) == 1
     await broker.close()
     await rank
-
-
-@scenario
-async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
-    assert await Broker(trainers(t=1)).events("r") == [RunUnknown()]
 
 
 @scenario
