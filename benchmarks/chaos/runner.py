@@ -60,6 +60,8 @@ class Played:
     """Faults that found no victim."""
     exit_codes: list[int] = field(default_factory=list)
     """Of each command; negative: ended by a signal."""
+    restarts: int = 0
+    """How often supervisors have started the sweep again."""
     gave_up: list[str] = field(default_factory=list)
     """What commands printed last that ended with a failure and without a fault that explains it."""
     hung: list[str] = field(default_factory=list)
@@ -105,6 +107,7 @@ class Player:
         self.played.missed = [strike.kind for strike in self._waiting]
         self.played.tracebacks = sum("Traceback (most recent" in line for line in self._lines())
         self.played.output = "".join(self._lines())
+        self.played.restarts = sum(command.restarts for command in self._commands)
         self._count_lost_time()
         self.played.left = self._left()
 
