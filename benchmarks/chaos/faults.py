@@ -243,7 +243,7 @@ class Kind:
     """Where it is possible; everywhere if empty."""
     not_at: tuple[type[Place], ...] = ()
     ends_command: bool = False
-    """Whether the command may end with it; then it is given again. Any other fault is answered by a restart or a retry."""
+    """Whether the command may end with it, and is given again. Other faults are answered by a restart or a retry."""
     outcomes: frozenset[str] = frozenset()
     """Outcomes other than ok that a run may keep after it."""
 
