@@ -102,14 +102,11 @@ class RaySession:
         joined: address of the cluster to join; None to start one.
         dashboard: whether Ray shows its dashboard.
         verbose: whether Ray and the ranks print.
-        notify: receives a line where the start of a cluster takes long.
     """
 
-    def __init__(
-        self, joined: str | None, *, dashboard: bool, verbose: bool, notify: Callable[[str], None] = print
-    ) -> None:
+    def __init__(self, joined: str | None, *, dashboard: bool, verbose: bool) -> None:
         self.started_here = joined is None
-        self._joined, self._dashboard, self._verbose, self._notify = joined, dashboard, verbose, notify
+        self._joined, self._dashboard, self._verbose = joined, dashboard, verbose
         self._cluster: LocalCluster | None = None
         """The cluster, if it was started here."""
         self._head = ""
@@ -134,7 +131,7 @@ class RaySession:
         on_sigterm = signal.getsignal(signal.SIGTERM)
         is_lost = False
         try:
-            self._cluster = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose, notify=self._notify)
+            self._cluster = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose)
             self._head = ray.get_runtime_context().gcs_address
             if threading.current_thread() is threading.main_thread():
                 # Ray installs a handler that would end the process at once.
@@ -180,16 +177,13 @@ class RaySession:
                 raise ClusterLostError("The head of the Ray cluster does not answer any more")
 
 
-def connect(
-    address: str | None, *, dashboard: bool, verbose: bool, notify: Callable[[str], None] = print
-) -> LocalCluster | None:
+def connect(address: str | None, *, dashboard: bool, verbose: bool) -> LocalCluster | None:
     """Join a running cluster, or start one here; returns a cluster that was started.
 
     Args:
         address: of a running cluster, or None to start one.
         dashboard: whether a cluster that is started shows Ray's dashboard, on the loopback interface only.
         verbose: show what Ray and the ranks print, and keep Ray's files.
-        notify: receives a line where the start takes long.
 
     Raises:
         ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
@@ -215,7 +209,7 @@ def connect(
     }
     keep_token_private(make=address is None)
     if address is None:
-        started = start_cluster(keep_files=verbose, notify=notify, include_dashboard=dashboard, **common)
+        started = start_cluster(keep_files=verbose, include_dashboard=dashboard, **common)
         show_cluster_messages(verbose)
         return started
     try:

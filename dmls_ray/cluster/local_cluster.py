@@ -1,13 +1,11 @@
-"""Start a Ray cluster on this machine: in a folder with a short path, and again where its processes were too slow."""
+"""Start a Ray cluster on this machine, in a folder with a short path."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +14,12 @@ import psutil
 
 from dmls_ray.cluster.compat import loopback_only
 from dmls_ray.cluster.resources import usable_gpus
-from dmls_ray.records.provenance import load_average
-from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.socket_paths import room_above, short_folders
 from dmls_ray.util.temporary_folder import OwnedFolder, TemporaryFolder, remove_abandoned
 from dmls_ray.util.text import first_line
 
 LOOPBACK = "127.0.0.1"
-
-_STARTS = 3
-"""How often Ray is started. Its node process gives up after 15 s without a port of its agents, which is no setting; the
-libraries that they load are in memory by the next time."""
-
-_SLOW_AFTER_S = 20.0
-"""Seconds after which a line says what is waited for."""
 
 
 _PARTS = {"raylet": "Ray's node process (raylet)", "gcs_server": "Ray's control process (GCS)"}
@@ -72,23 +62,23 @@ def temporary_folder_of_ray() -> tuple[str, Path]:
     return "", Path("/tmp")
 
 
-def start_cluster(*, keep_files: bool, notify: Callable[[str], None], **options: Any) -> LocalCluster:
+def start_cluster(*, keep_files: bool, **options: Any) -> LocalCluster:
     """Start Ray for this machine alone; nothing outside can reach it.
 
     Args:
         keep_files: whether Ray's files outlive the cluster.
-        notify: receives a line where the start takes long, and one where it is made again.
         options: further ones of ray.init.
 
     Raises:
         ClusterError: Ray cannot be started.
+        ClusterLostError: Ray did not start in time; another start may succeed.
     """
     own: OwnedFolder | None = _own_folder()
     parent = temporary_folder_of_ray()[1] / "ray" if own is None else own.path
     if own is not None:
         options["_temp_dir"] = str(own.path)
     try:
-        session = _start(parent, options, notify)
+        session = _start(parent, options)
     except ClusterError:
         if own is not None:
             own.keep()
@@ -123,46 +113,28 @@ def _own_folder() -> TemporaryFolder | None:
     )
 
 
-def _start(parent: Path, options: Mapping[str, Any], notify: Callable[[str], None]) -> Path:
+def _start(parent: Path, options: Mapping[str, Any]) -> Path:
     import ray
 
-    for number in range(1, _STARTS + 1):
-        before = _sessions(parent)
-        try:
-            with _said_when_slow(notify), loopback_only():
-                started = ray.init(
-                    address="local",
-                    num_cpus=joblib.cpu_count(),
-                    # Ray also counts those that PyTorch cannot use.
-                    num_gpus=usable_gpus(),
-                    dashboard_host=LOOPBACK,
-                    _node_ip_address=LOOPBACK,
-                    **options,
-                )
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
-        except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
-            reason = first_line(error).rstrip(".")
-            failed = _sessions(parent) - before
-            for session in failed:
-                end_processes(session)
-            if number == _STARTS:
-                logs = "".join(f"; its logs are in {session}/logs" for session in failed)
-                raise ClusterError(
-                    f"Ray could not be started on this machine in {_STARTS} attempts ({reason}{logs}). Is it too busy"
-                    f"{_load()}, or short of memory? Give the command again later; runs that are finished are kept."
-                ) from error
-            for session in failed:
-                shutil.rmtree(session, ignore_errors=True)
-            notify(f"Ray's processes did not start in time ({reason}){_load()}; they are started again.")
-        else:
-            return Path(started.address_info["session_dir"])
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _sessions(parent: Path) -> set[Path]:
-    """Folders of the clusters that this process has started."""
-    return set(parent.glob(f"session_*_{os.getpid()}"))
+    try:
+        with loopback_only():
+            started = ray.init(
+                address="local",
+                num_cpus=joblib.cpu_count(),
+                # Ray also counts those that PyTorch cannot use.
+                num_gpus=usable_gpus(),
+                dashboard_host=LOOPBACK,
+                _node_ip_address=LOOPBACK,
+                **options,
+            )
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
+    except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
+        for session in parent.glob(f"session_*_{os.getpid()}"):
+            end_processes(session)
+        reason = first_line(error).rstrip(".")
+        raise ClusterLostError(f"Ray could not be started in time, as on a busy machine ({reason})") from error
+    return Path(started.address_info["session_dir"])
 
 
 def end_processes(session: Path) -> None:
@@ -204,22 +176,3 @@ def _killed(process: psutil.Process) -> list[psutil.Process]:
                 member.kill()
         return family
     return []
-
-
-@contextmanager
-def _said_when_slow(notify: Callable[[str], None]) -> Iterator[None]:
-    def say() -> None:
-        notify(f"Ray's processes have not started after {_SLOW_AFTER_S:g} s; waiting for them{_load()}.")
-
-    timer = threading.Timer(_SLOW_AFTER_S, say)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _load() -> str:
-    load = load_average()
-    return "" if load is None else f" (load average {load:.1f} on {joblib.cpu_count()} cores)"

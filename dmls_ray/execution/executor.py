@@ -109,9 +109,7 @@ class Executor:
             if not feasible:
                 return
             self._begin(feasible)
-        session = RaySession(
-            joined, dashboard=self.options.dashboard, verbose=self.options.verbose, notify=self.view.note
-        )
+        session = RaySession(joined, dashboard=self.options.dashboard, verbose=self.options.verbose)
         self.heartbeat.beat(START_TIMEOUT_S)
         try:
             with session.connected() as resources:
