@@ -67,8 +67,10 @@ class Supervisor:
             reason = self._follow(is_restart=restarts > 0 or done > 0)
             self._end_processes()
             if self._is_stopped:
-                has_stopped = self._status["ended"] and self._code != EXIT_LOST
-                return self._code or 0 if has_stopped else EXIT_INTERRUPTED
+                if self._status["ended"] and self._code != EXIT_LOST:
+                    return self._code or 0
+                _print("Stopped. The runs that had ended are kept; the same command runs the others.")
+                return EXIT_INTERRUPTED
             if not reason:
                 return self._code or 0
             restarts = 1 if self._done > done else restarts + 1
