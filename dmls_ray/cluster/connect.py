@@ -141,11 +141,13 @@ class RaySession:
             with quiet_tune(self._verbose):
                 yield cluster_resources()
             connect_by_itself(True)
-        except ClusterLostError:
+        except (ClusterLostError, ray.exceptions.RayError, ConnectionError) as error:
             is_lost = True
             if self._cluster is not None:
                 end_processes(self._cluster.session)
-            raise
+            if isinstance(error, ClusterLostError):
+                raise
+            raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
         except Exception:
             if self._cluster is not None:
                 self._cluster.keep_files()

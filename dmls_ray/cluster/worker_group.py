@@ -116,7 +116,7 @@ class WorkerGroup:
         """End the ranks and their trainers. After the loss of the cluster no call to Ray is made: it may not return."""
         self._is_over = True
         try:
-            if kind is None or not issubclass(kind, ClusterLostError):
+            if kind is None or not issubclass(kind, (ClusterLostError, ray.exceptions.RayError)):
                 self._end(cut_short=kind is not None)
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
