@@ -171,9 +171,7 @@ def test_a_machine_that_cannot_prepare_its_data_is_named_and_released_while_the_
     assert "this machine has no data" in lines[0]
 
 
-def test_a_lost_head_ends_the_sweep_and_a_second_sweep_runs_the_rest(
-    network: Network, folder: Path
-) -> None:
+def test_a_lost_head_ends_the_sweep_and_a_second_sweep_runs_the_rest(network: Network, folder: Path) -> None:
     first, second = network.add(2)
     network.cluster(1, 1, env=PATH | LOST_SOON)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
