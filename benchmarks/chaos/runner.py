@@ -23,7 +23,7 @@ from dmls_ray.records.provenance import describe_git
 PATIENCE_S = 240.0
 """Time without a row, and without a fault under way, after which a sweep counts as hung.
 
-Ray needs 60 s to notice the death of its GCS while it starts. On a busy machine, another start of the sweep takes as long.
+Ray needs 60 s to notice the death of its GCS while it starts. On a busy machine, another start takes as long.
 """
 
 MAX_FRUITLESS = 3

@@ -141,16 +141,15 @@ class RaySession:
             with quiet_tune(self._verbose):
                 yield cluster_resources()
             connect_by_itself(True)
-        except (ClusterLostError, ray.exceptions.RayError, ConnectionError) as error:
-            is_lost = True
+        except BaseException as error:
+            is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
             if self._cluster is not None:
+                # An orderly end would wait for a process that has died, or was stopped together with the sweep.
                 end_processes(self._cluster.session)
-            if isinstance(error, ClusterLostError):
-                raise
-            raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
-        except Exception:
-            if self._cluster is not None:
-                self._cluster.keep_files()
+                if isinstance(error, Exception) and not is_lost:
+                    self._cluster.keep_files()
+            if is_lost and not isinstance(error, ClusterLostError):
+                raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
             raise
         finally:
             # Without its head, a connection to a cluster that was joined cannot be ended.
