@@ -249,7 +249,11 @@ def test_nothing_is_left_of_a_sweep_whose_supervisor_is_killed(
         running.wait_for_rows(1)
         running.family.look()
         family.look()
-        ranks = [process for process in family.members if "RayTrainWorker" in "".join(process.cmdline())]
+        ranks = []
+        for process in family.members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "RayTrainWorker" in "".join(process.cmdline()):
+                    ranks.append(process)
         assert ranks
         running.process.kill()
         assert not running.family.left(30)

@@ -70,5 +70,8 @@ def main(
 
 
 def is_to_be_supervised(arguments: Sequence[str] | None) -> bool:
-    """Whether this is the process that a user starts: the supervisor of a sweep."""
-    return arguments is None and CHANNEL not in os.environ
+    """Whether this is the process that a user starts, so that its command can be given again: the supervisor."""
+    words = sys.argv[1:]
+    # Not so where another program runs the script.
+    is_command = sys.orig_argv[len(sys.orig_argv) - len(words) :] == words
+    return arguments is None and is_command and CHANNEL not in os.environ
