@@ -116,6 +116,10 @@ class Player:
 
     def _start(self) -> Command:
         self._excused = False
+        # A sweep whose supervisor was killed ends by itself, in seconds.
+        until = time.monotonic() + LEFT_AFTER_S
+        while any("/sweeps/" in title for title in self.place.left()) and time.monotonic() < until:
+            time.sleep(0.1)
         command = self.place.start()
         self._commands.append(command)
         return command

@@ -38,7 +38,8 @@ class Heartbeat:
         # No process that this one starts is the supervisor's.
         given = json.loads(os.environ.pop(CHANNEL))
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL))
+            # Not SIGKILL, after which some of Ray's processes would stay for a minute.
+            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM))
         if os.getppid() != given["supervisor"]:
             sys.exit(EXIT_LOST)
         os.set_inheritable(given["descriptor"], False)
