@@ -15,19 +15,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmls_ray.analysis.results import Results as Results
     from dmls_ray.analysis.results import load as load
+    from dmls_ray.config.options import Options as Options
     from dmls_ray.config.search_space import Range as Range
     from dmls_ray.execution.api import sweep as sweep
     from dmls_ray.execution.planning import make_plan as make_plan
     from dmls_ray.records.model import RunRecord as RunRecord
     from dmls_ray.records.outcome import Outcome as Outcome
     from dmls_ray.training.rank import RankInfo as RankInfo
+    from dmls_ray.util.errors import ClusterLostError as ClusterLostError
     from dmls_ray.util.errors import DmlsRayError as DmlsRayError
     from dmls_ray.util.errors import InputError as InputError
     from dmls_ray.workloads.classification.config import TrialConfig as TrialConfig
 
 _MODULES = {
+    "ClusterLostError": "util.errors",
     "DmlsRayError": "util.errors",
     "InputError": "util.errors",
+    "Options": "config.options",
     "Outcome": "records.outcome",
     "Range": "config.search_space",
     "RankInfo": "training.rank",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.report.logs import run_files
 from dmls_ray.analysis.results import Results
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.cluster.resources import local_resources
-from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, make_search_space
 from dmls_ray.execution.executor import Executor
@@ -50,10 +49,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs that were started; each ends ok at once."""
     names: list[str] = []
 
-    def run(self: Executor, pending: Sequence[Run]) -> None:
+    def run(self: Executor) -> None:
         identity = self.identities.together(self.plan.runs)
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
-        for item in pending:
+        for item in self._missing:
             names.append(item.label(self.plan.varied))
             artifacts = self._job_factory(local_resources()).create(item).artifacts
             if artifacts is not None:
@@ -152,11 +151,9 @@ def test_a_dry_run_says_why_runs_are_made_again_and_after_an_undo_that_there_is_
     files: Path, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def planned() -> list[str]:
+        preset = Preset(name="grid", question="What?", axis=None, axes={}, train="edited_t:train")
         with pytest.raises(SystemExit) as ended:
-            main(
-                name="grid", question="What?", axis=None, defaults={}, train="edited_t:train",
-                arguments=["--set", "lr", "0.1", "0.2", "--out", "out", "--repeats", "1", "--dry-run"],
-            )  # fmt: skip
+            main(preset, ["--set", "lr", "0.1", "0.2", "--out", "out", "--repeats", "1", "--dry-run"])
         assert ended.value.code == 0
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 

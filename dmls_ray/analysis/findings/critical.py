@@ -23,7 +23,7 @@ from dmls_ray.analysis.findings.claims import Pair
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.measures import Level
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.stats.critical_batch import farthest_from_curve, fit_steps
+from dmls_ray.analysis.stats.critical_batch import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval, estimate
 from dmls_ray.analysis.trials.groups import count_values
 from dmls_ray.analysis.trials.trial import Row
@@ -32,8 +32,6 @@ from dmls_ray.records.outcome import Outcome
 
 MIN_SPLIT = 4
 """Repeats from which on the first half chooses the learning rate and the others are reported."""
-FEWEST_BATCHES = 4
-"""The curve has two parameters; one batch more says how well it fits, and another how sure that is."""
 COARSE = 0.25
 """Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
 _TUNED = "lr"
@@ -100,24 +98,20 @@ class CriticalBatch:
     points: Sequence[BatchPoint]
     is_split: bool
     """Whether other runs chose the learning rates than those that are reported."""
-    critical: Interval | None
-    """The critical batch, in samples, with a 95% interval; None with too few batches that reached the target, and where
-    their steps are not on the curve."""
+    curve: Curve | None
+    """None with too few batches that reached the target, and where their steps are not on the curve."""
     is_tested: bool
     """Whether enough repeats are reported to test how well the curve fits."""
     misfit: Misfit | None
     """The batch that is farthest from the curve, where the steps refute it."""
-    fewest_steps: float | None
-    """Steps that no batch, however large, goes below, by the curve."""
     noise_scale: Estimate | None
     """Gradient noise scale of the reported runs, in samples, which predicts the critical batch; None if no run has
     it."""
 
-    def curve(self, batch: float) -> float | None:
-        """Steps to the target by the curve."""
-        if self.critical is None or self.fewest_steps is None:
-            return None
-        return self.fewest_steps * (1 + self.critical.centre / batch)
+    @property
+    def critical(self) -> Interval | None:
+        """The critical batch, in samples, with a 95% interval."""
+        return None if self.curve is None else self.curve.critical
 
     @property
     def fastest(self) -> BatchPoint | None:
@@ -148,19 +142,19 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     points = [_point(batch, group, choosing) for batch, group in sorted(by_batch.items())]
     reported = chain.from_iterable(_reported(point.row, choosing) for point in points)
     noise = [run.gradient_noise_scale for run in reported if run.gradient_noise_scale]
-    critical, fewest = _fit(points) or (None, None)
+    # A batch with a run that did not reach the target is left out.
+    known = [point for point in points if point.steps is not None]
+    curve = fit_curve({point.batch: point.steps.centre for point in known if point.steps is not None})
+    repeats = _common_repeats(known)
     misfit = None
-    if critical is not None and fewest is not None:
-        misfit = _misfit(points, critical.centre, fewest)
-    if misfit is not None:
-        critical, fewest = None, None
+    if curve is not None and len(repeats) >= MIN_REPEATS:
+        misfit = _misfit(known, curve, repeats)
     return CriticalBatch(
         target=float(next(iter(targets)) or 0.0),
         points=points,
         is_split=bool(choosing),
-        critical=critical,
-        fewest_steps=fewest,
-        is_tested=len(_common_repeats(points)) >= MIN_REPEATS,
+        curve=curve if misfit is None else None,
+        is_tested=len(repeats) >= MIN_REPEATS,
         misfit=misfit,
         noise_scale=estimate(noise, "amount") if noise else None,
     )
@@ -250,33 +244,23 @@ def _rate(row: Row) -> float:
     return float(row.factors.get(_TUNED) or config.get(_TUNED) or 0.0)
 
 
-def _fit(points: Sequence[BatchPoint]) -> tuple[Interval, float] | None:
-    """The curve through the batches whose runs all reached the target; None of too few."""
-    steps = {point.batch: point.steps.centre for point in points if point.steps is not None}
-    return fit_steps(steps) if len(steps) >= FEWEST_BATCHES else None
-
-
 def _common_repeats(points: Sequence[BatchPoint]) -> list[int]:
-    """The repeats in which all batches that are on the curve reached the target."""
-    repeats = [set(point.steps_by_repeat) for point in points if point.steps is not None]
+    """The repeats in which all of these batches reached the target."""
+    repeats = [set(point.steps_by_repeat) for point in points]
     return sorted(set.intersection(*repeats)) if repeats else []
 
 
-def _misfit(points: Sequence[BatchPoint], critical: float, fewest: float) -> Misfit | None:
-    """Which batch is far from the curve, if its steps refute it; None where they do not, or cannot be tested."""
-    known = [point for point in points if point.steps is not None]
-    repeats = _common_repeats(points)
-    if len(repeats) < MIN_REPEATS:
-        return None
-    steps = [[point.steps_by_repeat[repeat] for point in known] for repeat in repeats]
-    between = [(point.steps_between_tests or 0.0) / 2 for point in known]
-    found = farthest_from_curve([point.batch for point in known], steps, between, critical, fewest)
-    if found is None:
-        return None
-    index, curve = found
-    measured = known[index].steps
-    assert measured is not None
-    return Misfit(known[index].batch, curve, measured)
+def _misfit(points: Sequence[BatchPoint], curve: Curve, repeats: Sequence[int]) -> Misfit | None:
+    """Which batch is far from the curve, if its steps refute it."""
+    steps, tolerance = {}, {}
+    for point in points:
+        steps[point.batch] = {repeat: point.steps_by_repeat[repeat] for repeat in repeats}
+        tolerance[point.batch] = (point.steps_between_tests or 0.0) / 2
+    worst = refuting_batch(curve, steps, tolerance)
+    for point in points:
+        if point.batch == worst and point.steps is not None:
+            return Misfit(point.batch, curve.steps(worst), point.steps)
+    return None
 
 
 def answer_on_critical_batch(found: CriticalBatch) -> Answer:
