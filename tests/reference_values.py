@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from dmls_ray import load
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.findings.claims import Claim, claims_of
+from dmls_ray.analysis.findings.claims import claims_of
+from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
 from dmls_ray.analysis.summary import summarize
@@ -58,7 +60,7 @@ def _rows(table: Table) -> dict[str, Any]:
     }
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
+def _claim(claim: Effect) -> dict[str, Any]:
     until = Until()
     return {
         "trials": [claim.pair.row.trial_id, claim.pair.base.trial_id],
@@ -66,7 +68,7 @@ def _claim(claim: Claim) -> dict[str, Any]:
         "interval": _interval(claim.contrast),
         "sign": claim.measure.sign(claim.contrast),
         "is_equal": claim.measure.is_equal(claim.contrast, until),
-        "is_decided": claim.is_decided(until),
+        "is_decided": replace(claim, until=until).is_decided,
     }
 
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.findings.answer import Answer
-from dmls_ray.analysis.findings.claims import Claim
-from dmls_ray.analysis.findings.critical import FEWEST_BATCHES, CriticalBatch
 from dmls_ray.analysis.findings.decide import Decision
-from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.effects import Effect, Pair
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
@@ -72,7 +70,6 @@ CAVEATS: Mapping[str, str] = {
 """What a reader must know -> the words."""
 _PARTS = {
     **PARTS,
-    "contention_ms": "contention for cores or memory",
     "exposed_comm_ms": "communication",
     "rest_ms": "other",
 }
@@ -93,22 +90,22 @@ def headline_text(answer: Answer) -> str:
 
 def pair_text(effect: Effect) -> str:
     """`batch_per_rank 128 vs 16 (1 rank)`."""
-    return _placed(effect.pair.label, effect.where)
+    return _placed(effect.pair)
 
 
 def effect_text(effect: Effect) -> str:
     """An effect in a sentence: `2.83x as fast`, `equal test accuracy`."""
     measure = effect.measure
     template = VERDICTS.get(effect.verdict, EFFECTS[measure.kind])
-    amount = measure.text(effect.interval, interval=False)
-    return template.format(amount=amount, noun=measure.noun, text=measure.text(effect.interval))
+    amount = measure.text(effect.contrast, interval=False)
+    return template.format(amount=amount, noun=measure.noun, text=measure.text(effect.contrast))
 
 
 def effect_cell(effect: Effect) -> str:
     """An effect in a cell, without the unit of its heading; `?` where more repeats may decide it."""
     measure = effect.measure
-    is_known = effect.low != effect.high
-    text = measure.text(effect.interval, interval=is_known).replace(" points", "")
+    is_known = effect.contrast.low != effect.contrast.high
+    text = measure.text(effect.contrast, interval=is_known).replace(" points", "")
     return f"{text} ?" if effect.verdict == "open" else text
 
 
@@ -123,7 +120,7 @@ def effect_head(effect: Effect) -> str:
 def _is_said(effect: Effect) -> bool:
     """Whether a headline has an effect: memory only where it differs, and nothing of what was set."""
     measure = effect.measure
-    return measure.is_outcome and (measure.is_shown_equal or effect.verdict in ("more", "less"))
+    return measure.is_outcome and (measure.is_judged or effect.verdict in ("more", "less"))
 
 
 def undecided_text(answer: Answer, decision: Decision | None) -> str:
@@ -144,9 +141,6 @@ def why_text(change: StepChange | None) -> str:
     large = {name: ms for name, ms in change.changes.items() if abs(ms) >= _NAMED_FROM * total > 0}
     ordered = sorted(large.items(), key=lambda item: -abs(item[1]))
     parts = [f"{ms:+.{decimals}f} {_PARTS[name]}" for name, ms in ordered]
-    if change.slower_rank is not None:
-        rank, ms = change.slower_rank
-        parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
     samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
     return f"Why: {times}{samples}: {', '.join(parts)}."
@@ -229,18 +223,18 @@ def _beaten_text(decision: Decision) -> str:
     return f" Beaten for {decision.until.aim} and left out of further repeats: {names}."
 
 
-def _names(claims: Sequence[Claim]) -> str:
+def _names(claims: Sequence[Effect]) -> str:
     return join_names([claim_text(claim) for claim in claims], most=_SHOWN)
 
 
-def claim_text(claim: Claim) -> str:
+def claim_text(claim: Effect) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
-    pair = _placed(claim.pair.label, claim.pair.where)
+    pair = _placed(claim.pair)
     return f"{pair}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
 
 
-def _placed(label: str, where: str) -> str:
-    return f"{label} ({where})" if where else label
+def _placed(pair: Pair) -> str:
+    return f"{pair.label} ({pair.where})" if pair.where else pair.label
 
 
 def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:
@@ -249,23 +243,6 @@ def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:
     if is_fresh:
         again = "the same command, with --out on this folder in place of --fresh,"
     return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again} runs them."
-
-
-def describe_critical(found: CriticalBatch) -> str:
-    """The critical batch in words, or why it is not known."""
-    critical, batches = found.critical, [point.batch for point in found.points]
-    if found.misfit is not None:
-        return f"unknown: {CAVEATS['misfit'].format(**_plain(vars(found.misfit)))}"
-    if critical is None:
-        return f"unknown: fewer than {FEWEST_BATCHES} batches reach {found.target:g} in every run"
-    low, high = critical.low or 0.0, critical.high or math.inf
-    if low > batches[-1]:
-        return f"above {batches[-1]}: all batches save steps in proportion"
-    if high < batches[0]:
-        return f"below {batches[0]}: no batch saves steps in proportion"
-    if high > 100 * batches[-1] or low < batches[0] / 100:
-        return f"about {GENERIC(round(critical.centre))}, known to no factor of 100"
-    return f"{format_interval(critical, GENERIC)} samples"
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

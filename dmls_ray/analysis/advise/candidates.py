@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective
-from dmls_ray.analysis.findings.losers import Loser, losers_of
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.losers import level_text, losers_of
 from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import format_interval
@@ -44,7 +45,7 @@ class Excluded:
 
     text: str
     kind: Literal["times_unknown", "target_not_reached", "independent_ranks", "loses", "other"] = "other"
-    loser: Loser | None = None
+    loser: Effect | None = None
     """What it loses, of the kind `loses`."""
 
 
@@ -75,7 +76,8 @@ def judge_trials(
     if not (any_accuracy or objective.is_learned or objective.target is not None):
         losers = losers_of(table, [item.row for item in candidates], comparisons)
         candidates = [item for item in candidates if item.row.trial_id not in losers]
-        excluded += [(loser.row, Excluded(f"loses: {loser.level}", "loses", loser)) for loser in losers.values()]
+        for loss in losers.values():
+            excluded.append((loss.pair.row, Excluded(f"loses: {level_text(loss)}", "loses", loss)))
     return sorted(candidates, key=lambda item: objective.score(item.value.centre)), excluded
 
 

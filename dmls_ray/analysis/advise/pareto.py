@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.findings.losers import Loser, losers_of
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.table.model import Table
@@ -27,7 +28,7 @@ class Front:
     """Positions in `rows` of the trials on the front."""
     memory: str
     """The metric of memory; empty if none was measured."""
-    losers: Sequence[Loser]
+    losers: Sequence[Effect]
     """Trials that are not on it since they lose accuracy against other choices."""
 
     @property

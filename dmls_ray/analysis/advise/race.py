@@ -41,7 +41,7 @@ def race_for(table: Table, aim: str) -> Race:
             beaten.append(item.row)
         else:
             left.append(item.row)
-    return Race(beaten, claims_against(best.row, left, measures))
+    return Race(beaten, claims_against(best.row, left, measures, table.until))
 
 
 def _target(table: Table, aim: str) -> float | None:

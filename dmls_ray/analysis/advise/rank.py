@@ -10,7 +10,8 @@ from dmls_ray.analysis.advise.candidates import Candidate, Excluded, compare_sco
 from dmls_ray.analysis.advise.objective import Objective, Request, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import front_of
-from dmls_ray.analysis.findings.losers import Loser, loss_of
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.losers import loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval, as_dict, is_above
@@ -47,7 +48,7 @@ class Advice:
     front: Sequence[str]
     """trial_id of those that no other one beats in all of `front_metrics`, by their means."""
     front_metrics: Sequence[str]
-    loss: Loser | None
+    loss: Effect | None
     """By how much the best one is less accurate than the most accurate trial, beyond chance."""
 
     @property
@@ -69,7 +70,11 @@ class Advice:
             trials.append(self._describe(row, reason.kind) | {"reason": reason.text})
         loss = None
         if self.loss is not None:
-            loss = {"metric": self.loss.measure.name, "base": self.loss.base.trial_id, **as_dict(self.loss.contrast)}
+            loss = {
+                "metric": self.loss.measure.name,
+                "base": self.loss.pair.base.trial_id,
+                **as_dict(self.loss.contrast),
+            }
         return {
             "objective": self.objective.name,
             "metric": self.objective.metric,
@@ -172,7 +177,7 @@ def _rank(table: Table, objective: Objective, candidates: Sequence[Candidate]) -
     return ranked
 
 
-def _loss_of(table: Table, objective: Objective, candidates: Sequence[Candidate]) -> Loser | None:
+def _loss_of(table: Table, objective: Objective, candidates: Sequence[Candidate]) -> Effect | None:
     """By how much the best one is less accurate than others, where no target says what it must come to."""
     if not candidates or objective.is_learned or objective.target is not None:
         return None

@@ -10,7 +10,7 @@ import pandas as pd
 from dmls_ray.analysis.advise.objective import Objective
 from dmls_ray.analysis.advise.pareto import costs_of
 from dmls_ray.analysis.advise.rank import Advice
-from dmls_ray.analysis.findings.losers import Loser
+from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
@@ -70,12 +70,12 @@ def _fields_of_work(objective: Objective) -> set[str]:
     return fields | {"epochs"} if objective.metric == "total_s" else fields
 
 
-def _describe_loss(loss: Loser) -> str:
+def _describe_loss(loss: Effect) -> str:
     metric = loss.measure.name
     effect = format_interval(loss.contrast, with_sign(format_of(metric)), null=0)
     if loss.measure.kind == "ratio":
         effect = f"{format_interval(loss.contrast, RATIO, null=1)} times"
-    return f"{label_of(metric)} {effect} against {describe_configuration(loss.base.factors)}"
+    return f"{label_of(metric)} {effect} against {describe_configuration(loss.pair.base.factors)}"
 
 
 def frame(advice: Advice) -> pd.DataFrame:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import Point, dashed_line, series_of
-from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, critical_batch
+from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.words import describe_critical
+from dmls_ray.analysis.words import headline_text
 
 _CURVE_POINTS = 33
 _MEASURED = "best learning rate"
@@ -112,7 +112,7 @@ def _notes(found: CriticalBatch) -> tuple[str, ...]:
             "A triangle: not all runs of the batch reached the target, so that its mean is above this limit, at which "
             "they count with the steps of the longest training."
         )
-    notes.append(f"Critical batch: {describe_critical(found)}.")
+    notes.append(headline_text(answer_on_critical_batch(found)))
     if found.noise_scale is not None:
         notes.append(f"Gradient noise scale: {format_interval(found.noise_scale, GENERIC)} samples.")
     return tuple(notes)

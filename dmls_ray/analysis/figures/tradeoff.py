@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series, trial_labels
+from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Row
@@ -50,7 +51,7 @@ def chart(table: Table) -> Chart | None:
     memory_note = " Memory hardly differs and is left out." if front.is_of_like_memory else ""
     is_apart = any(row.independent_ranks for row in table.rows)
     apart_note = " Trials whose ranks did not train one model together are left out." if is_apart else ""
-    lost = join_names([loser.text for loser in front.losers])
+    lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
     lost_note = f" Not on it for what they lose: {lost}." if lost else ""
     return Chart(
         name="tradeoff",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.findings.answer import Answer, why_of
+from dmls_ray.analysis.findings.answer import Answer, lead_of, why_of
 from dmls_ray.analysis.findings.claims import changed_pairs, compared_rows
-from dmls_ray.analysis.findings.effects import comparison_of
-from dmls_ray.analysis.findings.lead import lead_of
-from dmls_ray.analysis.findings.measures import Measure, Points
+from dmls_ray.analysis.findings.effects import compare
+from dmls_ray.analysis.findings.measures import Points
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.config.grid import BASELINE
 
 
@@ -32,23 +30,16 @@ def answer_on_changes(trials: SweepTrials, changed: Sequence[str]) -> Answer:
         changed: the fields that were changed one at a time.
     """
     rows = compared_rows(trials)
-    pairs = list(changed_pairs(rows, changed))
-    measures = _measures(trials, rows)
-    found = [comparison_of(pair, measures, trials.until) for pair in pairs]
+    measures = trials.questions.measures(rows)
+    # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
+    if all(run.train_eval_accuracy is not None for row in rows for run in row.counted):
+        measures.append(_GAP)
+    measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
+    found = [compare(pair, measures, trials.until) for pair in changed_pairs(rows, changed)]
     comparisons = [comparison for comparison in found if comparison and comparison[0].measure.is_outcome]
     if not comparisons:
-        return Answer("not_compared" if pairs else "no_baseline")
-    comparisons.sort(key=lambda comparison: -comparison[0].value * comparison[0].measure.better)
-    first_place = [comparison for comparison in comparisons if comparison[0].where == comparisons[0][0].where]
+        return Answer("not_compared" if found else "no_baseline")
+    comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
+    first_place = [comparison for comparison in comparisons if comparison[0].pair.where == comparisons[0][0].pair.where]
     headline, lead = lead_of(first_place, (), is_amount=False)
     return Answer(headline, {"field": "change", "base": BASELINE}, lead, comparisons, why=why_of(lead))
-
-
-def _measures(trials: SweepTrials, rows: Sequence[Row]) -> list[Measure]:
-    """Results first: a change is made for these."""
-    measures = trials.questions.measures(rows)
-    results = [measure for measure in measures if measure.is_result]
-    others = [measure for measure in measures if not measure.is_result]
-    # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
-    has_gap = all(run.train_eval_accuracy is not None for row in rows for run in row.counted)
-    return [*results, *([_GAP] if has_gap and any(map(_GAP.is_of, rows)) else []), *others]

@@ -19,9 +19,7 @@ from itertools import chain
 from typing import Any
 
 from dmls_ray.analysis.findings.answer import Answer, Headline
-from dmls_ray.analysis.findings.claims import Pair
-from dmls_ray.analysis.findings.effects import Effect
-from dmls_ray.analysis.findings.measures import Level
+from dmls_ray.analysis.findings.effects import Effect, level_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.critical_batch import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval, estimate
@@ -80,16 +78,6 @@ class BatchPoint:
         )
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """A batch whose steps are not on the curve."""
-
-    batch: int
-    curve: float
-    """Its steps by the curve."""
-    steps: Estimate
-
-
 @dataclass(frozen=True, kw_only=True)
 class CriticalBatch:
     """Steps to a target against the global batch."""
@@ -100,10 +88,8 @@ class CriticalBatch:
     """Whether other runs chose the learning rates than those that are reported."""
     curve: Curve | None
     """None with too few batches that reached the target, and where their steps are not on the curve."""
-    is_tested: bool
-    """Whether enough repeats are reported to test how well the curve fits."""
-    misfit: Misfit | None
-    """The batch that is farthest from the curve, where the steps refute it."""
+    fit: Mapping[str, Mapping[str, Any]]
+    """What a reader must know of how well the curve fits -> the values that it names."""
     noise_scale: Estimate | None
     """Gradient noise scale of the reported runs, in samples, which predicts the critical batch; None if no run has
     it."""
@@ -112,12 +98,6 @@ class CriticalBatch:
     def critical(self) -> Interval | None:
         """The critical batch, in samples, with a 95% interval."""
         return None if self.curve is None else self.curve.critical
-
-    @property
-    def fastest(self) -> BatchPoint | None:
-        """The batch that reaches the target in the least time, of those of which all runs reach it."""
-        known = [(point.seconds.centre, point) for point in self.points if point.seconds is not None]
-        return min(known, key=lambda item: item[0])[1] if known else None
 
 
 def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
@@ -135,6 +115,7 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     if any(count_values(rows, name) > 1 for name in others):
         return None
 
+    target = float(targets.pop() or 0.0)
     by_batch: dict[int, list[Row]] = {}
     for row in rows:
         by_batch.setdefault(row.factors["global_batch"], []).append(row)
@@ -142,20 +123,13 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     points = [_point(batch, group, choosing) for batch, group in sorted(by_batch.items())]
     reported = chain.from_iterable(_reported(point.row, choosing) for point in points)
     noise = [run.gradient_noise_scale for run in reported if run.gradient_noise_scale]
-    # A batch with a run that did not reach the target is left out.
-    known = [point for point in points if point.steps is not None]
-    curve = fit_curve({point.batch: point.steps.centre for point in known if point.steps is not None})
-    repeats = _common_repeats(known)
-    misfit = None
-    if curve is not None and len(repeats) >= MIN_REPEATS:
-        misfit = _misfit(known, curve, repeats)
+    curve, fit = _fit(points, target)
     return CriticalBatch(
-        target=float(next(iter(targets)) or 0.0),
+        target=target,
         points=points,
         is_split=bool(choosing),
-        curve=curve if misfit is None else None,
-        is_tested=len(repeats) >= MIN_REPEATS,
-        misfit=misfit,
+        curve=curve,
+        fit=fit,
         noise_scale=estimate(noise, "amount") if noise else None,
     )
 
@@ -244,23 +218,25 @@ def _rate(row: Row) -> float:
     return float(row.factors.get(_TUNED) or config.get(_TUNED) or 0.0)
 
 
-def _common_repeats(points: Sequence[BatchPoint]) -> list[int]:
-    """The repeats in which all of these batches reached the target."""
-    repeats = [set(point.steps_by_repeat) for point in points]
-    return sorted(set.intersection(*repeats)) if repeats else []
-
-
-def _misfit(points: Sequence[BatchPoint], curve: Curve, repeats: Sequence[int]) -> Misfit | None:
-    """Which batch is far from the curve, if its steps refute it."""
+def _fit(points: Sequence[BatchPoint], target: float) -> tuple[Curve | None, dict[str, dict[str, Any]]]:
+    """The curve, and what a reader must know of how well it fits."""
+    # A batch with a run that did not reach the target is left out.
+    known = {point.batch: point for point in points if point.steps is not None}
+    means = {point.batch: point.steps.centre for point in points if point.steps is not None}
+    curve = fit_curve(means)
+    if curve is None:
+        return None, {"few_batches": {"fewest": FEWEST_BATCHES, "target": target}}
+    repeats = sorted(set.intersection(*(set(point.steps_by_repeat) for point in known.values())))
+    if len(repeats) < MIN_REPEATS:
+        return curve, {"fit_untested": {"repeats": MIN_REPEATS}}
     steps, tolerance = {}, {}
-    for point in points:
-        steps[point.batch] = {repeat: point.steps_by_repeat[repeat] for repeat in repeats}
-        tolerance[point.batch] = (point.steps_between_tests or 0.0) / 2
+    for batch, point in known.items():
+        steps[batch] = {repeat: point.steps_by_repeat[repeat] for repeat in repeats}
+        tolerance[batch] = (point.steps_between_tests or 0.0) / 2
     worst = refuting_batch(curve, steps, tolerance)
-    for point in points:
-        if point.batch == worst and point.steps is not None:
-            return Misfit(point.batch, curve.steps(worst), point.steps)
-    return None
+    if worst is None:
+        return curve, {}
+    return None, {"misfit": {"batch": worst, "curve": curve.steps(worst), "steps": means[worst]}}
 
 
 def answer_on_critical_batch(found: CriticalBatch) -> Answer:
@@ -269,31 +245,26 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
     Args:
         found: the steps of each batch at its best learning rate.
     """
-    levels = [_levels(point) for point in found.points]
-    comparisons = [comparison for comparison in levels if comparison]
-    if found.critical is not None:
-        label = "critical batch, by the curve"
-        comparisons.append([_level("samples", label, found.points[0].row, found.critical, len(found.points))])
-    if found.noise_scale is not None:
-        label = "critical batch, by gradient noise"
-        comparisons.append([_level("samples", label, found.points[0].row, found.noise_scale, found.noise_scale.n)])
+    comparisons = [levels for point in found.points if (levels := _levels(point))]
+    row = found.points[0].row
     facts = {"target": found.target, "first": found.points[0].batch, "last": found.points[-1].batch}
     if found.critical is not None:
         facts["critical"] = float(f"{found.critical.centre:.2g}")
-    return Answer(_headline(found), facts, (), comparisons, _caveats(found))
+        comparisons.append(
+            [level_of("samples", "critical batch, by the curve", row, found.critical, len(found.points))]
+        )
+    if found.noise_scale is not None:
+        value = found.noise_scale
+        comparisons.append([level_of("samples", "critical batch, by gradient noise", row, value, value.n)])
+    return Answer(_headline(found), facts, (), comparisons, {**found.fit, **_caveats(found)})
 
 
 def _levels(point: BatchPoint) -> list[Effect]:
     """Steps and seconds of a batch, at its best learning rate."""
-    rate = point.row.records[0].config.get(_TUNED)
-    label = f"global_batch {point.batch}" if rate is None else f"global_batch {point.batch}, lr {rate:g}"
-    levels = {"steps to target": point.steps, "s to target": point.seconds}
-    return [_level(name, label, point.row, value, value.n) for name, value in levels.items() if value is not None]
-
-
-def _level(metric: str, label: str, row: Row, value: Interval | Estimate, n: int) -> Effect:
-    pair = Pair("global_batch", label, "", row, row)
-    return Effect(Level(metric), pair, "", value.centre, value.low, value.high, n, "level")
+    rate = _rate(point.row)
+    label = f"global_batch {point.batch}, lr {rate:g}" if rate else f"global_batch {point.batch}"
+    values = {"steps to target": point.steps, "s to target": point.seconds}
+    return [level_of(name, label, point.row, value, value.n) for name, value in values.items() if value is not None]
 
 
 def _headline(found: CriticalBatch) -> Headline:
@@ -309,25 +280,17 @@ def _headline(found: CriticalBatch) -> Headline:
 
 def _caveats(found: CriticalBatch) -> dict[str, dict[str, Any]]:
     """What a reader must know of how the batches were compared."""
-    points = found.points
+    of_batches = {
+        "not_reached": [point.batch for point in found.points if point.is_censored],
+        "coarse": [point.batch for point in found.points if point.is_coarse],
+        "at_edge": [point.batch for point in found.points if point.is_at_edge],
+    }
     caveats: dict[str, dict[str, Any]] = {}
-    if found.misfit is not None:
-        caveats["misfit"] = vars(found.misfit)
-    elif found.critical is None:
-        caveats["few_batches"] = {"fewest": FEWEST_BATCHES, "target": found.target}
-    elif not found.is_tested:
-        caveats["fit_untested"] = {"repeats": MIN_REPEATS}
-    censored = [point.batch for point in points if point.is_censored]
-    if censored:
-        caveats["not_reached"] = {"batches": censored, "target": found.target}
-    coarse = [point.batch for point in points if point.is_coarse]
-    if coarse:
-        caveats["coarse"] = {"batches": coarse, "tests": 1 / COARSE}
-    if all(point.row.factors.get(_TUNED) is None for point in points):
+    for name, batches in of_batches.items():
+        if batches:
+            caveats[name] = {"batches": batches, "target": found.target, "tests": 1 / COARSE}
+    if all(point.row.factors.get(_TUNED) is None for point in found.points):
         caveats["untuned"] = {}
     elif not found.is_split:
         caveats["tuned_by_reported"] = {}
-    edges = [point.batch for point in points if point.is_at_edge]
-    if edges:
-        caveats["at_edge"] = {"batches": edges}
     return caveats

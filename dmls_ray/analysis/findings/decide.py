@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from dmls_ray.analysis.findings.claims import Claim, claims_of
+from dmls_ray.analysis.findings.claims import claims_of
+from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -29,7 +30,7 @@ class Race:
 
     beaten: Sequence[Row] = ()
     """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
-    claims: Sequence[Claim] = ()
+    claims: Sequence[Effect] = ()
     """The others against the best one."""
 
 
@@ -44,46 +45,32 @@ class RepeatsWanted:
     hopeless: int
     """The number of those that would take more."""
 
-    @classmethod
-    def of(cls, claims: Sequence[Claim], until: Until, most: int) -> Self:
-        """Of some comparisons.
-
-        Args:
-            claims: the comparisons; those without an interval say nothing.
-            until: when they are decided.
-            most: repeats that are realistic.
-        """
-        counts = (claim.repeats_wanted(until) for claim in claims)
-        wanted = [count for count in counts if count is not None]
-        realistic = [count for count in wanted if count <= most]
-        return cls(max(realistic, default=0), len(realistic), len(wanted) - len(realistic))
-
 
 @dataclass(frozen=True)
 class Decision:
     """What the comparisons of a sweep are known to be after some blocks."""
 
     until: Until
-    claims: Sequence[Claim]
+    claims: Sequence[Effect]
     stage: Stage | None
     """How far the sweep is; None if the number of its repeats was given."""
     beaten: Sequence[Row] = ()
     """The trials of a race that take no part in further blocks."""
 
     @cached_property
-    def open(self) -> list[Claim]:
+    def open(self) -> list[Effect]:
         """The comparisons that are not decided, the widest interval first."""
-        return _widest_first([claim for claim in self.claims if not claim.is_decided(self.until)])
+        return _widest_first([claim for claim in self.claims if not claim.is_decided])
 
     @cached_property
-    def rough(self) -> list[Claim]:
+    def rough(self) -> list[Effect]:
         """The comparisons that are decided and yet hardly say by how much, the widest interval first.
 
         A race has none: it only asks which trial is the best.
         """
         if self.until.race:
             return []
-        return _widest_first([claim for claim in self.claims if claim.is_rough(self.until)])
+        return _widest_first([claim for claim in self.claims if claim.is_rough])
 
     @property
     def goes_on(self) -> bool:
@@ -100,13 +87,15 @@ class Decision:
     @cached_property
     def wanted(self) -> RepeatsWanted:
         """About how many repeats decide what is open."""
-        most = MOST_REPEATS
-        if self.stage is not None and self.stage.block_s > 0:
-            most = min(most, self.stage.blocks + math.floor(MOST_S / self.stage.block_s))
-        found = RepeatsWanted.of(self.open, self.until, most)
-        if self.stage is None:
-            return found
-        return replace(found, repeats=max(self.stage.blocks + 1, found.repeats))
+        most, least = MOST_REPEATS, 0
+        if self.stage is not None:
+            least = self.stage.blocks + 1
+            if self.stage.block_s > 0:
+                most = min(most, self.stage.blocks + math.floor(MOST_S / self.stage.block_s))
+        counts = [claim.repeats_wanted() for claim in self.open]
+        known = [count for count in counts if count is not None]
+        realistic = [count for count in known if count <= most]
+        return RepeatsWanted(max([least, *realistic]), len(realistic), len(known) - len(realistic))
 
     @property
     def wanted_s(self) -> float:
@@ -147,5 +136,5 @@ def decide(
     return Decision(trials.until, claims_of(trials, varied, changed), stage)
 
 
-def _widest_first(claims: Sequence[Claim]) -> list[Claim]:
+def _widest_first(claims: Sequence[Effect]) -> list[Effect]:
     return sorted(claims, key=lambda claim: -(claim.contrast.half_width or 0.0))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dmls_ray.analysis.findings.effects import Effect, Pair
 from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import resolution_of
-from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.trials.axis import RANKS, is_number
 from dmls_ray.analysis.trials.compare import Comparisons
 from dmls_ray.analysis.trials.groups import group_by_other_factors
@@ -27,34 +26,7 @@ _NOT_CHOSEN = {*RANKS, "dataset"}
 """Fields of which another value is another number of ranks, or another task."""
 
 
-@dataclass(frozen=True)
-class Loser:
-    """A trial with less accuracy, or more loss, than another one."""
-
-    row: Row
-    base: Row
-    """What it is compared with."""
-    measure: Measure
-    contrast: Contrast
-
-    @property
-    def text(self) -> str:
-        """`optimizer=sgd (test accuracy 0.114)`."""
-        return f"{describe_configuration(self.row.factors)} ({self.level})"
-
-    @property
-    def level(self) -> str:
-        """`test accuracy 0.114`."""
-        return f"{self.measure.noun} {self.row.text(self.measure.metric)}"
-
-    @property
-    def difference(self) -> str:
-        """`test accuracy -11.3 points [-14.9, -7.7] vs batch_per_rank=16`."""
-        effect = f"{self.measure.noun} {self.measure.text(self.contrast)}"
-        return f"{effect} vs {describe_configuration(self.base.factors)}"
-
-
-def losers_of(trials: SweepTrials, rows: Sequence[Row], comparisons: Comparisons | None = None) -> dict[str, Loser]:
+def losers_of(trials: SweepTrials, rows: Sequence[Row], comparisons: Comparisons | None = None) -> dict[str, Effect]:
     """The trials that lose accuracy, or have a higher loss, beyond chance, by trial_id.
 
     Trials of as much work are compared with the one at the defaults; with the most accurate one if there is none, or if
@@ -73,37 +45,47 @@ def losers_of(trials: SweepTrials, rows: Sequence[Row], comparisons: Comparisons
     chosen = [name for name in trials.varied if _is_choice(name, known)]
     found = {}
     for group in group_by_other_factors(known, chosen):
-        base = best = max(group, key=measure.goodness)
-        default = next((row for row in group if _is_default(row, chosen)), best)
-        worse = measure.against(default, best, comparisons)
-        if worse is None or not measure.is_worse(worse, trials.until.equivalent):
-            base = default
+        best = max(group, key=measure.goodness)
+        base = next((row for row in group if _is_default(row, chosen)), best)
+        worse = measure.against(base, best, comparisons)
+        if worse is not None and measure.is_worse(worse, trials.until.equivalent):
+            base = best
         for row in group:
-            contrast = None if row is base else measure.against(row, base, comparisons)
-            if contrast is not None and _loses(row, base, measure, contrast, trials.until):
-                found[row.trial_id] = Loser(row, base, measure, contrast)
+            loss = _loss(row, base, measure, trials.until, comparisons)
+            if loss is not None:
+                found[row.trial_id] = loss
     return found
 
 
-def loss_of(trials: SweepTrials, row: Row, others: Sequence[Row]) -> Loser | None:
+def loss_of(trials: SweepTrials, row: Row, others: Sequence[Row]) -> Effect | None:
     """By how much a trial is less accurate than the most accurate of others, beyond chance; None where it is not."""
     measure = _result_of(trials, trials.rows)
-    if measure is None or not measure.is_of(row):
+    if measure is None:
         return None
     known = [item for item in others if measure.is_of(item) and not item.independent_ranks and not item.is_stopped]
     best = max(known, key=measure.goodness, default=row)
-    contrast = None if best is row else measure.against(row, best)
-    if contrast is None or not _loses(row, best, measure, contrast, trials.until):
+    return _loss(row, best, measure, trials.until)
+
+
+def level_text(loss: Effect) -> str:
+    """`test accuracy 0.114`."""
+    return f"{loss.measure.noun} {loss.pair.row.text(loss.measure.metric)}"
+
+
+def _loss(row: Row, base: Row, measure: Measure, until: Until, comparisons: Comparisons | None = None) -> Effect | None:
+    """A trial against another one, if it loses by the measure."""
+    contrast = None if row is base else measure.against(row, base, comparisons)
+    if contrast is None:
         return None
-    return Loser(row, best, measure, contrast)
-
-
-def _loses(row: Row, base: Row, measure: Measure, contrast: Contrast, until: Until) -> bool:
-    if contrast.low is not None:
-        return measure.is_worse(contrast)
-    # One run says nothing of the spread over seeds, but its test samples do: the error of a share of so many.
-    variances = [_variance_of_samples(item, measure) for item in (row, base)]
-    return measure.is_worse(contrast, max(until.equivalent, 1.96 * math.sqrt(sum(variances))))
+    by = 0.0
+    if contrast.low is None:
+        # One run says nothing of the spread over seeds, but its test samples do: the error of a share of so many.
+        variance = _variance_of_samples(row, measure) + _variance_of_samples(base, measure)
+        by = max(until.equivalent, 1.96 * math.sqrt(variance))
+    if not measure.is_worse(contrast, by):
+        return None
+    pair = Pair("", describe_configuration(row.factors), "", row, base)
+    return Effect(pair, measure, contrast, until)
 
 
 def _variance_of_samples(row: Row, measure: Measure) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, NumberFormat, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
@@ -35,8 +36,8 @@ class Measure:
     scale: ClassVar[float] = 1.0
     """How many units of an effect are written for one of a value."""
     form: ClassVar[NumberFormat] = with_sign(GENERIC)
-    is_shown_equal: ClassVar[bool] = True
-    """Whether a table has it where it is equal in all trials."""
+    is_judged: ClassVar[bool] = True
+    """Whether a sweep is repeated until it is decided; else it goes along, and is shown where it differs."""
     is_outcome: ClassVar[bool] = True
     """Whether it follows from what was run; else it is a part of that."""
 
@@ -68,17 +69,9 @@ class Measure:
         metric = registered_metrics().get(self.metric)
         return 0 if metric is None else _BETTER[metric.direction]
 
-    def metric_of(self, rows: Sequence[Row]) -> str:
-        """The metric that some trials are compared by."""
-        return self.metric
-
-    def by_block(self, row: Row) -> Mapping[int, float]:
-        """The values of a trial."""
-        return row.by_block(self.metric)
-
     def is_of(self, row: Row) -> bool:
         """Whether a trial has it."""
-        return bool(self.by_block(row))
+        return bool(row.by_block(self.metric))
 
     def against(self, row: Row, base: Row, comparisons: Comparisons | None = None) -> Contrast | None:
         """A trial compared with a baseline; None without a block that has both in one environment.
@@ -88,22 +81,14 @@ class Measure:
             base: the baseline.
             comparisons: how they compare, if otherwise than in their table.
         """
-        comparisons = comparisons or row.comparisons
-        return comparisons.against(row, base, self.metric_of([row, base]), is_ratio=self.is_ratio)
-
-    def mean(self, pairs: Sequence[tuple[Row, Row]]) -> Contrast | None:
-        """The mean of the comparisons of several pairs of trials; None without a block that has all of them."""
-        metric = self.metric_of([row for pair in pairs for row in pair])
-        return pairs[0][0].comparisons.mean(pairs, metric, is_ratio=self.is_ratio)
-
-    def line(self, rows: Sequence[Row], places: Sequence[float]) -> tuple[Contrast, float | None] | None:
-        """By what it grows from one place to the next, and how well that fits, as in `BlockModel.line`."""
-        return rows[0].comparisons.line(rows, places, self.metric_of(rows), is_ratio=self.is_ratio)
+        return (comparisons or row.comparisons).against(row, base, self.metric, is_ratio=self.is_ratio)
 
     def text(self, contrast: Interval, *, interval: bool = True) -> str:
         """A comparison as it is written: `2.83x [2.26, 3.54]`, `-9.9 points [-15.9, -4.0]`."""
-        ends = [None if end is None else end * self.scale for end in (contrast.low, contrast.high)]
-        scaled = replace(contrast, centre=contrast.centre * self.scale, low=ends[0], high=ends[1])
+        low, high = contrast.low, contrast.high
+        if low is not None and high is not None:
+            low, high = low * self.scale, high * self.scale
+        scaled = replace(contrast, centre=contrast.centre * self.scale, low=low, high=high)
         write = format_interval if interval else format_value
         number, bracket, rest = write(scaled, self.form, null=self.null).partition(" [")
         return f"{number}{self.unit}{bracket}{rest}"
@@ -125,19 +110,16 @@ class Measure:
         return self.better * (row.value_of(self.metric) or 0.0)
 
     def is_worse(self, contrast: Interval, by: float = 0.0) -> bool:
-        """Whether a comparison is of more loss, or less accuracy, beyond chance.
-
-        Without an interval, by the value itself.
+        """Whether a result is a higher loss, or a lower accuracy, by more than so much and beyond chance.
 
         Args:
             contrast: the comparison.
-            by: how much of it counts as none: 0.02 for 2% of a ratio, or for 0.02 of an accuracy.
+            by: 0.02 for 2% of a ratio, or for 0.02 of an accuracy.
         """
         low, high = _ends(contrast)
-        least, most = (1 / (1 + by), 1 + by) if self.is_ratio else (-by, by)
-        if not self.is_result:
-            return False
-        return low > most if self.better < 0 else high < least
+        if self.better < 0:
+            return low > (1 + by if self.is_ratio else by)
+        return high < (1 / (1 + by) if self.is_ratio else -by)
 
     def is_equal(self, contrast: Contrast, until: Until) -> bool:
         """Whether the interval of a comparison lies within what counts as no difference."""
@@ -160,9 +142,9 @@ class Measure:
 
 
 def _ends(contrast: Interval) -> tuple[float, float]:
-    low = contrast.centre if contrast.low is None else contrast.low
-    high = contrast.centre if contrast.high is None else contrast.high
-    return low, high
+    if contrast.low is None or contrast.high is None:
+        return contrast.centre, contrast.centre
+    return contrast.low, contrast.high
 
 
 class Difference(Measure):
@@ -197,12 +179,6 @@ class Speed(Ratio):
     noun = "speed"
     better = 1
 
-    def metric_of(self, rows: Sequence[Row]) -> str:
-        return speed_metric(*rows)
-
-    def by_block(self, row: Row) -> Mapping[int, float]:
-        return row.rates()
-
 
 class Duration(Ratio):
     """How long runs take, where they may differ in their work."""
@@ -216,7 +192,7 @@ class Setting(Ratio):
     """What was set, as the number of optimizer steps: it explains results and is none."""
 
     is_outcome = False
-    is_shown_equal = False
+    is_judged = False
     better = 0
 
 
@@ -225,6 +201,29 @@ class Level(Measure):
 
     kind = "level"
     form = GENERIC
+
+    def verdict(self, contrast: Contrast, until: Until) -> Verdict:
+        return "level"
+
+
+@dataclass(frozen=True)
+class MemorySize(Ratio):
+    """A size of memory, of which a small difference is of no use, however sure it is."""
+
+    sizes: tuple[float, ...]
+    """MiB of the trials that are compared."""
+
+    better = -1
+    is_judged = False
+
+    @property
+    def noun(self) -> str:
+        return MEMORY[self.metric]
+
+    def verdict(self, contrast: Contrast, until: Until) -> Verdict:
+        if hardly_differs(self.sizes, self.metric):
+            return "equal"
+        return super().verdict(contrast, until)
 
 
 _BETTER = {"max": 1, "min": -1, "none": 0}
@@ -254,3 +253,10 @@ def measures_of(rows: Sequence[Row]) -> list[Measure]:
         if name not in throughputs and len(set(values)) > 1:
             measures.append(Ratio(name) if min(values) > 0 else Difference(name))
     return measures[:MOST_MEASURES]
+
+
+def memory_of(rows: Sequence[Row]) -> list[MemorySize]:
+    """The measure of the memory of some trials; none where it was not measured."""
+    metric = memory_metric(rows)
+    sizes = [row.estimates[metric].centre for row in rows if metric in row.estimates]
+    return [MemorySize(metric, tuple(sizes))] if sizes else []

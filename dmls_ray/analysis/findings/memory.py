@@ -1,4 +1,4 @@
-"""What a change does to memory, and the memory of a batch that was not run, by a straight line over those that were."""
+"""The memory of a batch that was not run, by a straight line over those that were."""
 
 from __future__ import annotations
 
@@ -7,47 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.findings.measures import Ratio, Verdict
-from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs, memory_metric
+from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs
 from dmls_ray.analysis.metrics import format_of
-from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.trials.trial import Row
-from dmls_ray.config.until import Until
-
-
-@dataclass(frozen=True)
-class MemorySize(Ratio):
-    """A size of memory, of which a small difference is of no use, however sure it is."""
-
-    sizes: tuple[float, ...]
-    """MiB of the trials that are compared."""
-
-    better = -1
-    is_shown_equal = False
-
-    @property
-    def noun(self) -> str:
-        return MEMORY[self.metric]
-
-    def verdict(self, contrast: Contrast, until: Until) -> Verdict:
-        if hardly_differs(self.sizes, self.metric):
-            return "equal"
-        return super().verdict(contrast, until)
-
-
-def memory_of(rows: Sequence[Row]) -> list[MemorySize]:
-    """The measure of the memory of some trials; none where it was not measured."""
-    metric = memory_metric(rows)
-    sizes = [row.estimates[metric].centre for row in rows if metric in row.estimates]
-    return [MemorySize(metric, tuple(sizes))] if sizes else []
-
 
 MIN_BATCHES = 3
 """Batches from which a line can miss one of them."""
 MOST_MISSED = 0.05
 """Largest distance of a line from the memory of a batch, as a share of that memory."""
-FARTHEST = 4
-"""How many times the largest batch an estimate may be for."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,6 @@ class SweepQuestion:
         varied = next(iter(self.varied), self.axis or "batch_per_rank")
         trials.axis = self.axis if self.axis in trials.varied else varied
         trials.changed = self.changed
-        trials.is_asked = self.axis is not None
 
 
 def answer_of(trials: SweepTrials, question: SweepQuestion) -> Answer:

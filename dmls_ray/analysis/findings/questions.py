@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from dmls_ray.analysis.findings.measures import Measure, measures_of
 from dmls_ray.analysis.memory import EXACT, memory_metric
@@ -14,7 +14,6 @@ from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import DEFAULT, workload
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.findings.claims import Claim
     from dmls_ray.analysis.findings.effects import Comparison
     from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 
@@ -32,10 +31,6 @@ class Questions:
 
     duration_set_by: ClassVar[str] = ""
     """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""
-    scales_world_size: ClassVar[bool] = True
-    """Whether more ranks may be faster."""
-    tunes_training: ClassVar[bool] = False
-    """Whether the fields of `TrainingConfig` mean what they mean there, so that advice may name them."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -55,21 +50,9 @@ class Questions:
             judged.append(memory)
         return judged
 
-    def claims_within_trials(self, trials: SweepTrials) -> list[Claim]:
-        """The comparisons of two values of the same runs."""
-        return []
-
     def comparisons_within_trials(self, trials: SweepTrials) -> list[Comparison]:
-        """Their effects, with what goes along with them: the first rows of the answer, about which its headline is."""
+        """The comparisons of two values of the same runs: the first rows of the answer, which its headline is about."""
         return []
-
-    def can_run(self, row: Row, axis: str, value: Any) -> bool:
-        """Whether a trial can be run with another value of a field."""
-        return True
-
-    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
-        """What the results say nothing of: `another model than ...`."""
-        return f"another workload than {self.workload.name}"
 
 
 def questions_of_rows(rows: Sequence[Row]) -> Questions:

@@ -30,8 +30,6 @@ class SweepTrials:
     """What the workload adds to the comparisons."""
     axis: str = ""
     """The field that the sweep asks about; empty where that is not known."""
-    is_asked: bool = True
-    """Whether the sweep asks about that field; else about any combination of what it varies."""
     changed: tuple[str, ...] = ()
     """Fields that were changed one at a time."""
     best_by: tuple[str, bool] | None = None

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, exponential
-from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
 
@@ -164,26 +163,6 @@ class BlockModel:
             low, high = max(low, -limit), min(high, limit)
         after = partial(self._half_width_after, differences, weights_of_all)
         return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after)
-
-    def line(self, places: Mapping[str, float]) -> tuple[Contrast, float | None] | None:
-        """Return the slope of a straight line through some trials, and how well it fits.
-
-        Args:
-            places: trial -> where it is on the axis; three at least.
-
-        Returns:
-            By what values grow from one place to the next (least squares in each block), and `lack_of_fit`; None
-            without a block that has all trials.
-        """
-        centred = np.array(list(places.values())) - np.mean(list(places.values()))
-        weights = centred / (centred @ centred)
-        slope = self.combined(dict(zip(places, weights.tolist(), strict=True)))
-        if slope is None:
-            return None
-        values = self._values[[self._places[trial] for trial in places]].T
-        values = values[~np.isnan(values).any(axis=1)]
-        residuals = values - values.mean(axis=1, keepdims=True) - np.outer(values @ weights, centred)
-        return slope, lack_of_fit(residuals)
 
     def _half_width(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
         """Half the width of the interval of a contrast.

@@ -104,9 +104,9 @@ def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     columns = _columns(comparisons)
     rows = []
     for comparison in comparisons:
-        cells = {COMPARED: comparison[0].pair.label, WHERE: comparison[0].where}
+        cells = {COMPARED: comparison[0].pair.label, WHERE: comparison[0].pair.where}
         cells |= {effect_head(effect): effect_cell(effect) for effect in comparison}
-        rows.append(cells | {COUNT: str(max(effect.n for effect in comparison))})
+        rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
     frame = pd.DataFrame(rows, columns=[COMPARED, WHERE, *columns, COUNT]).fillna("")
     return frame if frame[WHERE].any() else frame.drop(columns=WHERE)
 
@@ -120,7 +120,7 @@ def _columns(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _is_shown(effect: Effect) -> bool:
-    return effect.measure.is_shown_equal or effect.verdict != "equal"
+    return effect.measure.is_judged or effect.verdict != "equal"
 
 
 def _fitted(frame: pd.DataFrame, width: int) -> list[str]:

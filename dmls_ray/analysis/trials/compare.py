@@ -45,22 +45,6 @@ class Comparisons:
         self._models: dict[tuple[str, bool], BlockModel] = {}
         self._software: dict[tuple[int, int], Hashable] = {}
 
-    def speed(self, row: Row, base: Row) -> Contrast | None:
-        """The speed of a trial divided by that of a baseline; None without a block that has both.
-
-        By the throughput of their workload where both have it, else by runs per second: a rate is not compared with a
-        duration.
-        """
-        return self.against(row, base, speed_metric(row, base), is_ratio=True)
-
-    def ratio(self, row: Row, base: Row, metric: str) -> Contrast | None:
-        """A metric of a trial divided by that of a baseline; None without a block that has both, above 0."""
-        return self.against(row, base, metric, is_ratio=True)
-
-    def difference(self, row: Row, base: Row, metric: str) -> Contrast | None:
-        """A metric of a trial minus that of a baseline; None without a block that has both."""
-        return self.against(row, base, metric, is_ratio=False)
-
     def within(self, row: Row, metric: str, base: str, *, is_ratio: bool) -> Contrast | None:
         """A metric of a trial against another one of the same runs: their ratio or difference; None without a run."""
         values = {name: row.by_block(name) for name in (metric, base)}
@@ -88,37 +72,25 @@ class Comparisons:
             None without a block that has all of them.
         """
         weights: dict[str, float] = {}
-        for trial, weight in ((row.trial_id, sign) for pair in pairs for row, sign in zip(pair, (1, -1), strict=True)):
-            weights[trial] = weights.get(trial, 0.0) + weight / len(pairs)
         model = self._model_of(metric, is_ratio=is_ratio)
+        widths = []
+        for row, base in pairs:
+            weights[row.trial_id] = weights.get(row.trial_id, 0.0) + 1 / len(pairs)
+            weights[base.trial_id] = weights.get(base.trial_id, 0.0) - 1 / len(pairs)
+            contrast = model.against(row.trial_id, base.trial_id)
+            if contrast is not None and contrast.half_width is not None:
+                widths.append(contrast.half_width)
         mean = model.combined(weights)
-        # Where the intervals of all pairs hold, the mean lies within the mean of these.
-        widths = [
-            pair.half_width if (pair := model.against(row.trial_id, base.trial_id)) else None for row, base in pairs
-        ]
-        known = [width for width in widths if width is not None]
-        if mean is None or mean.half_width is None or len(known) < len(pairs):
+        if mean is None or len(widths) < len(pairs):
             return mean
-        return mean.narrowed(sum(known) / len(known), is_ratio=is_ratio)
-
-    def line(
-        self, rows: Sequence[Row], places: Sequence[float], metric: str, *, is_ratio: bool
-    ) -> tuple[Contrast, float | None] | None:
-        """By what a metric grows from one place to the next, and how well that fits, as in `BlockModel.line`.
-
-        Args:
-            rows: the trials.
-            places: where each of them is on the axis, as the binary logarithm of its batch size.
-            metric: a metric, or `RUNS_PER_S`.
-            is_ratio: whether it grows by a factor.
-        """
-        trials = [row.trial_id for row in rows]
-        return self._model_of(metric, is_ratio=is_ratio).line(dict(zip(trials, places, strict=True)))
+        # Where the intervals of all pairs hold, the mean lies within the mean of these.
+        return mean.narrowed(sum(widths) / len(widths), is_ratio=is_ratio)
 
     def common_blocks(self, row: Row, base: Row, *, timed: bool) -> set[int]:
         """The blocks in which two trials may be compared; by times, if `timed`."""
-        both = (self._by_environment(item, {run.repeat: 0.0 for run in item.counted}, timed) for item in (row, base))
-        return {block for block, *_ in next(both).keys() & next(both).keys()}
+        in_row, in_base = (self._by_environment(item, {run.repeat: 0.0 for run in item.counted}, timed)
+                           for item in (row, base))  # fmt: skip
+        return {block for block, *_ in in_row.keys() & in_base.keys()}
 
     def model_of(
         self,
@@ -163,16 +135,17 @@ class Comparisons:
 
     def _model_of(self, metric: str, *, is_ratio: bool) -> BlockModel:
         if (metric, is_ratio) not in self._models:
-            samples = {
-                trial: {block: value for block, value in values.items() if value > 0 or not is_ratio}
-                for trial, item in self._rows.items()
-                if (values := item.runs_per_s() if metric == RUNS_PER_S else item.by_block(metric))
-            }
+            samples: dict[str, dict[int, float]] = {}
+            for trial, row in self._rows.items():
+                values = row.by_block(metric)
+                if values:
+                    samples[trial] = {block: value for block, value in values.items() if value > 0 or not is_ratio}
+            records = [run for trial in samples for run in self._rows[trial].counted]
             self._models[metric, is_ratio] = self.model_of(
                 samples,
                 timed=metric == RUNS_PER_S or is_time(metric),
                 is_ratio=is_ratio,
-                resolution=resolution_of(metric, (run for trial in samples for run in self._rows[trial].counted)),
+                resolution=resolution_of(metric, records),
                 is_exact=metric in EXACT,
                 limit=limit_of(metric, [value for row in samples.values() for value in row.values()]),
                 once=[trial for trial in samples if self._rows[trial].is_once(metric)],

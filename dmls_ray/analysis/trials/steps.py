@@ -36,9 +36,6 @@ _HALF = 0.5
 batch: starting its operations."""
 _SLOWER_RANK = 0.05
 """Share of a step by which a rank must be slower than the others to be named."""
-CONTENTION = "contention_ms"
-"""What computing takes longer where more ranks of one machine compute as many samples each: they share its cores,
-caches and memory."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +138,6 @@ class StepChange:
     """Part of a step -> by how much it is longer; they add up to the difference of the steps."""
     samples: float
     """How many times the samples of the other trial a rank has in a step."""
-    slower_rank: tuple[int, float] | None
-    """The rank that is slower than the others, and by how much."""
 
 
 def step_change(row: Row, base: Row) -> StepChange | None:
@@ -161,19 +156,12 @@ def step_change(row: Row, base: Row) -> StepChange | None:
         return None  # of a user-defined function, the parts are not known
     changes = {name: after.parts[name] - before.parts[name] for name in PARTS}
     samples = _samples_of_rank(row) / _samples_of_rank(base)
-    if samples == 1 and row.world_size > base.world_size and not _is_spread(row) and not _is_spread(base):
-        changes[CONTENTION] = sum(changes.pop(name) for name in COMPUTE)
-    return StepChange(after.step_ms, before.step_ms, changes, samples, slower_rank(row))
+    return StepChange(after.step_ms, before.step_ms, changes, samples)
 
 
 def _samples_of_rank(row: Row) -> float:
     config = row.records[0].config
     return float(config.get("batch_per_rank") or 1) * float(config.get("accum_steps") or 1)
-
-
-def _is_spread(row: Row) -> bool:
-    """Whether the ranks of a trial are on several machines."""
-    return any(run.machine.get("beside") for run in row.timed)
 
 
 def slower_rank(row: Row) -> tuple[int, float] | None:

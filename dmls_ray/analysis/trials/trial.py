@@ -13,7 +13,7 @@ from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, steps_to_target, time_to_target
-from dmls_ray.analysis.trials.compare import Comparisons
+from dmls_ray.analysis.trials.compare import RUNS_PER_S, Comparisons, speed_metric
 from dmls_ray.analysis.trials.same_runs import same_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
@@ -134,14 +134,10 @@ class Row:
     def speed_against(self, base: Row) -> Contrast | None:
         """The ratio of the speed of this trial to that of a baseline of the same table.
 
-        Returns:
-            None if no block has a speed of both in one environment.
+        By the throughput of their workload where both have it, else by runs per second: a rate is not compared with a
+        duration. None if no block has a speed of both in one environment.
         """
-        return self.comparisons.speed(self, base)
-
-    def difference_from(self, base: Row, metric: str) -> Contrast | None:
-        """A metric of this trial minus that of a baseline of the same table; None without a comparable block."""
-        return self.comparisons.difference(self, base, metric)
+        return self.comparisons.against(self, base, speed_metric(self, base), is_ratio=True)
 
     def runs_per_s(self) -> dict[int, float]:
         """Runs per second of each block; empty if runs may differ in their work."""
@@ -178,6 +174,8 @@ class Row:
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""
+        if metric == RUNS_PER_S:
+            return self.runs_per_s()
         records = self.timed if is_time(metric) else self.counted
         values = {record.repeat: record.measures.get(metric, getattr(record, metric, None)) for record in records}
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}

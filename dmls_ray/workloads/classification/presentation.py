@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dmls_ray.analysis.figures import quantization
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.findings.claims import Claim
 from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.quantization import (
     FIELD,
+    judged_by_quantization,
     metric_of_form,
-    quantization_claims,
     quantization_comparisons,
-    quantization_measures,
 )
 from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
@@ -27,8 +25,6 @@ from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED
-from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 
 
 class ClassificationPresentation(Presentation):
@@ -62,8 +58,6 @@ class ClassificationPresentation(Presentation):
 class ClassificationQuestions(Questions):
     """Speed, accuracy and memory; int8 against fp32 in the same runs."""
 
-    tunes_training = True
-
     def measures(self, rows: Sequence[Row]) -> list[Measure]:
         """Trials that differ in quantization are not compared by accuracy: int8 is compared within each with fp32."""
         measures = super().measures(rows)
@@ -74,7 +68,7 @@ class ClassificationQuestions(Questions):
 
     def judged(self, rows: Sequence[Row]) -> list[str]:
         """Also int8 against fp32, where quantization varies, and the gap to training, where regularisers do."""
-        judged = [*super().judged(rows), *(measure.name for measure in quantization_measures(rows))]
+        judged = [*super().judged(rows), *judged_by_quantization(rows)]
         specs = self.workload.specs()
         varied = [specs[name] for row in rows[:1] for name in row.factors if name in specs]
         has_gap = any("accuracy_gap" in row.estimates for row in rows)
@@ -82,29 +76,8 @@ class ClassificationQuestions(Questions):
             judged.append("accuracy_gap")
         return judged
 
-    def claims_within_trials(self, trials: SweepTrials) -> list[Claim]:
-        return quantization_claims(trials) if trials.axis == FIELD else []
-
     def comparisons_within_trials(self, trials: SweepTrials) -> list[Comparison]:
         return quantization_comparisons(trials) if trials.axis == FIELD else []
 
-    def can_run(self, row: Row, axis: str, value: Any) -> bool:
-        """Whether there is such a configuration, and enough data for it."""
-        if axis not in DEFAULTS:
-            return False  # a field of a report or of another version: there is no such flag
-        config = row.records[0].config
-        given = {name: config[name] for name in DEFAULTS if config.get(name) is not None}
-        try:
-            changed = TrialConfig(**given).replace(**{axis: value})
-        except ConfigError:
-            return False
-        samples = [record.train_samples for record in row.records if record.train_samples]
-        return not samples or (changed.global_batch or 0) <= min(samples)
-
-    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
-        models, datasets = (" and ".join(sorted({str(values.get(name)) for values in factors})) for name in _SCOPE)
-        return f"another model or data set than {models} on {datasets}"
-
 
 _FP32_ACCURACY = "fp32_test_accuracy"
-_SCOPE = ("model", "dataset")

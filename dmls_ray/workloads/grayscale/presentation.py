@@ -24,7 +24,7 @@ from dmls_ray.analysis.trials.compare import speed_metric
 from dmls_ray.analysis.trials.groups import group_by_other_factors
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, RECORDED_NAME, TIMES_THE_CACHE, is_complete
+from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE, is_complete
 from dmls_ray.workloads.grayscale.presentation_published import (
     LAYOUT,
     by_implementation,
@@ -161,14 +161,10 @@ class GrayscaleQuestions(Questions):
     """The speed alone."""
 
     duration_set_by = "images are turned grey for as long as --timed-s says"
-    scales_world_size = False
 
     def measures(self, rows: Sequence[Row]) -> list[Measure]:
         rated = [row for row in rows if row.rates()]
         return [Speed(speed_metric(*rated))] if rated else []
-
-    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
-        return f"another function than {RECORDED_NAME}"
 
 
 def _config(row: Row) -> Mapping[str, Any]:

@@ -23,7 +23,6 @@ class UserFunctionWorkload(Workload):
     entrypoint = "dmls_ray.workloads.user_function.rank_run:run_user_function"
     metrics = TRAINING_METRICS
     writes_traces = True
-    questions = "dmls_ray.workloads.user_function.presentation:UserFunctionQuestions"
 
     def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
         self.train = train

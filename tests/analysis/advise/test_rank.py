@@ -490,5 +490,5 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
     metric = {"throughput": "images_per_s", "cost": "total_s", "memory": "host_mem_mib"}[name]
     for item in compared:
         row = rows[item.candidate.row.trial_id]
-        ratio = row.comparisons.ratio(row, rows[advice.best.row.trial_id], metric)
+        ratio = row.comparisons.against(row, rows[advice.best.row.trial_id], metric, is_ratio=True)
         assert format_interval(item.effect, RATIO, null=1) == format_interval(ratio, RATIO, null=1)

@@ -44,10 +44,10 @@ def test_an_axis_of_numbers_is_compared_by_its_ends_in_each_place_and_other_fiel
     label = "batch_per_rank 64 vs 16"
     assert keys(found) == [(label, "1 rank"), (label, "2 ranks"), ("ranks 2 vs 1", "mean of 2")]
     first = effects(found, label, "1 rank")
-    assert (first["speed"].value, first["speed"].verdict) == (pytest.approx(4.0), "more")
+    assert (first["speed"].contrast.centre, first["speed"].verdict) == (pytest.approx(4.0), "more")
     assert first["test_accuracy"].verdict == "equal"
-    assert first["tensor_mem_mib"].value == pytest.approx(164 / 116)
-    assert effects(found, "ranks 2 vs 1", "mean of 2")["speed"].value == pytest.approx(2.0)
+    assert first["tensor_mem_mib"].contrast.centre == pytest.approx(164 / 116)
+    assert effects(found, "ranks 2 vs 1", "mean of 2")["speed"].contrast.centre == pytest.approx(2.0)
     assert led(found) == ("pair", label)
 
 
@@ -61,25 +61,14 @@ def along(factors: dict[int, float], *, noise: float = 0.02, repeats: int = 12) 
     return answer(runs, "batch_per_rank")
 
 
-def test_a_line_that_fits_gives_a_factor_per_doubling() -> None:
-    found = along({16: 1.0, 32: 1.5, 64: 2.25, 128: 3.4})
-    assert keys(found) == [("batch_per_rank 128 vs 16", ""), ("batch_per_rank x2", "")]
-    assert effects(found, "batch_per_rank x2")["speed"].value == pytest.approx(1.5, rel=0.02)
-
-
 @pytest.mark.parametrize("factors", [{16: 1.0, 32: 1.59, 64: 2.29, 128: 2.82}, {16: 1.0, 32: 2.0, 64: 1.4, 128: 1.2}])
-def test_without_such_a_line_the_first_and_the_last_step_are_given(factors: dict[int, float]) -> None:
+def test_the_first_and_the_last_step_of_an_axis_of_numbers_are_given(factors: dict[int, float]) -> None:
     found = along(factors)
     ends = [("batch_per_rank 32 vs 16", ""), ("batch_per_rank 128 vs 64", "")]
     assert [key for key in keys(found) if key in ends] == ends
-    assert effects(found, "batch_per_rank 128 vs 64")["speed"].value == pytest.approx(
+    assert effects(found, "batch_per_rank 128 vs 64")["speed"].contrast.centre == pytest.approx(
         factors[128] / factors[64], rel=0.03
     )
-
-
-def test_where_the_fit_cannot_be_tested_or_no_doubling_was_measured_there_is_no_factor_per_doubling() -> None:
-    assert ("batch_per_rank x2", "") not in keys(along({16: 1.0, 32: 1.5, 64: 2.25}, noise=0.0, repeats=2))
-    assert ("batch_per_rank x2", "") not in keys(along({16: 1.0, 20: 1.1, 24: 1.2}))
 
 
 def test_an_effect_whose_interval_includes_no_difference_is_open() -> None:
@@ -90,7 +79,7 @@ def test_an_effect_whose_interval_includes_no_difference_is_open() -> None:
     )
     speed = effects(answer(runs, "world_size"), "ranks 2 vs 1")["speed"]
     assert speed.verdict == "open"
-    assert (speed.low or 0) < 1 < (speed.high or 0)
+    assert (speed.contrast.low or 0) < 1 < (speed.contrast.high or 0)
 
 
 def of_optimizers(speeds: dict[str, float], accuracies: dict[str, float]) -> Answer:
@@ -120,11 +109,6 @@ def test_without_a_gain_the_choice_that_is_nearest_to_one_leads() -> None:
     assert of_optimizers({"adam": 100.0, "sgd": 100.0, "rmsprop": 100.0}, {}).headline == "none_differs"
 
 
-def test_the_best_choice_is_compared_with_the_next_one() -> None:
-    found = of_optimizers({"adam": 100.0, "sgd": 150.0, "rmsprop": 120.0}, {})
-    assert effects(found, "optimizer sgd vs rmsprop")["speed"].value == pytest.approx(1.25)
-
-
 def test_the_best_value_of_an_axis_leads_where_it_is_in_between() -> None:
     speeds = {16: 100.0, 32: 900.0, 64: 95.0}
     runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: speeds[values["batch_per_rank"]])
@@ -139,7 +123,7 @@ def test_what_differs_along_with_a_field_is_an_effect() -> None:
         batch = record.config["batch_per_rank"]
         record.steps, record.scaled_lr = 14400 // batch, batch / 16000
     found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 64 vs 16")
-    assert {name: (found[name].value, found[name].verdict) for name in ("steps", "scaled_lr")} == {
+    assert {name: (found[name].contrast.centre, found[name].verdict) for name in ("steps", "scaled_lr")} == {
         "steps": (0.25, "less"),
         "scaled_lr": (4.0, "more"),
     }
@@ -153,7 +137,7 @@ def test_no_interval_of_accuracies_is_wider_than_100_points() -> None:
         accuracy=lambda values, repeat: levels[values["batch_per_rank"]][(repeat + values["world_size"]) % 3],
     )
     found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16", "1 rank")["test_accuracy"]
-    assert (found.low, found.high) == (-1.0, 1.0)
+    assert (found.contrast.low, found.contrast.high) == (-1.0, 1.0)
 
 
 def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
@@ -166,7 +150,7 @@ def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
         record.test_samples = 359
     found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["test_accuracy"]
     assert found.verdict == "equal"
-    assert (found.low or 0) < 0 < (found.high or 0)
+    assert (found.contrast.low or 0) < 0 < (found.contrast.high or 0)
 
 
 def test_decided_is_not_equal() -> None:
@@ -182,7 +166,7 @@ def test_decided_is_not_equal() -> None:
 def test_one_repeat_has_no_interval_and_decides_nothing() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: float(values["batch_per_rank"]), repeats=1)
     speed = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["speed"]
-    assert (speed.value, speed.low, speed.high, speed.verdict) == (2.0, None, None, "open")
+    assert (speed.contrast.centre, speed.contrast.low, speed.contrast.high, speed.verdict) == (2.0, None, None, "open")
 
 
 @pytest.mark.parametrize("rate", [None, 100.0])
@@ -208,7 +192,7 @@ def test_ranks_are_compared_at_one_value_of_every_other_field() -> None:
     found = answer(runs, "world_size")
     places = [where for label, where in keys(found) if label == "ranks 2 vs 1"]
     assert places == ["optimizer adam", "optimizer sgd"]
-    assert effects(found, "ranks 2 vs 1", "optimizer sgd")["speed"].value == pytest.approx(2.0)
+    assert effects(found, "ranks 2 vs 1", "optimizer sgd")["speed"].contrast.centre == pytest.approx(2.0)
 
 
 def test_a_sweep_of_global_batches_is_about_these() -> None:
@@ -248,15 +232,15 @@ def test_every_measure_of_a_user_function_is_compared() -> None:
         lambda values, repeat: (values["depth"] + repeat / 2, {"bits": (8 + repeat) / values["depth"], "words": 7}),
     )
     found = effects(answer(runs, "depth"), "depth 4 vs 1")
-    assert found["bits"].value == pytest.approx(0.25)
-    assert found["total_s"].value > 2
+    assert found["bits"].contrast.centre == pytest.approx(0.25)
+    assert found["total_s"].contrast.centre > 2
     assert "words" not in found, "what is equal in all runs compares nothing"
 
 
 def test_losses_are_compared_by_their_ratio() -> None:
     runs = own_results({"depth": [1, 2]}, lambda values, repeat: (1.0, {"test_loss": (1.0 + repeat) / values["depth"]}))
     loss = effects(answer(runs, "depth"), "depth 2 vs 1")["test_loss"]
-    assert (loss.value, loss.is_better) == (pytest.approx(0.5), True)
+    assert (loss.contrast.centre, loss.gain) == (pytest.approx(0.5), 1)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +269,7 @@ def test_images_a_second_are_never_compared_with_seconds_a_run() -> None:
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
             record.images_per_s = None
-    assert effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["speed"].value == 1.0
+    assert effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["speed"].contrast.centre == 1.0
 
 
 def test_equally_fast_choices_are_called_different_at_most_5_times_in_100() -> None:
@@ -316,24 +300,3 @@ def test_a_table_has_at_most_8_rows_and_100_columns_and_a_headline_at_most_25_wo
     assert sum(len(frame) for frame in found.frames) <= MOST_ROWS
     assert max(map(len, found.lines(100))) <= 100
     assert len(found.headline.split()) <= 25
-
-
-LOSSES = {0.001: 2.0, 0.01: 1.0, 0.1: 3.0}
-
-
-def of_grid(*, is_asked: bool, rate: str = "lr") -> Answer:
-    """A function with two fields, whose result is best at lr 0.01 and depth 4."""
-    runs = own_results(
-        {"depth": [1, 4], rate: list(LOSSES)},
-        lambda values, repeat: (1.0, {"test_loss": LOSSES[values[rate]] / values["depth"] + 0.01 * repeat}),
-    )
-    table = make_table(runs)
-    table.is_asked = is_asked
-    return answer_on_axis(table, "depth")
-
-
-def test_a_sweep_of_combinations_or_with_a_learning_rate_for_each_choice_has_the_best_trial_first() -> None:
-    first = "best: depth=4 lr=0.01 vs next: depth=4 lr=0.001"
-    assert keys(of_grid(is_asked=False))[0] == (first, "")
-    assert keys(of_grid(is_asked=True))[0] == (first, "")
-    assert not keys(of_grid(is_asked=True, rate="momentum"))[0][0].startswith("best")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.findings.claims import claims_of
@@ -78,8 +79,8 @@ def test_a_claim_names_its_trials_and_says_how_many_repeats_would_decide_it() ->
     swept = results({"batch_per_rank": [16, 17], "world_size": 2}, rate, repeats=8)
     (speed, accuracy) = claims_of(make_table(swept, ["batch_per_rank", "world_size"]), ["batch_per_rank"])
     assert (speed.pair.label, speed.pair.where) == ("batch_per_rank 17 vs 16", "")
-    assert not speed.is_decided(Until())
-    assert 8 < (speed.repeats_wanted(Until()) or 0) < 100
-    assert speed.is_decided(Until(within=0.9))
-    assert accuracy.is_decided(Until())
+    assert not speed.is_decided
+    assert 8 < (speed.repeats_wanted() or 0) < 100
+    assert replace(speed, until=Until(within=0.9)).is_decided
+    assert accuracy.is_decided
     assert accuracy.measure.name == "test_accuracy"

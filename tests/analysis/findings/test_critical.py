@@ -11,7 +11,6 @@ from dmls_ray.analysis.findings.critical import CriticalBatch, answer_on_critica
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.words import describe_critical
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points
 from tests.analysis.samples import results
@@ -69,7 +68,7 @@ def test_steps_that_are_on_no_such_curve_have_no_critical_batch(noise: float) ->
         record.target_steps = round(steps * float(random.lognormal(0, noise)))
     found = found_in(swept)
     assert found.critical is None
-    assert found.misfit is not None
+    assert found.curve is None
     answer = answer_on_critical_batch(found)
     assert (answer.headline, next(iter(answer.caveats))) == ("critical_unknown", "misfit")
 
@@ -125,7 +124,7 @@ def test_few_repeats_choose_and_are_reported_and_the_answer_says_so() -> None:
 
 def test_a_best_learning_rate_at_the_edge_of_those_tried_is_named() -> None:
     answer = answer_on_critical_batch(found_in(runs(critical=60, best=0.004)))
-    assert answer.caveats["at_edge"] == {"batches": BATCHES}
+    assert answer.caveats["at_edge"]["batches"] == BATCHES
 
 
 def test_a_learning_rate_with_which_a_run_did_not_get_there_is_worse_than_any() -> None:
@@ -199,7 +198,7 @@ def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the
     steps, _ = panels(chart(make_table(swept)), 2)
     assert list(points(steps, "gradient noise scale")) == [70.0]
     (by_noise,) = answer_on_critical_batch(found).comparisons[-1]
-    assert by_noise.value == pytest.approx(70)
+    assert by_noise.contrast.centre == pytest.approx(70)
 
 
 def test_a_batch_that_never_gets_there_is_a_cross_and_is_in_no_curve() -> None:
@@ -236,7 +235,6 @@ def test_fewer_than_four_batches_have_no_curve() -> None:
     swept = swept.of([record for record in swept.records if record.config["batch_per_rank"] < 64])
     found = found_in(swept)
     assert found.critical is None
-    assert describe_critical(found) == "unknown: fewer than 4 batches reach 0.9 in every run"
     assert "few_batches" in answer_on_critical_batch(found).caveats
 
 

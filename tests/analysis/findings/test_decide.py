@@ -34,7 +34,7 @@ def test_a_sweep_whose_number_of_repeats_was_given_does_not_go_on() -> None:
     found = decision(noisy, None, repeats=5)
     assert (len(found.claims), len(found.open), found.goes_on) == (2, 1, False)
     assert (found.wanted.decided, found.wanted.hopeless) == (1, 0)
-    assert found.wanted.repeats == found.open[0].repeats_wanted(Until())
+    assert found.wanted.repeats == found.open[0].repeats_wanted()
     assert not decision(clear, None).open
 
 
@@ -75,7 +75,7 @@ def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
 def test_a_sweep_that_may_have_no_more_repeats_ends_with_how_many_would_decide() -> None:
     found = decision(noisy, Until(max_repeats=5, budget=None), repeats=5)
     assert not found.goes_on
-    assert found.wanted.repeats == found.open[0].repeats_wanted(found.until)
+    assert found.wanted.repeats == found.open[0].repeats_wanted()
     assert end_text(found).endswith(f"would decide 1: --max-repeats {found.wanted.repeats}.")
 
 
@@ -93,7 +93,7 @@ def test_as_many_repeats_as_are_advised_decide_where_the_noise_stays_as_it_is() 
         return 1000.0 * (1.14 ** (-1) ** repeat if values["batch_per_rank"] == 17 else 1.0)
 
     until = Until(max_repeats=100, budget=None)
-    wanted = decision(rate, until, repeats=8).open[0].repeats_wanted(until)
+    wanted = decision(rate, until, repeats=8).open[0].repeats_wanted()
     assert wanted is not None
     assert decision(rate, until, repeats=wanted // 4 * 2).open
     assert not decision(rate, until, repeats=wanted // 2 * 2 + 2).open

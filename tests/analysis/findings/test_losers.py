@@ -44,7 +44,7 @@ def of_optimizers(**axes: Any) -> Results:
 
 def lost(swept: Results, name: str) -> list[Any]:
     table = make_table(swept)
-    return [loser.row.factors[name] for loser in losers_of(table, table.rows).values()]
+    return [loser.pair.row.factors[name] for loser in losers_of(table, table.rows).values()]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=128"
     assert advice.loss is not None
-    assert (advice.loss.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
+    assert (advice.loss.pair.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
     assert notes(advice)[0].startswith("The best one loses accuracy: test acc. -0.11")
 
 

@@ -15,7 +15,10 @@ def test_the_best_of_those_that_trained_to_the_end_leads() -> None:
     next(run for run in runs.records if run.config["lr"] == 0.1).stopped_epoch = 1
     found = answer_of_search(make_table(runs), "bits", minimizes=True)
     assert (found.headline, found.facts["count"]) == ("best_found", 2)
-    assert [(item[0].pair.label, item[0].value) for item in found.comparisons] == [("lr=0.3", 1.0), ("lr=0.6", 1.3)]
+    assert [(item[0].pair.label, item[0].contrast.centre) for item in found.comparisons] == [
+        ("lr=0.3", 1.0),
+        ("lr=0.6", 1.3),
+    ]
     assert found.caveats["stopped_early"]["count"] == 1
     most = answer_of_search(make_table(runs), "bits", minimizes=False)
     assert most.lead[0].pair.label == "lr=0.6"

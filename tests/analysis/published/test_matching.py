@@ -23,7 +23,7 @@ def ratios(dataset: str, axis: str) -> dict[str, float]:
     """The speed of the most ranks or machines against that of one, by what the trials share."""
     comparisons = answer_on_axis(make_table(published(dataset)), axis).comparisons
     speeds = [comparison[0] for comparison in comparisons if comparison[0].pair.field == axis]
-    return {effect.where: round(effect.value, 2) for effect in speeds}
+    return {effect.pair.where: round(effect.contrast.centre, 2) for effect in speeds}
 
 
 def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:

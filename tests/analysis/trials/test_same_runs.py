@@ -56,7 +56,7 @@ def test_what_was_measured_once_has_no_interval_and_times_have_theirs() -> None:
     (note,) = [note for note in table.notes if "though seeds differ" in note]
     assert "lr=0.1; lr=0.2 has the same validation_loss though" in note
     one, other = table.rows
-    contrast = one.comparisons.ratio(other, one, "validation_loss")
+    contrast = one.comparisons.against(other, one, "validation_loss", is_ratio=True)
     assert contrast is not None
     assert (contrast.low, contrast.high) == (None, None)
     assert contrast.centre == pytest.approx(2.7 / 2.6)
@@ -75,7 +75,7 @@ def test_an_accuracy_on_unknown_samples_that_is_equal_in_all_repeats_has_no_inte
     one, other = table.rows
     for metric in ("test_accuracy", "train_loss"):
         assert one.estimates[metric].low is None
-        contrast = one.comparisons.difference(other, one, metric)
+        contrast = one.comparisons.against(other, one, metric, is_ratio=False)
         assert contrast is not None
         assert contrast.low is None
     assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s"]
@@ -84,7 +84,7 @@ def test_an_accuracy_on_unknown_samples_that_is_equal_in_all_repeats_has_no_inte
 def test_a_trial_that_seeds_itself_is_compared_with_one_that_does_not_by_the_noise_of_the_other() -> None:
     table = make_table(sweep(lambda lr, repeat: {"validation_loss": 2.5 + (lr > 0.1) * repeat / 10}))
     one, other = table.rows
-    contrast = one.comparisons.ratio(other, one, "validation_loss")
+    contrast = one.comparisons.against(other, one, "validation_loss", is_ratio=True)
     assert contrast is not None
     assert contrast.low is not None
 
