@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results, distinct
-from dmls_ray.analysis.table.independent_ranks import describe_independent_ranks
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.table.uneven_steps import describe_uneven_steps
+from dmls_ray.analysis.table.uneven_steps import uneven_step_ratio
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.analysis.words import join_names
@@ -19,56 +18,54 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
 from dmls_ray.records.training_metrics import is_loss
 
+_SAME_RUNS = (
+    "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. If the "
+    "function sets a seed itself, let it take that of the run (config['seed'])."
+)
+
 
 def notes_of(results: Results, table: Table) -> Iterator[Note]:
     """The notes of a table, the most important first."""
     rows, records = table.rows, results.records
     if not records:
         yield Note("measured_on", "No runs.")
-        if results.version_note:
-            yield Note("comparability", results.version_note)
-        return
-    machines = {_machine_text(machine) for machine in distinct(record.machine for record in records)}
-    versions = {
-        ", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item)
-        for item in distinct(record.versions for record in records)
-    }
-    days = sorted({record.started_at[:10] for record in records if record.started_at})
-    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
-    most = max((len(row.counted) for row in rows), default=0)
-    values = "Mean of n repeats and its 95% interval" if most > 2 else "Means" if most > 1 else "Values"
-    where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
-    yield Note("measured_on", f"{values}; measured on {where}.", about=where)
-
+    else:
+        yield _measured_on(rows, records)
     if results.version_note:
         yield Note("comparability", results.version_note)
-    for text in _incomparable(records, rows, len(machines)):
+    for text in _incomparable(records, rows):
         yield Note("comparability", text)
-    for text in describe_independent_ranks(rows):
-        yield Note("comparability", text)
-    if text := _same_runs(table):
-        yield Note("comparability", text)
-    if text := describe_uneven_steps(rows):
-        yield Note("comparability", text)
+    compared = {measure.name for measure in table.questions.measures(rows)}
+    same = []
+    for row in rows:
+        if any(is_loss(name) or name in compared for name in row.same_results):
+            same.append(describe_configuration(row.factors))
+    if same:
+        yield Note("comparability", _SAME_RUNS.format(join_names(same)))
     for text in _of_scaling(results, rows, table.fixed_batch_field):
         yield Note("baseline", text)
     yield from table.presentation.notes(rows)
     if text := _of_test_set(rows):
         yield Note("method", text)
-    slow = {str(record.config.get("precision")) for record in records if record.fast_units is False}
-    if slow:
-        text = f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
-        yield Note("comparability", text)
-    if any(record.resumed_epoch for record in records):
-        text = "Some runs were taken up from a checkpoint: their times leave out what was lost."
-        yield Note("comparability", text)
-    for text in _not_recorded(rows):
-        yield Note("outcome", text)
-    for text in _failures(rows):
+    for text in (*_trials_by(rows, _not_recorded), *_trials_by(rows, _failure)):
         yield Note("outcome", text)
 
 
-def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: int) -> Iterator[str]:
+def _measured_on(rows: Sequence[Row], records: Sequence[RunRecord]) -> Note:
+    """What the values are, and where, with which versions and when they were measured."""
+    machines = {_machine_text(machine) for machine in distinct(record.machine for record in records)}
+    versions = set()
+    for item in distinct(record.versions for record in records):
+        versions.add(", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item))
+    days = sorted({record.started_at[:10] for record in records if record.started_at})
+    when = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+    where = ", ".join(filter(None, ["; ".join(sorted(machines)), "; ".join(sorted(versions)), when]))
+    most = max(len(row.counted) for row in rows)
+    values = ("Values", "Values", "Means")[most] if most < MIN_REPEATS else "Mean of n repeats and its 95% interval"
+    return Note("measured_on", f"{values}; measured on {where}.", about=where)
+
+
+def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row]) -> Iterator[str]:
     """What of the rows cannot be compared, and why."""
     started = [record for record in records if record.outcome is not Outcome.SKIPPED]
     sessions = {record.session for record in started}
@@ -76,46 +73,66 @@ def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: i
         yield (
             f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
         )
-    if machines > 1:
+    if len({_machine_text(machine) for machine in distinct(record.machine for record in records)}) > 1:
         yield "Rows come from different machines: times of one are not compared with those of another."
-    yield from _of_versions(rows)
+    # The records of a session share these objects.
+    shared = {(id(record.versions), id(record.git)): record for record in started}
+    facts = [software_facts(record.versions, record.git) for record in shared.values()]
+    differing = dict.fromkeys(differing_facts(facts))
+    if len(differing) > 1:
+        yield f"Rows of different versions are not compared with each other: {'; '.join(differing)}."
     isolations = sorted({record.isolation for record in started})
     if len(isolations) > 1:
         yield f"Runs were made under different isolations ({', '.join(isolations)}): set-up differs."
     if any(record.mode == "search" for record in records):
         yield "Runs of a search go side by side and some are stopped early: their times are left out."
+    if any(record.resumed_epoch for record in records):
+        yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
     of_auto = (record for row in rows for record in row.counted if record.config.get("device") == "auto")
     devices = sorted({record.device for record in of_auto})
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(devices)}): their times are not compared."
+    slow = {str(record.config.get("precision")) for record in records if record.fast_units is False}
+    if slow:
+        yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
+    for text_of in (_independent_ranks, _uneven_steps):
+        yield from _trials_by(rows, text_of)
 
 
-def _of_versions(rows: Sequence[Row]) -> Iterator[str]:
-    """Which rows ran with which versions, where these differ."""
-    by_objects: dict[tuple[int, int], list[RunRecord]] = {}  # the records of a session share the objects
-    for record in (record for row in rows for record in row.records if record.outcome is not Outcome.SKIPPED):
-        by_objects.setdefault((id(record.versions), id(record.git)), []).append(record)
-    by_facts: dict[str, tuple[dict[str, str], Counter[str]]] = {}
-    for records in by_objects.values():
-        facts = software_facts(records[0].versions, records[0].git)
-        _, counts = by_facts.setdefault(str(sorted(facts.items())), (facts, Counter()))
-        counts.update(record.trial_id for record in records)
-    if len(by_facts) < 2:
-        return
+def _trials_by(rows: Sequence[Row], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
+    """What runs have to say, each once, with their trials."""
+    names: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for text in filter(None, map(text_of, row.records)):
+            names.setdefault(text, {})[describe_configuration(row.factors)] = None
+    for text, of_trials in names.items():
+        yield f"{join_names(list(of_trials))}: {text}."
 
-    totals = sum((counts for _, counts in by_facts.values()), Counter())
-    texts = []
-    for what, (_, counts) in zip(
-        differing_facts([facts for facts, _ in by_facts.values()]), by_facts.values(), strict=True
-    ):
-        names = [
-            describe_configuration(row.factors)
-            + (f" ({count} of {total} runs)" if count < (total := totals[row.trial_id]) else "")
-            for row in rows
-            if (count := counts[row.trial_id])
-        ]
-        texts.append(f"{what}: {join_names(names)}.")
-    yield f"Rows of different versions are not compared with each other. {' '.join(texts)}"
+
+def _independent_ranks(record: RunRecord) -> str:
+    if not record.independent_ranks or record.outcome is not Outcome.OK:
+        return ""
+    return f"the ranks did not train one model together: {record.independent_ranks}"
+
+
+def _uneven_steps(record: RunRecord) -> str:
+    is_timed = record.outcome is Outcome.OK and record.mode == "bench"
+    if not is_timed or uneven_step_ratio(record) is None:
+        return ""
+    return (
+        "the mean step of a run is far above the median, since the timed steps contain what is no step, or a few slow "
+        "ones; rates, s/epoch and the parts of a step contain it, step_ms_p50 does not"
+    )
+
+
+def _not_recorded(record: RunRecord) -> str:
+    return f"not recorded: {record.not_recorded}" if record.not_recorded else ""
+
+
+def _failure(record: RunRecord) -> str:
+    if record.outcome is Outcome.OK or not record.reason:
+        return ""
+    return f"{record.outcome}: {record.reason.removesuffix('.')}"
 
 
 def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> Iterator[str]:
@@ -135,79 +152,31 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
             f"Speed-up{by} is against world_size 1 without DDP at the same {fixed_batch_field}{equal} ({scaling} "
             "scaling)."
         )
-    full = sorted({row.world_size for row in rows if any(map(_takes_all_cores, row.counted))})
-    if full:
-        yield (
-            f"At world_size {', '.join(map(str, full))} the ranks take all cores of a machine and share "
-            "them with the driver and Ray: with spare cores they may be faster."
-        )
-
-
-def _takes_all_cores(record: RunRecord) -> bool:
-    """Whether the ranks of a run on CPUs have as many threads as their machine has cores."""
-    cores, config = record.machine.get("cores"), record.config
-    ranks = config.get("ranks_per_machine") or config.get("world_size", 1) // (config.get("machines") or 1)
-    return bool(cores) and record.device == "cpu" and ranks * (config.get("threads_per_rank") or 1) >= cores
-
-
-def _failures(rows: Sequence[Row]) -> Iterator[str]:
-    """Why runs are not ok, each reason once, with the trials whose runs it ended."""
-    names: dict[str, list[str]] = {}
-    for row in rows:
-        failed = [record for record in row.records if record.outcome is not Outcome.OK and record.reason]
-        for reason in dict.fromkeys(f"{record.outcome}: {record.reason.removesuffix('.')}." for record in failed):
-            names.setdefault(reason, []).append(describe_configuration(row.factors))
-    for reason, of_trials in names.items():
-        yield f"{join_names(of_trials)}: {reason}"
-
-
-def _not_recorded(rows: Sequence[Row]) -> Iterator[str]:
-    """What training functions reported and is not recorded, with the trials."""
-    names: dict[str, list[str]] = {}
-    for row in rows:
-        for text in dict.fromkeys(record.not_recorded for record in row.records if record.not_recorded):
-            names.setdefault(text, []).append(describe_configuration(row.factors))
-    for text, of_trials in names.items():
-        yield f"Not recorded of {join_names(of_trials)}: {text}."
-
-
-def _same_runs(table: Table) -> str:
-    """Which repeats repeat the same run; empty without any."""
-    compared = {measure.name for measure in table.questions.measures(table.rows)}
-    same = {
-        describe_configuration(row.factors): names
-        for row in table.rows
-        if (names := [name for name in row.same_results if is_loss(name) or name in compared])
-    }
-    if not same:
-        return ""
-    results = dict.fromkeys(name for names in same.values() for name in names)
-    return (
-        f"Every repeat of {join_names(list(same))} has the same {', '.join(results)} though seeds differ: "
-        "results were measured once and have no interval. If the function sets a seed itself, let it take that "
-        "of the run (config['seed'])."
-    )
 
 
 def _of_test_set(rows: Sequence[Row]) -> str:
     """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
-    errors = []
+    errors = {}
     for row in rows:
         accuracy, counts = row.estimates.get("test_accuracy"), {record.test_samples for record in row.counted}
-        if accuracy is None or accuracy.low is None or len(counts) != 1 or not (count := counts.pop()):
-            continue
-        share = min(max(accuracy.centre, 0.0), 1.0)
-        errors.append((1.96 * math.sqrt(share * (1 - share) / count), count))
+        count = next(iter(counts), None)
+        if accuracy is not None and accuracy.low is not None and len(counts) == 1 and count:
+            share = min(max(accuracy.centre, 0.0), 1.0)
+            errors[1.96 * math.sqrt(share * (1 - share) / count)] = count
     if not errors:
         return ""
-    samples = " or ".join(f"{count:,}" for count in sorted({count for _, count in errors}))
+    samples = " or ".join(f"{count:,}" for count in sorted({*errors.values()}))
     return (
         f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: for new samples the "
-        f"accuracy may differ by a further {max(errors)[0]:.1g}."
+        f"accuracy may differ by a further {max(errors):.1g}."
     )
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:
+    parts = [str(machine.get("cpu", "an unknown CPU"))]
+    if machine.get("cores"):
+        parts.append(f"{machine['cores']} cores")
     gpus = machine.get("gpus") or []
-    cores = f", {machine['cores']} cores" if machine.get("cores") else ""
-    return f"{machine.get('cpu', 'an unknown CPU')}{cores}" + (f", {len(gpus)} x {gpus[0]}" if gpus else "")
+    if gpus:
+        parts.append(f"{len(gpus)} x {gpus[0]}")
+    return ", ".join(parts)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dmls_ray.analysis.stats.formatting import RATIO
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
-from dmls_ray.analysis.words import join_names
 from dmls_ray.records.model import RunRecord
 
 _RATIO = 2.0
@@ -16,9 +10,6 @@ _RATIO = 2.0
 
 _STEPS = 10
 """Median steps that the time beyond the median must be worth. One slow step of a few is no reason for a note."""
-
-_MOST_NAMED = 3
-"""Runs of a trial that are named by their identifier."""
 
 
 def uneven_step_ratio(record: RunRecord) -> float | None:
@@ -36,36 +27,3 @@ def uneven_step_ratio(record: RunRecord) -> float | None:
     ratio = record.train_s * 1e3 / counted / record.step_ms_p50
     is_uneven = ratio >= _RATIO and (ratio - 1) * counted >= _STEPS
     return ratio if is_uneven else None
-
-
-def describe_uneven_steps(rows: Sequence[Row]) -> str:
-    """The sentence that names such runs; empty without any."""
-    names = []
-    for row in rows:
-        ratios = {record.run_id: uneven_step_ratio(record) for record in row.timed}
-        uneven = {run_id: ratio for run_id, ratio in ratios.items() if ratio is not None}
-        if uneven:
-            names.append(
-                f"{describe_configuration(row.factors)} ({_range(uneven)} times, {_runs(uneven, len(ratios))})"
-            )
-    if not names:
-        return ""
-    return (
-        f"The mean step is far above the median in {join_names(names)}: what is no step, or a few slow steps, lies in "
-        "the timed steps. Rates, s/epoch and the parts of a step contain it; step_ms_p50 does not."
-    )
-
-
-def _range(uneven: dict[str, float]) -> str:
-    ends = dict.fromkeys(RATIO(ratio) for ratio in (min(uneven.values()), max(uneven.values())))
-    return " to ".join(ends)
-
-
-def _runs(uneven: dict[str, float], count: int) -> str:
-    """Which of a number of runs: all of them, or the identifiers of the first."""
-    if len(uneven) == count > 1:
-        return f"all {count} runs"
-    named = list(uneven)[:_MOST_NAMED]
-    if len(uneven) > _MOST_NAMED:
-        named.append(f"{len(uneven) - _MOST_NAMED} more")
-    return ", ".join(named)

@@ -164,10 +164,7 @@ def test_a_row_whose_ranks_trained_apart_says_so_and_a_note_says_why() -> None:
             record.independent_ranks = "no collectives in 6 optimizer steps"
     table = make_table(apart)
     assert table.frame()["independent ranks"].tolist() == ["", "", "yes", "yes"]
-    assert (
-        "The ranks of world_size=2 batch_per_rank=16; world_size=2 batch_per_rank=32 did not train one model together: "
-        "no collectives in 6 optimizer steps."
-    ) in table.notes
+    assert any("no collectives in 6 optimizer steps" in note for note in table.notes)
 
 
 def test_markdown_has_the_table_and_its_notes() -> None:
@@ -190,10 +187,7 @@ def test_rows_of_several_versions_days_and_isolations_are_said_to_be() -> None:
         record.isolation = "per_run" if number else "group"
     notes = " ".join(make_table(runs).notes)
     assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes
-    assert (
-        "Rows of different versions are not compared with each other. torch 1: batch_per_rank=16 (1 of 3 runs). "
-        "torch 2: batch_per_rank=16 (2 of 3 runs); batch_per_rank=32."
-    ) in notes
+    assert "Rows of different versions are not compared with each other: torch 1; torch 2." in notes
     assert "different isolations (group, per_run)" in notes
 
 
@@ -286,18 +280,6 @@ def test_varying_threads_leave_the_note_on_what_speed_up_means() -> None:
         "Speed-up is against world_size 1 without DDP at the same batch_per_rank and threads_per_rank (weak" in note
         for note in make_table(runs).notes
     )
-
-
-def test_ranks_that_take_all_cores_leave_a_note_that_their_speed_up_is_a_lower_bound() -> None:
-    def notes(cores: int) -> str:
-        runs = results({"batch_per_rank": 16, "world_size": [1, 2, 4]}, lambda values, repeat: 10.0)
-        for record in runs.records:
-            record.machine, record.device = {**record.machine, "cores": cores}, "cpu"
-        return " ".join(make_table(runs).notes)
-
-    assert "At world_size 4 the ranks take all cores of a machine and share them with the driver" in notes(4)
-    assert "At world_size 2, 4 the ranks take all cores" in notes(2)
-    assert "take all cores" not in notes(8)
 
 
 @pytest.mark.parametrize("metric", ["validation_accuracy", "test_loss", "score"])

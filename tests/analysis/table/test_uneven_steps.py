@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import load
-from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.uneven_steps import describe_uneven_steps, uneven_step_ratio
+from dmls_ray.analysis.table.uneven_steps import uneven_step_ratio
 from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
@@ -54,29 +53,6 @@ def test_slow_steps_are_no_reason_for_a_note(step_ms: list[float]) -> None:
 
 def test_the_time_between_steps_of_a_users_function_is_no_reason_for_a_note() -> None:
     assert ratio([*[1.0] * 50, 500.0], warmup_steps=None) is None
-
-
-def test_the_note_names_all_runs_of_a_trial_by_its_configuration_and_single_ones_by_their_identifiers() -> None:
-    swept = results({"batch_per_rank": [16, 32, 64]}, lambda *_: 100.0, repeats=3)
-    named = []
-    for record in swept.records:
-        batch = record.config["batch_per_rank"]
-        paused = batch == 32 or (batch == 64 and record.repeat == 1)
-        timed(record, [*[1.0] * 99, 201.0 + 100 * record.repeat] if paused else [1.0] * 100)
-        if batch == 64 and paused:
-            named.append(record.run_id)
-    table = make_table(swept)
-    text = describe_uneven_steps(table.rows)
-    assert f"batch_per_rank=32 (3.00 to 5.00 times, all 3 runs); batch_per_rank=64 (4.00 times, {named[0]})" in text
-    assert "batch_per_rank=16" not in text
-    assert [note.kind for note in table.typed_notes if note.text == text] == ["comparability"]
-
-
-def test_runs_whose_times_do_not_compare_have_no_note() -> None:
-    swept = results({"batch_per_rank": [16]}, lambda *_: 100.0)
-    for record in swept.records:
-        timed(record, [*[1.0] * 99, 500.0]).mode = "search"
-    assert describe_uneven_steps(make_table(swept).rows) == ""
 
 
 @pytest.mark.parametrize(
