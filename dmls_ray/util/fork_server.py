@@ -105,8 +105,14 @@ class ForkedProcess:
         """End it and all that it has started, from any thread."""
         self._server.kill(self)
 
-    def wait(self) -> int:
-        """Wait until it has ended, with all that it has started; returns its exit code."""
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait until it has ended, with all that it has started; returns its exit code.
+
+        After the timeout it is killed.
+        """
+        ready, _, _ = select.select([self._status], [], [], timeout_s)
+        if not ready:
+            self.kill()
         with self._status:
             written = self._status.read()
         with self._server.lock:
@@ -183,7 +189,7 @@ def _end_all(*_: object) -> NoReturn:
 
 
 def _run_child(connection: int, server: int) -> NoReturn:
-    """Make the call that the client has sent, and end as Python does, but for the teardown of modules."""
+    """Make the call that the client has sent, and end."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 0)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:
@@ -207,8 +213,8 @@ def _run_child(connection: int, server: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
+    """End this process after its exit handlers; threads that go on, and modules, end without notice."""
     with contextlib.suppress(BaseException):
-        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
