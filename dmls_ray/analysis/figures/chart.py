@@ -1,7 +1,6 @@
 """`Chart`: the content of a figure as plain values, before it is drawn.
 
-Each figure has a module that makes its `Chart` from a table. `static.py` draws a chart as PNG and SVG, `interactive.py`
-for the report.
+Each figure has a module that makes its `Chart` from a table. `vega.py` draws every chart, for the report and as files.
 """
 
 from __future__ import annotations
@@ -11,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
+from dmls_ray.records.validation import check_picture
+
 Kind = Literal["points", "bound", "line", "band", "cross", "bar"]
 """points: measured values with intervals. bound: lower limits of values that are not known. line: a calculated curve,
 or too many values for marks. band: the area from low to high. cross: a run without a value, such as an OOM. bar: an
 amount per category with its interval; only where the x axis has categories."""
 
-SeriesKey = tuple[str, str]
-"""Name and `same_as` of a series; the crosses of two lines have the same name."""
-
 MAX_CATEGORIES = 16
-"""Categories of an axis whose names can be read; of more, every k-th is named."""
+"""Categories of an axis whose names can be read."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,6 @@ class Series:
     texts: Sequence[str] = ()
     """Text of each point besides its numbers."""
 
-    @property
-    def key(self) -> SeriesKey:
-        """Identifies the series within its chart."""
-        return self.name, self.same_as
-
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
@@ -81,6 +74,8 @@ class Panel:
     def __post_init__(self) -> None:
         if self.picture and self.series:
             raise ValueError(f"a panel has a picture or series, not both; it has a picture and {self.series[0].name!r}")
+        if self.picture:
+            check_picture("picture", self.picture)
         for series in self.series:
             if self.stacked and (self.y.log or series.kind != "bar"):
                 raise ValueError(f"{series.name!r} cannot be stacked: only bars on a linear axis can")
@@ -113,3 +108,12 @@ class Chart:
 def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether the value is a number that can be drawn."""
     return value is not None and math.isfinite(value)
+
+
+def rounded(value: float, digits: int = 5) -> float | None:
+    """A number to so many digits, a whole one as int; None if it is not finite."""
+    if not math.isfinite(value):
+        return None
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return int(value)
+    return float(f"{value:.{digits}g}")
