@@ -41,7 +41,8 @@ def run_many(folder: Path, runs: int) -> list[dict[str, Any]]:
     while process.poll() is None:
         ended = count_lines(folder / "runs.jsonl")
         if ended >= (len(looks) + 1) * runs // 10 - 1:
-            looks.append({"runs": ended, **look(process.pid)})
+            (driver,) = (child for child in psutil.Process(process.pid).children() if str(SWEEP) in child.cmdline())
+            looks.append({"runs": ended, **look(driver.pid)})
         time.sleep(0.05)
     if process.returncode:
         raise SystemExit(f"the sweep ended with exit code {process.returncode}")

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from dmls_ray.records.model import RunRecord as RunRecord
     from dmls_ray.records.outcome import Outcome as Outcome
     from dmls_ray.training.rank import RankInfo as RankInfo
+    from dmls_ray.util.errors import ClusterLostError as ClusterLostError
     from dmls_ray.util.errors import DmlsRayError as DmlsRayError
     from dmls_ray.util.errors import InputError as InputError
     from dmls_ray.workloads.classification.config import TrialConfig as TrialConfig
 
 _MODULES = {
+    "ClusterLostError": "util.errors",
     "DmlsRayError": "util.errors",
     "InputError": "util.errors",
     "Options": "config.options",

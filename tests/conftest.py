@@ -93,6 +93,12 @@ def sweep_command(tmp_path: Path) -> Command:
     return run
 
 
+@pytest.fixture(autouse=True)
+def unsupervised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts that a test runs in this process are not started again in another one."""
+    monkeypatch.setattr("dmls_ray.cli.sweep_script.is_to_be_supervised", lambda arguments: False)
+
+
 @pytest.fixture
 def sweep_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Function that does what `sweep_command` does, in this process, which has loaded the libraries."""

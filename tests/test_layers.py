@@ -173,6 +173,7 @@ def test_no_code_outside_workloads_names_a_workload() -> None:
 
 def test_the_public_names_are_pinned() -> None:
     assert sorted(dmls_ray.__all__) == [
+        "ClusterLostError",
         "DmlsRayError",
         "InputError",
         "Options",

@@ -140,29 +140,6 @@ def find(family: Family, title: str) -> psutil.Process:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-def test_a_sweep_survives_the_death_of_any_part(part: str, sweep_command: Command, tmp_path: Path) -> None:
-    flags = (*GRID, "--epochs", "20")
-    process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    family, folder = Family(process), tmp_path / "results" / "batch_size"
-    for runs in (2, 6):
-        while len(lines(folder)) < runs and process.poll() is None:
-            time.sleep(0.02)
-        find(family, PARTS[part]).kill()
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 0, out + err
-    records = load(folder).records
-    assert len(lines(folder)) == len({record.run_id for record in records}) == 12
-    done = sweep_command("batch_size", *flags, "--out", "alone")
-    assert done.returncode == 0
-    alone = {record.run_id: epoch_metrics(record) for record in load(tmp_path / "alone").records}
-    for record in records:
-        assert record.outcome == "ok", record.reason
-        assert epoch_metrics(record) == alone[record.run_id]
-    assert not family.left()
-
-
-@pytest.mark.slow
 def test_the_death_of_trains_controller_reserves_no_cores_of_a_joined_cluster_without_a_dashboard(
     tmp_path: Path,
 ) -> None:
@@ -183,41 +160,6 @@ def test_the_death_of_trains_controller_reserves_no_cores_of_a_joined_cluster_wi
         assert not [process for process in family.members if is_alive(process, "ray::PlacementGroupCleaner")]
 
 
-STARTS_ONE_BROKER = """
-import runpy, sys
-from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
-
-start = BrokerSupervisor._start_broker
-
-def only_the_first(self, generation):
-    if generation:
-        raise OSError("no process can be started")
-    return start(self, generation)
-
-BrokerSupervisor._start_broker = only_the_first
-sys.argv[:] = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.slow
-def test_a_sweep_whose_broker_dies_and_cannot_be_started_again_ends_with_one_line(tmp_path: Path) -> None:
-    python, *words = command_line("batch_size", *GRID, "--epochs", "400", "--repeats", "2")
-    process = start(
-        python, "-c", STARTS_ONE_BROKER, *words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    family, folder = Family(process), tmp_path / "results" / "batch_size"
-    while len(lines(folder)) < 1 and process.poll() is None:
-        time.sleep(0.02)
-    find(family, PARTS["broker"]).kill()
-    _, err = process.communicate(timeout=600)
-    assert process.returncode == 1, err
-    (line,) = err.splitlines()
-    assert "The broker died, and no other can be started (no process can be started). The runs that had ended" in line
-    assert 0 < len(lines(folder)) < 8
-    assert not family.left()
-
-
 @pytest.mark.slow
 def test_a_sweep_whose_broker_is_stopped_ends_at_ctrl_c(tmp_path: Path) -> None:
     process = start(
@@ -235,35 +177,6 @@ def test_a_sweep_whose_broker_is_stopped_ends_at_ctrl_c(tmp_path: Path) -> None:
     assert not family.left()
 
 
-ENDS_STOPPED_ACTORS_SOON = """
-import runpy, sys
-from dmls_ray.cluster.tune import stopped_actors
-
-stopped_actors.CHECK_INTERVAL_S, stopped_actors.STOPPED_TIMEOUT_S = 1.0, 5.0
-sys.argv[:] = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["ray", "spawn"])
-def test_another_tune_actor_takes_the_place_of_one_that_stays_stopped(launcher: str, tmp_path: Path) -> None:
-    python, *words = command_line("batch_size", *GRID, "--epochs", "20", "--repeats", "2", "--launcher", launcher)
-    process = start(
-        python, "-c", ENDS_STOPPED_ACTORS_SOON, *words,
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    family, folder = Family(process), tmp_path / "results" / "batch_size"
-    while len(lines(folder)) < 2 and process.poll() is None:
-        time.sleep(0.02)
-    find(family, PARTS["tune_actor"]).suspend()
-    out, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, out
-    assert out.count("Ray Tune's actor was stopped for 5 s; another takes its place.") == 1
-    assert [record.outcome.value for record in load(folder).records] == ["ok"] * 8
-    assert not family.left()
-
-
 STOPS_AT_ITS_START = """
 import os, signal, sys
 
@@ -276,22 +189,6 @@ class Stops:
 
 sys.meta_path.insert(0, Stops())
 """
-
-
-@pytest.mark.slow
-def test_another_tune_actor_takes_the_place_of_one_that_is_stopped_while_it_starts(tmp_path: Path) -> None:
-    mark = tmp_path / "stopped"
-    (tmp_path / "sitecustomize.py").write_text(f"MARK = {str(mark)!r}\n{STOPS_AT_ITS_START}")
-    python, *words = command_line("grid", *SHORT_RUNS, "--repeats", "2")
-    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    done = subprocess.run(
-        [python, "-c", ENDS_STOPPED_ACTORS_SOON, *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert mark.exists()
-    assert (done.stdout + done.stderr).count("Ray Tune's actor was stopped for 5 s") == 1
-    assert [record.outcome.value for record in load(tmp_path / "results" / "grid").records] == ["ok"] * 2
 
 
 @pytest.mark.slow
@@ -384,28 +281,6 @@ def test_an_idle_rank_that_dies_affects_no_run(sweep_command: Command, tmp_path:
     assert sweep_command("batch_size", *flags, "--out", "alone").returncode == 0
     alone = {record.run_id: epoch_metrics(record) for record in load(tmp_path / "alone").records}
     assert all(epoch_metrics(record) == alone[record.run_id] for record in records)
-
-
-@pytest.mark.slow
-def test_the_same_command_continues_a_sweep_whose_cluster_died(sweep_command: Command, tmp_path: Path) -> None:
-    flags = (*GRID, "--epochs", "20")
-    process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    family, folder = Family(process), tmp_path / "results" / "batch_size"
-    while len(lines(folder)) < 3 and process.poll() is None:
-        time.sleep(0.02)
-    for title in ("gcs_server", "raylet"):
-        for member in psutil.Process(process.pid).children(recursive=True):
-            if member.name() == title:
-                member.kill()
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 1, out + err
-    assert not family.left()
-    kept = lines(folder)
-    assert len(kept) >= 3
-    done = sweep_command("batch_size", *flags)
-    assert done.returncode == 0, done.stderr
-    assert lines(folder)[: len(kept)] == kept
-    assert len({line["run_id"] for line in lines(folder)}) == 12
 
 
 @pytest.mark.slow

@@ -76,6 +76,15 @@ def start(*command: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=cwd, text=True, start_new_session=True, **options)
 
 
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill the command of a sweep, and wait until all of its processes have ended."""
+    family = Family(process)
+    family.look()
+    process.kill()
+    process.wait()
+    assert not family.left(within_s=60)
+
+
 @pytest.fixture(scope="module")
 def main_job(main_job_folder: Path) -> Path:
     """Working folder of a finished sweep, which is the main job on a small data set."""
@@ -216,8 +225,7 @@ def test_a_sweep_killed_at_any_moment_continues_where_it_was(main_job: Path, tmp
     while len(lines(folder)) < stop_after and process.poll() is None:
         time.sleep(0.02)
     time.sleep(delay)
-    process.kill()
-    process.wait()
+    kill(process)
     moment = f"killed after {stop_after} lines and {delay:.3f} s"
     kept = (folder / "runs.jsonl").read_bytes() if (folder / "runs.jsonl").exists() else b""
     done = subprocess.run(
@@ -248,8 +256,7 @@ def test_a_run_of_a_killed_sweep_resumes_from_its_checkpoint_with_equal_results(
     runs = tmp_path / "results" / "grid" / "runs"
     while not list(runs.glob("*/checkpoints/[1-9]?.rank-1.pt")) and process.poll() is None:
         time.sleep(0.02)
-    process.kill()
-    process.wait()
+    kill(process)
     assert not lines(tmp_path / "results" / "grid"), "the sweep was killed during the run"
     assert sweep_command(*flags, "--checkpoints").returncode == 0
     assert sweep_command(*flags, "--out", "undisturbed").returncode == 0
@@ -315,8 +322,7 @@ def test_after_an_edit_the_same_command_trains_the_new_model_from_its_start_and_
     folder = tmp_path / "results" / "grid"
     while not list(folder.glob("runs/*/checkpoints/[1-9]?.rank-0.pt")) and process.poll() is None:
         time.sleep(0.02)
-    process.kill()
-    process.wait()
+    kill(process)
     (tmp_path / "edited_width.py").write_text("WIDTH = 9\n")
     assert sweep_command(*long).returncode == 0
     (record,) = load(folder).records

@@ -18,7 +18,7 @@ from dmls_ray import load
 from dmls_ray.cli.main import main
 from dmls_ray.storage.object_store import ObjectStore
 from tests.conftest import S3, SMALL, Command, command_line, start_s3
-from tests.test_sweeps import start
+from tests.test_sweeps import Family, start
 
 GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu")
 
@@ -42,8 +42,11 @@ def killed_after(runs: int, uri: str, folder: Path, number: signal.Signals, *fla
     objects, deadline = ObjectStore(uri), time.monotonic() + 200
     while len(objects.list("runs")) < runs and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
+    family = Family(process)
+    family.look()
     process.send_signal(number)
     process.wait(90)
+    assert not family.left(within_s=60)
     return process
 
 

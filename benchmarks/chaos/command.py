@@ -66,7 +66,12 @@ class Command:
                 self.rows.append((time.monotonic(), match[1], match[2]))
 
     @property
-    def driver(self) -> psutil.Process | None:
+    def restarts(self) -> int:
+        """How often the supervisor has started the sweep again."""
+        return sum("the sweep starts again" in line for line in self.lines)
+
+    @property
+    def supervisor(self) -> psutil.Process | None:
         """The process of the command itself; None if it has ended."""
         try:
             # nsenter waits for it.
@@ -84,7 +89,7 @@ class Command:
 
     def end(self, patience_s: float = 40.0) -> None:
         """End the command as a person does: Ctrl-C, later kill."""
-        if self.driver is not None:
+        if self.supervisor is not None:
             self.process.send_signal(signal.SIGINT)
             try:
                 self.process.wait(patience_s)

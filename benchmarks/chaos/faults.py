@@ -66,6 +66,7 @@ VICTIMS: dict[str, Callable[[Words], bool]] = {
     "broker": lambda words: words[0].startswith("ray::Broker"),
     "Train's controller": lambda words: words[0].startswith("ray::TrainController"),
     "Tune's actor": lambda words: words[0].startswith("ray::RunTrainable"),
+    "sweep": lambda words: any("/sweeps/" in word for word in words),
     "raylet": lambda words: words[0].endswith("/raylet"),
     "GCS": lambda words: words[0].endswith("/gcs_server"),
     "launcher's agent": lambda words: "torch.distributed.run" in words,
@@ -78,10 +79,12 @@ def victim(name: str, now: Moment) -> psutil.Process:
     Raises:
         NoVictimError: there is none.
     """
-    if name == "driver":
-        found = [now.command.driver] if now.command.driver else []
+    supervisor = now.command.supervisor
+    if name == "supervisor":
+        found = [supervisor] if supervisor else []
     else:
         found = [process for process, words in now.place.processes() if VICTIMS[name](words)]
+        found = [process for process in found if process != supervisor]
     if not found:
         raise NoVictimError(name)
     return now.chance.choice(sorted(found, key=lambda process: process.pid))
@@ -119,7 +122,7 @@ class Stop(Fault):
     def restore(self, now: Moment) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             self._process.resume()
-        if self._name == "driver":
+        if self._name == "supervisor":
             # nsenter has stopped with its child.
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(now.command.process.pid).resume()
@@ -240,7 +243,7 @@ class Kind:
     """Where it is possible; everywhere if empty."""
     not_at: tuple[type[Place], ...] = ()
     ends_command: bool = False
-    """Whether the command may end with it; then it is given again."""
+    """Whether the command may end with it, and is given again. Other faults are answered by a restart or a retry."""
     outcomes: frozenset[str] = frozenset()
     """Outcomes other than ok that a run may keep after it."""
 
@@ -262,10 +265,11 @@ KINDS: dict[str, Kind] = {
     **_of_process("broker"),
     **_of_process("Train's controller", not_at=(Launched,)),
     **_of_process("Tune's actor"),
-    **_of_process("driver", ends_command=True),
+    **_of_process("sweep"),
+    **_of_process("supervisor", ends_command=True),
     # A cluster of several machines is its user's to start again.
-    **_of_process("raylet", ends_command=True, not_at=(Machines,)),
-    **_of_process("GCS", ends_command=True, not_at=(Machines,)),
+    **_of_process("raylet", not_at=(Machines,)),
+    **_of_process("GCS", not_at=(Machines,)),
     **_of_process("launcher's agent", places=(Launched,)),
     "step of the clock": Kind(make=ClockStep, places=(Place,)),
     "full disk": Kind(make=FullDisk, places=(Disk,), ends_command=True),

@@ -20,8 +20,11 @@ from benchmarks.chaos.scenario import Scenario, Strike
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.provenance import describe_git
 
-PATIENCE_S = 150.0
-"""Time without a row, and without a fault under way, after which a sweep counts as hung."""
+PATIENCE_S = 240.0
+"""Time without a row, and without a fault under way, after which a sweep counts as hung.
+
+Ray needs 60 s to notice the death of its GCS while it starts. On a busy machine, another start takes as long.
+"""
 
 MAX_FRUITLESS = 3
 """Commands in a row without a new row after which the sweep is given up."""
@@ -60,6 +63,8 @@ class Played:
     """Faults that found no victim."""
     exit_codes: list[int] = field(default_factory=list)
     """Of each command; negative: ended by a signal."""
+    restarts: int = 0
+    """How often supervisors have started the sweep again."""
     gave_up: list[str] = field(default_factory=list)
     """What commands printed last that ended with a failure and without a fault that explains it."""
     hung: list[str] = field(default_factory=list)
@@ -105,11 +110,16 @@ class Player:
         self.played.missed = [strike.kind for strike in self._waiting]
         self.played.tracebacks = sum("Traceback (most recent" in line for line in self._lines())
         self.played.output = "".join(self._lines())
+        self.played.restarts = sum(command.restarts for command in self._commands)
         self._count_lost_time()
         self.played.left = self._left()
 
     def _start(self) -> Command:
         self._excused = False
+        # A sweep whose supervisor was killed ends by itself, in seconds.
+        until = time.monotonic() + LEFT_AFTER_S
+        while any("/sweeps/" in title for title in self.place.left()) and time.monotonic() < until:
+            time.sleep(0.1)
         command = self.place.start()
         self._commands.append(command)
         return command

@@ -30,6 +30,7 @@ def totals(played: Sequence[Played]) -> pd.DataFrame:
         "rows that a fault explains (oom)": sum(one.explained for one in counts),
         "runs started more than once": sum(one.retried for one in counts),
         "runs continued from a checkpoint": sum(one.resumed for one in counts),
+        "restarts by the supervisor": sum(one.restarts for one in played),
         "commands given": sum(len(one.exit_codes) for one in played),
         "commands that failed without a fault that ends them": sum(len(one.gave_up) for one in played),
         "tracebacks printed": sum(one.tracebacks for one in played),

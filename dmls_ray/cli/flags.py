@@ -15,7 +15,7 @@ from dmls_ray.config.search_space import Range
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError
 
-RESERVED = frozenset({*FLAGS, "workload", "train", "set", "range", "log_range", "dry_run", "help"})
+RESERVED = frozenset({*FLAGS, "workload", "train", "set", "range", "log_range", "restarts", "dry_run", "help"})
 """Names of flags that are no fields: no field may have one of them."""
 
 
@@ -78,6 +78,13 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
     for spec in FLAGS.values():
         switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
         _add_flag(how, spec, options.get(spec.name, spec.default), **switch)
+    how.add_argument(
+        "--restarts",
+        type=_count,
+        default=5,
+        metavar="INT",
+        help="How often a sweep starts again after Ray or its process died, without a new run in between (default: 5)",
+    )
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 
@@ -170,3 +177,9 @@ def _shown_default(default: Any) -> str:
     values: Sequence[Any] = default if isinstance(default, list) else [default]
     shown = " ".join(as_flag_value(value) for value in values if value is not None)
     return f" (default: {shown})" if shown else ""
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"restarts={text} is no number of restarts; give 0, which is never, or more.")
+    return int(text)

@@ -1,4 +1,4 @@
-"""`Preset`, what a sweep script asks, and `Request`, what its command line asks."""
+"""`Request`: what the command line of a sweep script asks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from dmls_ray.cli.default_axes import DefaultAxes
 from dmls_ray.cli.flags import add_flags, add_workload_flags, flag_of, merge_axes, read_axes, read_options
 from dmls_ray.cli.parser import Parser, parse
-from dmls_ray.config.grid import Plan, Variant, configs_of
+from dmls_ray.cli.preset import Preset
+from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import folder_name, plan_sweep
@@ -19,35 +20,6 @@ from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """What a sweep script asks."""
-
-    name: str
-    """Name of the results folder."""
-    axis: str | None
-    """Field that the sweep asks about; None for the first that varies."""
-    axes: Mapping[str, Any]
-    """Values of fields for which no flag is given."""
-    question: str = ""
-    """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
-    description: str = ""
-    """Text that --help shows instead."""
-    variants: Sequence[Variant] = ({},)
-    """Fields that are changed together at each point of the grid. A flag for any of them asks for a grid instead."""
-    options: Mapping[str, Any] | None = None
-    """Values of options for which no flag is given."""
-    workload: str = registry.DEFAULT
-    """Workload that runs unless a flag names another."""
-    train: str | None = None
-    """Training function that runs instead of a workload, `module:function`."""
-    layout: str | None = None
-    """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
-    has_modules: bool = True
-    """Whether the folder of the script has modules to import. Without, a module of the user that has the name of a
-    script, as optimizer.py, is found in the working folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +33,8 @@ class Request:
     """Axes that flags give."""
     options: Options
     dry_run: bool
+    restarts: int
+    """How often the supervisor starts the sweep again without a new run in between."""
     workload_words: Sequence[str]
     """Flags that chose the workload."""
     set_fields: Sequence[str]
@@ -99,7 +73,9 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     """
     for word in words:
         check_utf8(word, "The word")
-    default = registry.workload_of_function(preset.train) if preset.train else registry.workload(preset.workload)
+    default = registry.workload(preset.workload or registry.DEFAULT)
+    if preset.train:
+        default = registry.workload_of_function(preset.train)
     add_workload_flags(parser, default.name)
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
     workload = _chosen_workload(first, default)
@@ -125,6 +101,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         axes=read_axes(given, schema),
         options=Options(name=name, axis=preset.axis, question=question, layout=layout, **options),
         dry_run=given["dry_run"],
+        restarts=given["restarts"],
         workload_words=_workload_words(first),
         set_fields=_named_fields(first) if ":" in workload.name else [],
     )

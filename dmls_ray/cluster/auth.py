@@ -14,13 +14,6 @@ MODE = "RAY_AUTH_MODE"
 _VALUE, _PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
-def token_place() -> str:
-    """The variable or the file that Ray reads its token from."""
-    if os.environ.get(_VALUE):
-        return _VALUE
-    return str(_file())
-
-
 def has_token() -> bool:
     """Whether this machine has a token for Ray."""
     if os.environ.get(_VALUE):

@@ -15,7 +15,6 @@ PRIVATE_NAMES = (
     "ray._private.grpc_utils:init_grpc_channel",
     "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
     "ray._private.state:state",
-    "ray._private.utils:check_version_info",
     "ray._private.worker:_worker_logs_enabled",
     "ray._private.worker:global_worker",
     "ray._raylet:Config",
@@ -66,21 +65,6 @@ def free_placement_groups_of(actor_id: str) -> None:
         group = PlacementGroupTableData.FromString(row)
         if group.creator_actor_id.hex() == actor_id and group.state != PlacementGroupTableData.REMOVED:
             global_worker.core_worker.remove_placement_group(PlacementGroupID(group.placement_group_id))
-
-
-def pids_of_actors(class_name: str) -> list[int]:
-    """The processes of this job's actors of a class on this machine, also of those that start.
-
-    Public functions ask a server of the dashboard, or would start or join another cluster once the sweep is over.
-    Without it: an actor of Tune that is stopped is waited for.
-    """
-    from ray._private.state import state
-    from ray._private.worker import global_worker
-
-    actors = state.actor_table(None, global_worker.current_job_id).values()
-    here = global_worker.current_node_id.hex()
-    present = [actor for actor in actors if actor["State"] != "DEAD" and actor["Address"]["NodeID"] == here]
-    return [actor["Pid"] for actor in present if actor["ActorClassName"] == class_name]
 
 
 def show_cluster_messages(shown: bool) -> None:
@@ -135,10 +119,10 @@ def prestart_autoscaling_coordinator() -> None:
         get_or_create_autoscaling_coordinator()
 
 
-def ask_head(address: str, timeout: float) -> tuple[list[Any], bytes]:
-    """The nodes of a cluster, and its versions as JSON, which are empty if it does not report them.
+def ask_head(address: str, timeout: float) -> list[Any]:
+    """The nodes of a cluster.
 
-    Without it, `check_versions` or `alive_nodes`: Ray itself finds out, in up to a minute and many lines.
+    Without it, or `alive_nodes`: Ray itself finds out, in up to a minute and many lines.
 
     Raises:
         ImportError: this version of Ray keeps the interface elsewhere.
@@ -153,24 +137,9 @@ def ask_head(address: str, timeout: float) -> tuple[list[Any], bytes]:
         nodes = services.NodeInfoGcsServiceStub(channel).GetAllNodeInfo(
             messages.GetAllNodeInfoRequest(), timeout=timeout
         )
-        metadata = services.InternalKVGcsServiceStub(channel).InternalKVGet(
-            messages.InternalKVGetRequest(key=b"CLUSTER_METADATA", namespace=b"cluster"), timeout=timeout
-        )
     finally:
         channel.close()
-    return list(nodes.node_info_list), metadata.value
-
-
-def check_versions(versions: dict[str, Any], address: str) -> None:
-    """Compare the versions of a cluster with those here.
-
-    Raises:
-        ImportError: this version of Ray keeps the check elsewhere.
-        RuntimeError: they do not go together.
-    """
-    from ray._private.utils import check_version_info
-
-    check_version_info(versions, address)
+    return list(nodes.node_info_list)
 
 
 def alive_nodes(nodes: list[Any]) -> list[Any]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from dmls_ray.cluster.address_check import check_address, head_answers
+import psutil
+
+from dmls_ray.cluster.address_check import check_address, no_answer
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import (
     connect_by_itself,
@@ -22,17 +23,16 @@ from dmls_ray.cluster.compat import (
     show_cluster_messages,
 )
 from dmls_ray.cluster.current_cluster import current_cluster
-from dmls_ray.cluster.local_cluster import LocalCluster, start_cluster
+from dmls_ray.cluster.local_cluster import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
-from dmls_ray.util.errors import ClusterError
-from dmls_ray.util.temporary_folder import OwnedFolder
+from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.text import check_utf8, first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
 
-_ANSWER_TIMEOUT_S = 10.0
-"""Seconds that the head of this process's own connection has to answer."""
+HEAD_TIMEOUT_S = 20.0
+"""How long nothing may listen at the head's address: Ray ends this process after a minute."""
 
 # Ray reads these when it is imported or when its processes start; what the user has set stays.
 _QUIET = {
@@ -102,32 +102,17 @@ class RaySession:
         joined: address of the cluster to join; None to start one.
         dashboard: whether Ray shows its dashboard.
         verbose: whether Ray and the ranks print.
-        notify: receives one line where the head does not answer, and one where it answers again.
-        on_lost: called once, from another thread and with the reason, if the cluster is lost for good.
     """
 
-    def __init__(
-        self,
-        joined: str | None,
-        *,
-        dashboard: bool,
-        verbose: bool,
-        notify: Callable[[str], None] = print,
-        on_lost: Callable[[str], None] = lambda reason: None,
-    ) -> None:
+    def __init__(self, joined: str | None, *, dashboard: bool, verbose: bool) -> None:
         self.started_here = joined is None
-        self.lost = ""
-        """Why the cluster is lost."""
         self._joined, self._dashboard, self._verbose = joined, dashboard, verbose
-        self._notify, self._on_lost = notify, on_lost
+        self._cluster: LocalCluster | None = None
+        """The cluster, if it was started here."""
         self._head = ""
-        """Address of the head."""
-        self._session: Path | None = None
-        """Folder of Ray's files of a cluster that was started here."""
-        self._folder: OwnedFolder | None = None
-        """The same, if it is to be removed."""
-        self._given_up = False
-        self._ending, self._ended = threading.Event(), threading.Event()
+        """Address of the head of a cluster that was joined."""
+        self._refused_since: float | None = None
+        """Since when nothing listens there."""
 
     @contextmanager
     def connected(self) -> Iterator[Resources]:
@@ -142,14 +127,12 @@ class RaySession:
 
         # Threads of a sweep that ends early may outlive its cluster: each of their calls would start another one.
         connect_by_itself(False)
-        stays = ray.is_initialized()
+        is_users = ray.is_initialized()
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        is_whole = False
+        is_lost = False
         try:
-            started = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose, notify=self._notify)
-            if started is not None:
-                self._session, self._folder = started.session, started.folder
-            self._watch()
+            self._cluster = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose)
+            self._head = ray.get_runtime_context().gcs_address
             if threading.current_thread() is threading.main_thread():
                 # Ray installs a handler that would end the process at once.
                 signal.signal(signal.SIGTERM, on_sigterm)
@@ -157,82 +140,51 @@ class RaySession:
             loading.join()
             with quiet_tune(self._verbose):
                 yield cluster_resources()
-            is_whole = True
-        except Exception:
-            if self._folder is not None and not self.lost:
-                self._folder.keep()
-                self._folder = None
+            connect_by_itself(True)
+        except BaseException as error:
+            is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
+            if self._cluster is not None:
+                # An orderly end would wait for a process that has died, or was stopped together with the sweep.
+                end_processes(self._cluster.session)
+                if isinstance(error, Exception) and not is_lost:
+                    self._cluster.keep_files()
+            if is_lost and not isinstance(error, ClusterLostError):
+                raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
             raise
         finally:
-            self.ends()
-            if self.lost or self._given_up:
-                self._end_processes()
-                # Without a head that was joined, ray.shutdown() would block.
-                stays = stays or self._session is None
-            if not stays:
+            # Without its head, a connection to a cluster that was joined cannot be ended.
+            if not is_users and (self._cluster is not None or not is_lost):
                 ray.shutdown()
                 show_cluster_messages(True)
-            self._ended.set()
-            connect_by_itself(is_whole)
-            if self._folder is not None:
-                self._folder.remove()
+            if self._cluster is not None:
+                self._cluster.remove_files()
 
-    def ends(self) -> None:
-        """From now on no process of the cluster is missed that ends."""
-        self._ending.set()
+    def check(self) -> None:
+        """Check that the cluster is there.
 
-    def is_silent(self, timeout: float) -> bool:
-        """Whether the head does not answer now: calls to Ray would wait for it, also `ray.shutdown()`."""
-        return bool(self._head) and not head_answers(self._head, timeout)
-
-    def give_up(self) -> None:
-        """End without a question to the head, which is silent."""
-        self._given_up = True
-
-    def abandon(self) -> None:
-        """End what is left of a cluster that was started here, without a call to Ray: the process is to end at once."""
-        self._end_processes()
-        if self._folder is not None:
-            self._folder.remove()
-
-    def _lose(self, reason: str) -> None:
-        if not self.lost:
-            self.lost = reason
-            self._on_lost(reason)
-
-    def _end_processes(self) -> None:
-        from dmls_ray.cluster.cluster_watch import end_processes
-
-        if self._session is not None:
-            end_processes(self._session)
-
-    def _watch(self) -> None:
-        """Look at the head, and at the processes of a cluster that was started here."""
-        import ray
-
-        from dmls_ray.cluster.cluster_watch import watch_head, watch_processes
-
-        self._head = ray.get_runtime_context().gcs_address
-        name = "The head of the Ray cluster" if self._session is None else "Ray's control process (GCS)"
-        looks = [
-            functools.partial(watch_head, self._head, name, self._ended, notify=self._notify, lost=self._lose),
-        ]
-        if self._session is not None:
-            looks.append(functools.partial(watch_processes, self._session, self._ending, self._lose))
-        for look in looks:
-            threading.Thread(target=look, daemon=True, name=look.func.__name__).start()
+        Raises:
+            ClusterLostError: a process of a cluster that was started here has ended, or the head of one that was joined
+                does not listen any more.
+        """
+        if self._cluster is not None:
+            for part, process in self._cluster.parts.items():
+                if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                    raise ClusterLostError(f"{part} has ended")
+        elif no_answer(self._head) is None:
+            self._refused_since = None
+        else:
+            self._refused_since = self._refused_since or time.monotonic()
+            if time.monotonic() - self._refused_since > HEAD_TIMEOUT_S:
+                raise ClusterLostError("The head of the Ray cluster does not answer any more")
 
 
-def connect(
-    address: str | None, *, dashboard: bool, verbose: bool, notify: Callable[[str], None] = print
-) -> LocalCluster | None:
+def connect(address: str | None, *, dashboard: bool, verbose: bool) -> LocalCluster | None:
     """Join a running cluster, or start one here; returns a cluster that was started.
 
     Args:
         address: of a running cluster, or None to start one.
         dashboard: whether a cluster that is started shows Ray's dashboard, on the loopback interface only.
         verbose: show what Ray and the ranks print, and keep Ray's files.
-        notify: receives a line where the start takes long.
 
     Raises:
         ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
@@ -241,7 +193,7 @@ def connect(
     import ray
 
     if ray.is_initialized():
-        if not head_answers(ray.get_runtime_context().gcs_address, _ANSWER_TIMEOUT_S):
+        if no_answer(ray.get_runtime_context().gcs_address) is not None:
             raise ClusterError(
                 "This process is connected to a Ray cluster whose head does not answer. Start Python again, and give "
                 "the same command once the head is back."
@@ -258,7 +210,7 @@ def connect(
     }
     keep_token_private(make=address is None)
     if address is None:
-        started = start_cluster(keep_files=verbose, notify=notify, include_dashboard=dashboard, **common)
+        started = start_cluster(keep_files=verbose, include_dashboard=dashboard, **common)
         show_cluster_messages(verbose)
         return started
     try:

@@ -12,6 +12,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.dispatcher import finished_run
 from dmls_ray.cluster.scheduler.retry import Queued, retry
+from dmls_ray.cluster.scheduler.streams import NEWS_INTERVAL_S
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAborted, RunEvent
@@ -40,8 +41,11 @@ class LaunchedRun:
         self._thread.start()
 
     def events(self) -> list[RunEvent]:
-        """Events since the last call, as soon as there are some."""
-        events = [self._events.get()]
+        """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
+        try:
+            events = [self._events.get(timeout=NEWS_INTERVAL_S)]
+        except queue.Empty:
+            return []
         while not self._events.empty():
             events.append(self._events.get())
         return events

@@ -1,45 +1,57 @@
-"""Start a Ray cluster on this machine: in a folder with a short path, and again where its processes were too slow."""
+"""Start a Ray cluster on this machine, in a folder with a short path."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import joblib
+import psutil
 
 from dmls_ray.cluster.compat import loopback_only
 from dmls_ray.cluster.resources import usable_gpus
-from dmls_ray.records.provenance import load_average
-from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.socket_paths import room_above, short_folders
 from dmls_ray.util.temporary_folder import OwnedFolder, TemporaryFolder, remove_abandoned
 from dmls_ray.util.text import first_line
 
 LOOPBACK = "127.0.0.1"
 
-_STARTS = 3
-"""How often Ray is started. Its node process gives up after 15 s without a port of its agents, which is no setting; the
-libraries that they load are in memory by the next time."""
 
-_SLOW_AFTER_S = 20.0
-"""Seconds after which a line says what is waited for."""
+_PARTS = {"raylet": "Ray's node process (raylet)", "gcs_server": "Ray's control process (GCS)"}
+"""The processes that a cluster cannot do without."""
+
+_KILL_TIMEOUT_S = 3.0
+"""How long a process that was killed may take to end."""
 
 
-@dataclass
 class LocalCluster:
-    """A cluster that was started here."""
+    """A cluster that was started here.
 
-    session: Path
-    """Folder of Ray's files of the cluster."""
-    folder: OwnedFolder | None
-    """The folder to remove with the cluster; None to keep it."""
+    Args:
+        session: folder of Ray's files of the cluster.
+        folder: the folder to remove with the cluster; None to keep it.
+    """
+
+    def __init__(self, session: Path, folder: OwnedFolder | None) -> None:
+        self.session, self._folder = session, folder
+        self.parts = {_PARTS[child.name()]: child for child in _children(session) if child.name() in _PARTS}
+        """Processes that the cluster cannot do without, by their name for a person."""
+
+    def keep_files(self) -> None:
+        """Let Ray's files outlive the cluster, since its logs may say what failed."""
+        if self._folder is not None:
+            self._folder.keep()
+            self._folder = None
+
+    def remove_files(self) -> None:
+        """Remove Ray's files, unless they are kept."""
+        if self._folder is not None:
+            self._folder.remove()
 
 
 def temporary_folder_of_ray() -> tuple[str, Path]:
@@ -50,23 +62,23 @@ def temporary_folder_of_ray() -> tuple[str, Path]:
     return "", Path("/tmp")
 
 
-def start_cluster(*, keep_files: bool, notify: Callable[[str], None], **options: Any) -> LocalCluster:
+def start_cluster(*, keep_files: bool, **options: Any) -> LocalCluster:
     """Start Ray for this machine alone; nothing outside can reach it.
 
     Args:
         keep_files: whether Ray's files outlive the cluster.
-        notify: receives a line where the start takes long, and one where it is made again.
         options: further ones of ray.init.
 
     Raises:
         ClusterError: Ray cannot be started.
+        ClusterLostError: Ray did not start in time; another start may succeed.
     """
     own: OwnedFolder | None = _own_folder()
     parent = temporary_folder_of_ray()[1] / "ray" if own is None else own.path
     if own is not None:
         options["_temp_dir"] = str(own.path)
     try:
-        session = _start(parent, options, notify)
+        session = _start(parent, options)
     except ClusterError:
         if own is not None:
             own.keep()
@@ -101,69 +113,66 @@ def _own_folder() -> TemporaryFolder | None:
     )
 
 
-def _start(parent: Path, options: Mapping[str, Any], notify: Callable[[str], None]) -> Path:
+def _start(parent: Path, options: Mapping[str, Any]) -> Path:
     import ray
 
-    for number in range(1, _STARTS + 1):
-        before = _sessions(parent)
-        try:
-            with _said_when_slow(notify), loopback_only():
-                started = ray.init(
-                    address="local",
-                    num_cpus=joblib.cpu_count(),
-                    # Ray also counts those that PyTorch cannot use.
-                    num_gpus=usable_gpus(),
-                    dashboard_host=LOOPBACK,
-                    _node_ip_address=LOOPBACK,
-                    **options,
-                )
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
-        except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
-            reason = first_line(error).rstrip(".")
-            failed = _sessions(parent) - before
-            _end(failed)
-            if number == _STARTS:
-                logs = "".join(f"; its logs are in {session}/logs" for session in failed)
-                raise ClusterError(
-                    f"Ray could not be started on this machine in {_STARTS} attempts ({reason}{logs}). Is it too busy"
-                    f"{_load()}, or short of memory? Give the command again later; runs that are finished are kept."
-                ) from error
-            for session in failed:
-                shutil.rmtree(session, ignore_errors=True)
-            notify(f"Ray's processes did not start in time ({reason}){_load()}; they are started again.")
-        else:
-            return Path(started.address_info["session_dir"])
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _sessions(parent: Path) -> set[Path]:
-    """Folders of the clusters that this process has started."""
-    return set(parent.glob(f"session_*_{os.getpid()}"))
-
-
-def _end(sessions: set[Path]) -> None:
-    """End what a failed start has left."""
-    from dmls_ray.cluster.cluster_watch import end_processes
-
-    for session in sessions:
-        end_processes(session)
-
-
-@contextmanager
-def _said_when_slow(notify: Callable[[str], None]) -> Iterator[None]:
-    def say() -> None:
-        notify(f"Ray's processes have not started after {_SLOW_AFTER_S:g} s; waiting for them{_load()}.")
-
-    timer = threading.Timer(_SLOW_AFTER_S, say)
-    timer.daemon = True
-    timer.start()
     try:
-        yield
-    finally:
-        timer.cancel()
+        with loopback_only():
+            started = ray.init(
+                address="local",
+                num_cpus=joblib.cpu_count(),
+                # Ray also counts those that PyTorch cannot use.
+                num_gpus=usable_gpus(),
+                dashboard_host=LOOPBACK,
+                _node_ip_address=LOOPBACK,
+                **options,
+            )
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
+    except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
+        for session in parent.glob(f"session_*_{os.getpid()}"):
+            end_processes(session)
+        reason = first_line(error).rstrip(".")
+        raise ClusterLostError(f"Ray could not be started in time, as on a busy machine ({reason})") from error
+    return Path(started.address_info["session_dir"])
 
 
-def _load() -> str:
-    load = load_average()
-    return "" if load is None else f" (load average {load:.1f} on {joblib.cpu_count()} cores)"
+def end_processes(session: Path) -> None:
+    """Kill what is left of a cluster that this process has started, and wait for it.
+
+    Without a raylet or a GCS, Ray's other processes would remain for up to a minute.
+
+    Args:
+        session: folder of Ray's files of the cluster.
+    """
+    left = set(_children(session))
+    for child in list(left):
+        left.update(_killed(child))
+    for process in psutil.process_iter(["cmdline"]):
+        # The raylet's children are those of another process when it is gone. Each writes a log, and has this name.
+        if "".join(process.info["cmdline"] or [])[:5] == "ray::":
+            with suppress(psutil.Error):
+                if any(Path(file.path).is_relative_to(session) for file in process.open_files()):
+                    left.update(_killed(process))
+    psutil.wait_procs(left, timeout=_KILL_TIMEOUT_S)
+
+
+def _children(session: Path) -> list[psutil.Process]:
+    """The processes of a cluster that are children of this process; it may have others."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if any(str(session) in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def _killed(process: psutil.Process) -> list[psutil.Process]:
+    """A process and its descendants, which are killed."""
+    with suppress(psutil.NoSuchProcess):
+        family = [process, *process.children(recursive=True)]
+        for member in family:
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                member.kill()
+        return family
+    return []

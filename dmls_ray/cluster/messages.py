@@ -43,8 +43,6 @@ class ExpectedTrainer:
     is_optional: bool = False
     """Its machine joined later: the sweep continues without it, and runs that find other ranks do not wait for it until
     it has served."""
-    has_served: bool = False
-    """All of its ranks have joined before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +124,3 @@ class Observe:
 @dataclass(frozen=True)
 class Leave:
     """Reply in place of a lease: the rank ends its process, and another is started in its place."""
-
-    join_again: bool = False
-    """The rank only registers again: the broker is a new one and does not know it."""

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
+from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.compat import free_placement_groups_of
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.train_callbacks import NoProcessGroup, TellController, TellDeaths
 from dmls_ray.cluster.worker import serve
+from dmls_ray.util.text import first_line
 
 
 @dataclass
 class NodeTrainer:
     """The ranks that one trainer holds on a machine."""
 
+    name: str
+    """Name of its TorchTrainer."""
     machine: Machine
     ranks: int
-    number: int
     later: bool
     """It was added while the sweep was running, mostly since its machine had joined: runs neither wait for it nor fail
     because of it.
     """
-    trainer: str = ""
-    """Name of its current TorchTrainer."""
-    per_rank: dict[str, float] = field(default_factory=dict)
+    per_rank: dict[str, float]
     """Ray resources that each rank holds."""
     thread: threading.Thread | None = None
     departed: bool = False
     """The machine has left, or cannot be used."""
-    reported: bool = False
-    """The broker knows that it has."""
-    has_served: bool = False
-    """All of its ranks have joined the broker."""
 
     @property
     def expected(self) -> ExpectedTrainer:
-        """What a broker is to expect of its trainer."""
-        return ExpectedTrainer(
-            ranks=self.ranks, machine=self.machine.name, is_optional=self.later, has_served=self.has_served
-        )
+        """What the broker is to expect of its trainer."""
+        return ExpectedTrainer(ranks=self.ranks, machine=self.machine.name, is_optional=self.later)
 
     @property
     def is_running(self) -> bool:
@@ -112,3 +109,35 @@ def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, f
             checkpoint_config=CheckpointConfig(num_to_keep=1),
         ),
     )
+
+
+def hold_ranks(
+    broker: BrokerClient,
+    settings: TrainerSettings,
+    *,
+    ranks: int,
+    per_rank: dict[str, float],
+    node_id: str | None,
+    is_over: Callable[[], bool],
+) -> None:
+    """Run a trainer until its ranks have left, and report to the broker if it fails before.
+
+    Args:
+        broker: expects the trainer.
+        settings: as in `make_trainer`, like the next three.
+        ranks: number of workers.
+        per_rank: Ray resources of each worker.
+        node_id: the machine to stay on; None for any.
+        is_over: whether its ranks are needed no more.
+    """
+    try:
+        make_trainer(settings, ranks=ranks, per_rank=per_rank, node_id=node_id).fit()
+    except SystemExit:
+        return  # raised by ray.shutdown() in a waiting thread
+    except Exception as error:  # noqa: BLE001 - whatever it is, waiting runs must be ended
+        if is_over():
+            return
+        is_lost = isinstance(error, ray.exceptions.RayActorError)
+        reason = "Ray Train's controller died" if is_lost else f"Ray Train's worker group failed: {first_line(error)}"
+        with contextlib.suppress(ray.exceptions.RayError, ValueError):  # the broker has died as well
+            broker.call("trainer_failed", settings.trainer, reason, is_lost=is_lost)

@@ -12,7 +12,7 @@ import traceback
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
 RETRY_INTERVAL_S = 2.0
-"""Seconds until the next question whether a run is broken, to a broker that is gone or does not know this rank."""
-
-NO_BROKER_INTERVAL_S = 0.1
-"""Seconds until the next call to a broker that does not answer."""
+"""Seconds until the next question whether a run is broken, after an answer without a reason."""
 
 PROGRESS_INTERVAL_S = 1.0
 """Minimum time between two signs of progress."""
@@ -74,15 +71,13 @@ class RankWorker:
         self.card, self.store = _register(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
-        self._sent: _Sent | None = None
-        """The last result, until the broker has it."""
+        self._unconfirmed: tuple[Any, tuple[Any, ...]] | None = None
+        """The broker's answer to the last result, and the call; None if the broker has the result."""
         self._lease_id = ""
         """The run under way."""
         self.steps: Counter[str] = Counter()
         """Its optimizer steps."""
         self._thread = threading.get_ident()
-        self._is_spoilt = False
-        """A run has left something behind that cannot be undone; a new broker does not know it."""
         self._epochs: list[EpochEnded] = []
         """What this rank has reported of the current run, in order."""
         # Long poll in its own thread: returns only when a peer is lost or the sweep ends.
@@ -91,54 +86,43 @@ class RankWorker:
     def _watch_for_lost_peers(self) -> None:
         """Abort collectives that wait for lost ranks, when the broker reports them; report waits when it asks.
 
-        End this process if the broker does not know its run: after the death of a broker, the run starts again from its
-        beginning, and waits for this rank.
+        End this process if the broker has removed this rank as lost.
         """
         client = BrokerClient(self.broker.name)
-        unknown = ""
         while True:
-            lease_id = self._lease_id
             try:
-                reply = client.call_once("interruption", self.name)
+                reply = client.call("interruption", self.name)
+            except (ray.exceptions.RayActorError, ValueError):
+                os._exit(1)  # the sweep is over, since its broker died
             except ray.exceptions.RayError:
-                reply = ()  # there is no broker now, or its answer is lost
-            if reply is None and lease_id and unknown == lease_id == self._lease_id:
+                continue  # the answer is lost
+            if reply is None:
                 os._exit(1)
-            unknown = lease_id if reply is None else ""
-            if reply:
-                try:
-                    if isinstance(reply, Observe):
-                        self._report_wait(client)
-                    else:
-                        abort_pending_collectives(reply)
-                except Exception:  # noqa: BLE001 - without this thread the next loss would not be noticed
-                    # The broker ends this process, if it still waits in a few seconds.
-                    traceback.print_exc()
-            else:
-                time.sleep(RETRY_INTERVAL_S)
+            try:
+                if isinstance(reply, Observe):
+                    self._report_wait(client)
+                elif reply:
+                    abort_pending_collectives(reply)
+                else:
+                    time.sleep(RETRY_INTERVAL_S)
+            except Exception:  # noqa: BLE001 - without this thread the next loss would not be noticed
+                # The broker ends this process, if it still waits in a few seconds.
+                traceback.print_exc()
 
     def _report_wait(self, client: BrokerClient) -> None:
         from dmls_ray.training.collective_wait import collective_wait
 
-        lease_id = self._lease_id
-        client.call_once("waits", self.name, lease_id, collective_wait(self._thread, self.steps))
+        client.call("waits", self.name, self._lease_id, collective_wait(self._thread, self.steps))
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
         self._confirm_result()
-        while True:
-            try:
-                lease = self.broker.call_once("next_lease", self.name)
-            except ray.exceptions.RayActorError:
-                time.sleep(NO_BROKER_INTERVAL_S)
-                continue
-            if not isinstance(lease, Leave):
-                assert lease is None or isinstance(lease, Lease)
-                self._lease_id = lease.lease_id if lease is not None else ""
-                return lease
-            if not lease.join_again or self._is_spoilt:
-                os._exit(1)
-            self.name = self.broker.call("join", self.card)
+        lease = self.broker.call("next_lease", self.name)
+        if isinstance(lease, Leave):
+            os._exit(1)
+        assert lease is None or isinstance(lease, Lease)
+        self._lease_id = lease.lease_id if lease is not None else ""
+        return lease
 
     def make_emit(self, lease: Lease) -> Emit:
         """The `emit` of a run: passes on epochs, and signs of progress at most every `PROGRESS_INTERVAL_S`.
@@ -175,55 +159,30 @@ class RankWorker:
         """Send the result of a run; this may end the process."""
         result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
         self._lease_id = ""
-        self._is_spoilt = self._is_spoilt or bool(result.left_behind)
         # With all epochs, since calls may arrive in another order than they were made, or not at all.
-        self._sent = _Sent(lease.lease_id, result, tuple(self._epochs))
+        sent = (self.name, lease.lease_id, result, tuple(self._epochs))
         self._epochs = []
-        self._send_result()
-        # The answer to an ok is waited for in `next_lease`, so that the process group ends meanwhile.
-        may_stay = result.outcome == Outcome.OK or self._confirm_result()
+        if result.outcome == Outcome.OK and not result.device_lost:
+            # The answer is waited for in `next_lease`, so that the process group ends meanwhile.
+            self._unconfirmed = self.broker.submit("finish", *sent), sent
+            return
+        may_stay = self.broker.call("finish", *sent)
         if not may_stay or result.device_lost:
             # Other ranks wait for this one in a collective, and only the end of its process ends that; or its GPU
             # serves this process no more. Train starts a new one.
             os._exit(1)
 
-    def _send_result(self) -> None:
-        assert self._sent is not None
+    def _confirm_result(self) -> None:
+        """Wait until the broker has the last result."""
+        if self._unconfirmed is None:
+            return
+        answer, sent = self._unconfirmed
+        self._unconfirmed = None
         try:
-            sent = (self._sent.lease_id, self._sent.result, self._sent.epochs)
-            self._sent.answer = self.broker.submit("finish", self.name, *sent)
-        except ray.exceptions.RayActorError:
-            self._sent.answer = None
-
-    def _confirm_result(self) -> bool:
-        """Wait until the broker has the last result; returns whether this process may stay.
-
-        False if there is no broker to ask, and other ranks may wait for this one.
-        """
-        while self._sent is not None:
-            sent = self._sent
-            try:
-                may_stay = sent.answer is not None and bool(ray.get(sent.answer))
-            except ray.exceptions.ActorUnavailableError:
-                # The network fails, and the result may not have arrived.
-                time.sleep(NO_BROKER_INTERVAL_S)
-                self._send_result()
-                continue
-            except ray.exceptions.RayActorError:
-                may_stay = False
-            self._sent = None
-            return may_stay or sent.result.outcome == Outcome.OK
-        return True
-
-
-@dataclass
-class _Sent:
-    """A result on its way to the broker."""
-
-    lease_id: str
-    result: RankResult
-    epochs: Sequence[EpochEnded]
-    answer: Any = None
+            ray.get(answer)
+        except ray.exceptions.ActorUnavailableError:
+            # The network failed, and the result may not have arrived. The first of two counts.
+            self.broker.call("finish", *sent)
 
 
 def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:

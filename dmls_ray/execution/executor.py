@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.grid import Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.blocks import Blocks
 from dmls_ray.execution.busy_cluster import describe_wait
-from dmls_ray.execution.identities import Identities
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.heartbeat import Heartbeat
 from dmls_ray.execution.jobs import JobFactory, LateMachines
-from dmls_ray.execution.main_thread import MainThread
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
 from dmls_ray.execution.run_notes import RunNotes
@@ -27,73 +26,73 @@ from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
-from dmls_ray.util.errors import HeadLostError, NotKeptError, StoreError, WorkerGroupError
+from dmls_ray.util.errors import ClusterLostError, NotKeptError, StoreError, WorkerGroupError
 from dmls_ray.util.interrupts import uninterrupted
-from dmls_ray.util.uri import is_uri
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.connect import RaySession
+    from dmls_ray.cluster.messages import Job
+    from dmls_ray.cluster.placement import WorkerGroupSpec
     from dmls_ray.cluster.worker_group import WorkerGroup
+
+START_TIMEOUT_S = 600.0
+"""How long the supervisor waits for the start of Ray and of the ranks."""
+
+SILENT_TIMEOUT_S = 120.0
+"""How long it waits for the next beat while runs go on."""
+
+CHECK_INTERVAL_S = 0.5
+"""Interval in which a sweep reports to the supervisor and looks at its cluster."""
+
+_KEPT = "The runs that had ended are kept; the same command runs the others."
 
 
 class Executor:
     """The runs of one call on their way from the plan to the store.
 
     Args:
-        plan: the runs.
+        state: the runs, and which of them are missing.
         options: how they are run.
         store: receives a record of each run.
         view: shows the progress.
         board: writes files for TensorBoard.
-        identities: the code and data of each run.
-        blocks: hands out the runs.
         space: what a searcher of Tune proposes from; the plan then has examples only.
-        on_stuck: last resort, if the main thread is stuck in a call to a cluster that is gone or silent; called from
-            any thread, to end the process.
+        heartbeat: reports to the supervisor of this process.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        state: FolderState,
         options: Options,
         store: Store,
         view: ProgressView,
         board: LiveTensorBoardWriter,
-        identities: Identities,
-        blocks: Blocks,
         *,
         space: SearchSpace | None,
-        on_stuck: Callable[[HeadLostError | KeyboardInterrupt], None] | None,
+        heartbeat: Heartbeat,
     ) -> None:
-        self.plan, self.options, self.space = plan, options, space
-        self.store, self.view, self.board, self.on_stuck = store, view, board, on_stuck
-        self.identities, self.blocks = identities, blocks
+        self.plan, self.options, self.space = state.plan, options, space
+        self.store, self.view, self.board, self.heartbeat = store, view, board, heartbeat
+        self.identities, self.blocks, self._missing = state.identities, state.blocks, state.missing
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
-        self.workload = workload_of(plan.runs[0].values)
-        self.recorder = Recorder(plan, options, self.workload, identities, self.session)
+        self.workload = workload_of(self.plan.runs[0].values)
+        self.recorder = Recorder(self.plan, options, self.workload, self.identities, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
-        self._ended: set[str] = set()
-        """The run_id of each run that has ended."""
         self._late: LateMachines | None = None
         self._notes = RunNotes()
-        self._broken = ""
-        """Why the worker group is lost for good."""
-        self._not_kept: NotKeptError | None = None
-        """Why the record of a run could not be written."""
-        self._session: RaySession | None = None
-        self._group: WorkerGroup | None = None
-        self._leaving = threading.Lock()
-        self._main_thread = MainThread(self._leave if on_stuck is not None else None)
+        self._checked = 0.0
+        """When the cluster was last looked at."""
 
-    def run(self, pending: Sequence[Run]) -> None:
+    def run(self) -> None:
         """Run what is feasible, and record a reason for what is not.
 
         Raises:
             InputError: nothing can be run, or a data set or a searcher cannot be used; nothing was started.
             NotKeptError: the record of a run cannot be written.
-            WorkerGroupError: the ranks are gone for good.
+            WorkerGroupError: the ranks cannot serve.
+            ClusterLostError: a process that the sweep needs died; the same call continues.
         """
         if self.options.mode == "search":
             self.search = Search(self.plan, self.options, self.space, self.store.all_records, self.identities)
@@ -106,48 +105,41 @@ class Executor:
         joined = cluster_at(self.options.address, self.view.note)
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
-            feasible = self._set_aside(pending, local_resources())
+            feasible = self._set_aside(local_resources())
             if not feasible:
                 return
             self._begin(feasible)
-        session = RaySession(
-            joined,
-            dashboard=self.options.dashboard,
-            verbose=self.options.verbose,
-            notify=self.view.note,
-            on_lost=lambda reason: self._main_thread.interrupt(lambda: self._loss(session)),
-        )
-        self._session = session
+        session = RaySession(joined, dashboard=self.options.dashboard, verbose=self.options.verbose)
+        self.heartbeat.beat(START_TIMEOUT_S)
         try:
-            with self._main_thread.watched(session), session.connected() as resources:
+            with session.connected() as resources:
                 if joined is not None:
                     check_machines(resources)
-                    feasible = self._set_aside(pending, resources)
+                    feasible = self._set_aside(resources)
                     if not feasible:
                         return
                     for line in describe_wait(configs_of(feasible), resources, self.options.wait_for_ranks):
                         self.view.note(line)
                     self._begin(feasible, here=resources.has_this_machine)
                 self._run_on(session, resources, feasible)
-        except NotKeptError:
-            raise
-        except (Exception, KeyboardInterrupt):
-            # Ray's errors follow from the loss, and the interrupt is that of `MainThread`.
-            if session.lost:
-                raise self._loss(session) from None
-            raise
+        except ClusterLostError as error:
+            raise ClusterLostError(f"{error}. {_KEPT}") from error
+        finally:
+            self.heartbeat.beat(None)
 
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
         if here:
+            self.heartbeat.beat(None)
             self.workload.prepare(configs_of(runs), self.view.note)
+            self.heartbeat.beat(START_TIMEOUT_S)
             self.identities.complete()
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
-    def _set_aside(self, pending: Sequence[Run], resources: Resources) -> list[Run]:
+    def _set_aside(self, resources: Resources) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others. Raises as `check_accelerator`."""
-        check_accelerator(resources, configs_of(pending))
+        check_accelerator(resources, configs_of(self._missing))
         judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
         self._by_id = {run.run_id: run for run in judged.runs}
         self.recorder.oversubscribes = resources.oversubscribes
@@ -155,7 +147,7 @@ class Executor:
             return self.search.examples(judged)
 
         records = {record.run_id: record for record in self.store.records}
-        wanted = [self._by_id[run.run_id] for run in pending]
+        wanted = [self._by_id[run.run_id] for run in self._missing]
         for run in wanted:
             if run.skip and (run.run_id not in records or records[run.run_id].reason != run.skip):
                 self._keep(self.recorder.skipped(run))
@@ -165,28 +157,19 @@ class Executor:
         holds_gpus = resources.holds_gpus(configs_of(self.plan.runs))
         return JobFactory(resources, self.options, self.workload, self.store.folder, self.identities, holds_gpus)
 
-    def _run_on(self, session: RaySession, resources: Resources, runs: Sequence[Run]) -> None:
+    def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> None:
         """Run these on the connected cluster, and those that follow from how they end."""
-        from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
         from dmls_ray.cluster.tune.job_set import RunQueue, listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.worker_group import WorkerGroup
         from dmls_ray.launchers.command import run_command
 
         factory = self._job_factory(resources)
-        first, runs = runs, self._candidates(runs)
-        jobs = list(map(factory.create, runs))
+        runs = self._candidates(first)
+        jobs = [factory.create(run) for run in runs]
         self._late = LateMachines(self.plan, factory, self.session)
-        # Other launchers start their ranks themselves.
-        served = [job for job in jobs if job.config.launcher == "ray"]
-        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        requests = {RankRequest.of(job.config): None for job in served}
-        if self.search:
-            requests[RankRequest(world_size=self.search.ranks(jobs, resources, device))] = None
-        spec = WorkerGroupSpec(
-            needs=tuple(requests), device=device, oversubscribe=self.options.oversubscribe, data=self._wanted_data(runs)
-        )
-        self._group = group = WorkerGroup(
+        spec = self._group_spec(resources, runs, jobs)
+        group = WorkerGroup(
             resources,
             spec,
             isolation=self.options.isolation,
@@ -194,53 +177,67 @@ class Executor:
             limits=self.options.run_limits,
             exclusive=self.search is None,
             notify=self.view.note,
-            has_failed=self._on_failure,
         )
-        again = [run.run_id for run in first]
-        in_turn = listed(jobs, RunQueue(again, self._more))
-        trials = self.search.trials(factory, jobs, group.ranks) if self.search else in_turn
-        kept = [record for record in self.store.records if record.run_id not in again]
-        # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
-        self.board.begin(kept)
-        cut_short, is_left = True, False
-        try:
-            group.start()
-            run_jobs(group, trials, self._listen, launch=run_command)
-            while not session.started_here and not self._broken and (fit := self._fit_by_now()):
-                late = list(map(self._late.jobs.create, self._candidates(fit)))
-                wanted = requests | {RankRequest.of(job.config): None for job in late}
-                data = self._wanted_data([*runs, *(self._by_id[job.run_id] for job in late)])
-                group.resize(replace(spec, needs=tuple(wanted), data=data))
-                queue = RunQueue([run.run_id for run in fit], self._more)
-                run_jobs(group, listed([*jobs, *late], queue), self._listen, launch=run_command)
-            cut_short = bool(self._broken)
-        except KeyboardInterrupt:
-            if not (session.lost or self._not_kept or self._broken):
-                # At once, since whoever stops a job may kill it a few seconds later.
-                self.view.note("Stopping: the runs that have ended are kept.")
-                # Ranks that are left alone end with this process; in one that goes on they would hold their cores.
-                is_left = session.is_silent(2.0 if self.on_stuck is not None else 30.0)
-                if is_left:
-                    session.give_up()
-                raise
-        finally:
-            self._main_thread.has_unwound()
-            session.ends()
-            if session.lost or is_left:
-                group.detach()
+        serve = functools.partial(
+            run_jobs, group, listener=self._listen, launch=run_command, check=lambda: self._check(session, group)
+        )
+        with group, self._noted_if_stopped():
+            # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
+            self._begin_board(first)
+            if self.search:
+                serve(self.search.trials(factory, jobs, group.ranks))
             else:
-                group.end(cut_short=cut_short)
-            if is_left and self.on_stuck is not None:
-                self._leave(KeyboardInterrupt())
+                serve(listed(jobs, RunQueue([run.run_id for run in first], self._more)))
+            while not session.started_here and (fit := self._fit_by_now()):
+                late = [self._late.jobs.create(run) for run in self._candidates(fit)]
+                runs = [*runs, *(self._by_id[job.run_id] for job in late)]
+                jobs = [*jobs, *late]
+                group.resize(self._group_spec(resources, runs, jobs))
+                serve(listed(jobs, RunQueue([run.run_id for run in fit], self._more)))
 
-        if self._not_kept:
-            raise self._not_kept
-        if session.lost:
-            raise self._loss(session)
-        if self._broken:
-            raise WorkerGroupError(
-                f"{self._broken.rstrip('.')}. The runs that had ended are kept; the same command runs the others."
-            )
+    def _group_spec(self, resources: Resources, runs: Sequence[Run], jobs: Sequence[Job]) -> WorkerGroupSpec:
+        """What the worker group must have for these runs."""
+        from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
+
+        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        # Other launchers start their ranks themselves.
+        requests = {RankRequest.of(job.config): None for job in jobs if job.config.launcher == "ray"}
+        if self.search:
+            requests[RankRequest(world_size=self.search.ranks(jobs, resources, device))] = None
+        data = self.workload.cached_data(configs_of(runs))
+        return WorkerGroupSpec(
+            needs=tuple(requests),
+            device=device,
+            oversubscribe=self.options.oversubscribe,
+            data=tuple((self.workload.name, *arguments) for arguments in data),
+        )
+
+    def _begin_board(self, first: Sequence[Run]) -> None:
+        again = {run.run_id for run in first}
+        kept = [record for record in self.store.records if record.run_id not in again]
+        self.board.begin(kept)
+
+    @contextmanager
+    def _noted_if_stopped(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            # At once, since whoever stops a job may kill it a few seconds later.
+            self.view.note("Stopping: the runs that have ended are kept.")
+            raise
+
+    def _check(self, session: RaySession, group: WorkerGroup) -> None:
+        """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.
+
+        Raises:
+            ClusterLostError: something has died.
+        """
+        if time.monotonic() - self._checked < CHECK_INTERVAL_S:
+            return
+        self._checked = time.monotonic()
+        self.heartbeat.beat(SILENT_TIMEOUT_S)
+        session.check()
+        group.check()
 
     def _candidates(self, first: Sequence[Run]) -> Sequence[Run]:
         """The first runs, and all that may follow them."""
@@ -256,39 +253,10 @@ class Executor:
             self.view.extend(more, self.blocks.reason)
         return [run.run_id for run in more]
 
-    def _wanted_data(self, runs: Sequence[Run]) -> tuple[tuple[Any, ...], ...]:
-        """Workload and arguments of each data set that a machine prepares before its ranks serve."""
-        return tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs_of(runs)))
-
-    def _on_failure(self, reason: str) -> None:
-        """End the sweep, whose runs nothing serves any more; called from another thread."""
-        self._broken = reason
-        self._main_thread.wake()
-
-    def _leave(self, error: HeadLostError | KeyboardInterrupt) -> None:
-        """End the process, which is this sweep's to end, without a call to Ray. Of two threads, one does it."""
-        with self._leaving:
-            if self._group is not None:
-                self._group.detach()
-            if self._session is not None:
-                self._session.abandon()
-            if self.on_stuck is not None:
-                self.on_stuck(error)
-
-    def _loss(self, session: RaySession) -> HeadLostError:
-        """The error that ends a sweep whose cluster is lost."""
-        runs = len(self.store.all_records)
-        kept = f"{count_noun(runs, 'run')} {'is' if runs == 1 else 'are'} kept"
-        if not is_uri(self.store.where):
-            kept += f" in {self.store.where}"  # of a URI, which may lack some, another line says so
-        again = "the same command" if session.started_here else "once it is back, the same command"
-        return HeadLostError(f"{session.lost}. {kept}; {again} runs the others.")
-
     def _fit_by_now(self) -> list[Run]:
         """The skipped runs that fit on machines that have joined since."""
         again = self._late.feasible_now(self.store.records) if self._late and not self.search else []
         if again:
-            self._ended -= {run.run_id for run in again}
             trials = {run.trial_id for run in again}
             self._by_id |= {run.run_id: run for run in self.plan.runs if run.trial_id in trials}
             self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
@@ -303,19 +271,13 @@ class Executor:
 
     def _listen(self, proposal: Mapping[str, Any], event: RunEvent) -> None:
         run = self._run_of(proposal)
-        if run.run_id in self._ended:
-            # Tune's actor died right after the run; its successor repeats all events.
-            return
         proposed = self.search.proposed.get(run.run_id, {}) if self.search else {}
         if isinstance(event, RunAborted):
-            self._broken = event.reason
-        elif isinstance(event, RunFinished):
-            try:
-                self._finish(run, self.recorder.finished(run, event, proposed), event)
-            except NotKeptError as error:
-                # Ray Tune logs an Exception of a callback, and goes on.
-                self._not_kept = error
-                raise KeyboardInterrupt from error
+            if event.is_lost:
+                raise ClusterLostError(event.reason)
+            raise WorkerGroupError(f"{event.reason.rstrip('.')}. {_KEPT}")
+        if isinstance(event, RunFinished):
+            self._finish(run, self.recorder.finished(run, event, proposed), event)
         else:
             if isinstance(event, RunStarted):
                 self.board.run_started(self.recorder.started(run, event, proposed))
@@ -328,7 +290,6 @@ class Executor:
         self._keep(record)
         if self.options.checkpoints and record.outcome.is_final():
             remove_checkpoints(run_folder(self.store.folder, run.run_id, self.identities.of(run)))
-        self._ended.add(run.run_id)
         if event.verdict.skip is SkipKind.NO_RANKS and self._late is not None:
             self._late.lacked_ranks.add(run.run_id)
         self.view.done(run, record)
@@ -344,6 +305,5 @@ class Executor:
             with uninterrupted():
                 self.store.append(record)
         except StoreError as error:
-            raise NotKeptError(
-                f"{error} The runs that had ended are kept; the same command runs the others."
-            ) from error
+            raise NotKeptError(f"{error} {_KEPT}") from error
+        self.heartbeat.report(done=len(self.store.all_records))

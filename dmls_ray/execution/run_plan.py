@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,13 @@ from dmls_ray.analysis.tensorboard.live import FOLDER, LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.blocks import blocks_of
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.heartbeat import Heartbeat
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
-from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.execution.search import proposed_before
-from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -40,7 +40,7 @@ from dmls_ray.records.provenance import (
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
-from dmls_ray.util.errors import ConflictError, HeadLostError, NotKeptError, StoreError
+from dmls_ray.util.errors import ConflictError, NotKeptError, StoreError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.registry import workload_of
@@ -52,7 +52,7 @@ def run_plan(
     view: ProgressView,
     *,
     space: SearchSpace | None = None,
-    on_stuck: Callable[[HeadLostError | KeyboardInterrupt], None] | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> Results:
     """Run the missing runs of a plan or a search space, and return the results.
 
@@ -61,8 +61,7 @@ def run_plan(
         options: how they are run.
         view: shows the progress.
         space: what a searcher proposes from.
-        on_stuck: called from any thread, after the results are written, to end this process: the main thread is stuck
-            in a call to a cluster that is gone or silent.
+        heartbeat: reports to the supervisor of this process, if there is one.
 
     Raises:
         InputError: as `sweep`.
@@ -79,71 +78,53 @@ def run_plan(
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         if options.is_remote:
             check_plan(plan, options, store.all_records, folder, identities)
-        finished = finished_run_ids(plan, store.all_records, options, identities)
-
-        def results_so_far() -> Results:
-            versions = store.versions.of(functools.partial(_of_this_call, plan, space))
-            results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
-            if options.until is not None:
-                results.until = options.until
-            return results
-
-        blocks = blocks_of(plan, options.until, options.axis, finished, results_so_far)
-        pending = blocks.next()
-        if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
-            view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
-        of_repeats = plan.repeats if options.save_weights else 0
-        for name, repeats in (("weights.pt", of_repeats), ("trace-rank0.json.gz", options.trace)):
-            if missing := _without_file(name, repeats, store.folder, plan, finished, identities):
-                view.note(
-                    f"{count_noun(missing, 'run')} that had ended {'has' if missing == 1 else 'have'} no {name}, which "
-                    "is written at the end of a run. Pass --fresh to run all again."
-                )
-        if space is not None:
-            # The runs of the plan are examples: they show whether anything is feasible.
-            before = proposed_before(space, store.all_records, identities)
-            answers = [item for item in before if item.outcome.is_answer()]
-            missing = len(answers) < space.at_most(options.samples)
-            pending = plan.runs if missing else ()
-        count = len(store.all_records)
-        was_restored = not pending and _restore_version(plan, options, store, identities)
-        has_space = True
-        if not pending:
-            view.note(
-                describe_nothing_to_run(plan, store.all_records, identities, blocks.reason)
-                if space is None
-                else f"Nothing to run: the {count_noun(len(answers), 'run')} of this search are there."
-            )
+        results_so_far = functools.partial(_results_so_far, store, plan, options, space)
+        state = FolderState(plan, options, store.all_records, identities, results_so_far, space)
+        for note in state.notes_on_files(store.folder):
+            view.note(note)
+        if summary := state.summary():
+            view.note(summary)
+        was_restored = not state.missing and _restore_version(plan, options, store, identities)
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
-        try:
-            if pending:
-                if repeated := describe_repeated(pending, store.all_records, identities):
-                    view.note(repeated)
+        with _derived_files(store, view, board, was_restored=was_restored):
+            if state.missing:
                 _note_other_machines(store.records, view)
                 _note_other_versions(store.records, view)
-
-                def leave(error: HeadLostError | KeyboardInterrupt) -> None:
-                    _write_derived(store, view, changed=len(store.all_records) > count)
-                    store.close()
-                    if on_stuck is not None:
-                        on_stuck(error)
-
-                Executor(
-                    plan, options, store, view, board, identities, blocks,
-                    space=space, on_stuck=leave if on_stuck else None,
-                ).run(pending)  # fmt: skip
-        except NotKeptError:
-            has_space = False
-            raise
-        finally:
-            if has_space:
-                _write_derived(store, view, changed=len(store.all_records) > count or was_restored)
-            board.end(store.records)
+                heartbeat = heartbeat or Heartbeat()
+                heartbeat.report(done=len(store.all_records))
+                Executor(state, options, store, view, board, space=space, heartbeat=heartbeat).run()
         results = results_so_far()
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
         return results
+
+
+def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpace | None) -> Results:
+    """The results of the runs that this call asks for."""
+    versions = store.versions.of(functools.partial(_of_this_call, plan, space))
+    results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
+    if options.until is not None:
+        results.until = options.until
+    return results
+
+
+@contextmanager
+def _derived_files(
+    store: Store, view: ProgressView, board: LiveTensorBoardWriter, *, was_restored: bool
+) -> Iterator[None]:
+    """Write the files that follow from the runs when the block ends, in whichever way; not where the disk is full."""
+    before = len(store.all_records)
+    has_space = True
+    try:
+        yield
+    except NotKeptError:
+        has_space = False
+        raise
+    finally:
+        if has_space:
+            _write_derived(store, view, changed=was_restored or len(store.all_records) > before)
+        board.end(store.records)
 
 
 def check_plan(
@@ -171,14 +152,6 @@ def check_plan(
     workload.check(configs)
     for (name, value), reason in workload.unfit_values(configs).items():
         raise ConflictError(f"{name}={value}: {reason}; leave {name} out, or use another model.")
-
-
-def _without_file(
-    name: str, repeats: int, folder: Path, plan: Plan, finished: Collection[str], identities: Identities
-) -> int:
-    """How many of the runs that had ended have no such file, of the first repeats of each trial."""
-    runs = [run for run in plan.runs if run.run_id in finished and run.repeat < repeats]
-    return sum(not (run_folder(folder, run.run_id, identities.of(run)) / name).exists() for run in runs)
 
 
 def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:

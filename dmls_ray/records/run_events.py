@@ -154,17 +154,14 @@ class RunAborted:
     """The worker group cannot serve this run or any other."""
 
     reason: str
-
-
-@dataclass(frozen=True)
-class RunUnknown:
-    """The broker does not know the run: it was submitted to an earlier broker."""
+    is_lost: bool = False
+    """A process of the sweep died: another start of the sweep is likely to succeed."""
 
 
 RankEvent = EpochEnded | Progress
 """What a rank emits."""
 
-RunEvent = RunStarted | EpochEnded | RunFinished | RunAborted | RunUnknown
+RunEvent = RunStarted | EpochEnded | RunFinished | RunAborted
 """What the scheduler reports about a run."""
 
 

@@ -12,8 +12,8 @@
     │   │   └── NewerSchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
     ├── NotKeptError          a run has ended and cannot be written down; the command line exits with 1
-    ├── WorkerGroupError      the ranks are lost in the middle of a sweep; the command line exits with 1
-    │   └── HeadLostError     the cluster is gone, or its head; calls to Ray may never return
+    ├── WorkerGroupError      the ranks of a sweep cannot serve; the command line exits with 1
+    ├── ClusterLostError      a process that the sweep needs died; call `sweep()` again, which continues
     ├── CodeDiffersError      a rank has other sources than the driver; the run ends with the outcome `error`
     ├── InfeasibleError       the run cannot be what was asked for; it ends with the outcome `skipped`
     │   └── UnavailableError  this machine lacks what the run needs
@@ -75,11 +75,17 @@ class NotKeptError(DmlsRayError):
 
 
 class WorkerGroupError(DmlsRayError):
-    """The ranks are lost in the middle of a sweep; the runs that had ended are kept."""
+    """The ranks of a sweep cannot serve, for a reason that another start does not remove. The runs that had ended are
+    kept.
+    """
 
 
-class HeadLostError(WorkerGroupError):
-    """The cluster is gone, or its head. A call to Ray may never return, even at the end of this process."""
+class ClusterLostError(DmlsRayError):
+    """Ray, or a process that the sweep needs, died.
+
+    The runs that had ended are kept: call `sweep()` again with the same arguments, which runs the others. The command
+    line starts the sweep again by itself, else exits with 75.
+    """
 
 
 class CodeDiffersError(DmlsRayError):

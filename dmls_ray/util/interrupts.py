@@ -1,23 +1,38 @@
-"""`uninterrupted`: a block that Ctrl-C does not leave halfway; `arrivals`: whether it was pressed."""
+"""`stop_on_signals`: Ctrl-C, SIGTERM and SIGHUP stop the program; `uninterrupted` delays them for a block."""
 
 from __future__ import annotations
 
+import math
 import signal
-import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+REPEAT_S = 2.0
+"""A signal so soon after another is the same request: a terminal, a job's manager and the supervisor each send one."""
+
+
+def stop_on_signals() -> None:
+    """Raise KeyboardInterrupt at a signal that asks to stop, but for one that is ignored (nohup)."""
+    last = -math.inf
+
+    def stop(number: int, _: object) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before > REPEAT_S:
+            raise KeyboardInterrupt
+
+    for number in _INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block is over. Outside the main thread they cannot arrive.
-
-    Raises:
-        KeyboardInterrupt: at the end of the block, if a signal arrived in it.
-    """
+    """Delay signals that ask to stop until the block is over. Outside the main thread they cannot arrive."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -30,30 +45,4 @@ def uninterrupted() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
     if arrived:
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def arrivals() -> Iterator[Callable[[], bool]]:
-    """A function that says, in any thread, whether Ctrl-C or SIGTERM has arrived in the block.
-
-    Python itself handles a signal only when the main thread returns from the call that it is in.
-    """
-    arrived = False
-    reader, writer = socket.socketpair()
-    reader.setblocking(False)
-    writer.setblocking(False)
-
-    def look() -> bool:
-        nonlocal arrived
-        with suppress(OSError):  # nothing has arrived, or the block is over
-            arrived = arrived or any(number in _INTERRUPTS for number in reader.recv(4096))
-        return arrived
-
-    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    try:
-        yield look
-    finally:
-        signal.set_wakeup_fd(before)
-        reader.close()
-        writer.close()
+        signal.raise_signal(arrived[0])

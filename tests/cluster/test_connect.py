@@ -70,7 +70,7 @@ def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
     monkeypatch.setattr(importlib, "import_module", lambda name: None)
     for name in ("check_address", "prestart_autoscaling_coordinator", "cluster_resources"):
         monkeypatch.setattr(connect_module, name, lambda *_, **__: None)
-    monkeypatch.setattr(RaySession, "_watch", lambda self: None)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
     for verbose in (True, False):
         with RaySession(address, dashboard=False, verbose=verbose).connected():
             assert ray._private.worker._worker_logs_enabled is verbose

@@ -133,10 +133,10 @@ def test_what_ray_start_opens_to_other_machines(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, "requires a token, and none is sent. Export RAY_AUTH_MODE=token and put its token into"),
-        ({"RAY_AUTH_TOKEN": "x"}, "requires a token, and none is sent. Export RAY_AUTH_MODE=token."),
-        ({"RAY_AUTH_MODE": "token"}, "has no token. Put the token of the cluster there"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "rejects the token in RAY_AUTH_TOKEN"),
+        ({}, "requires a token, and gets none or another one. Export RAY_AUTH_MODE=token"),
+        ({"RAY_AUTH_TOKEN": "x"}, "requires a token, and gets none or another one."),
+        ({"RAY_AUTH_MODE": "token"}, "requires a token, and gets none or another one."),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "requires a token, and gets none or another one."),
     ],
 )
 def test_without_the_right_token_a_job_is_refused_in_one_line(

@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from dmls_ray.cluster import worker as worker_module
-from dmls_ray.cluster.messages import Lease, Leave, TrainerSettings
+from dmls_ray.cluster.messages import Lease, TrainerSettings
 from dmls_ray.cluster.worker import RankWorker, serve
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import RankInfo
@@ -39,10 +39,11 @@ class ScriptedBroker:
         self.calls.append((method, *args))
         return next(self._answers[method])
 
-    def call_once(self, method: str, *args: Any) -> Any:
-        return read(self.submit(method, *args))
-
-    call = call_once
+    def call(self, method: str, *args: Any) -> Any:
+        answer = self.submit(method, *args)
+        while answer is UNAVAILABLE:
+            answer = self.submit(method, *args)
+        return read(answer)
 
 
 def read(answer: Any) -> Any:
@@ -89,22 +90,14 @@ def test_an_ok_that_is_lost_in_the_network_is_sent_again_before_the_next_lease_i
 
 
 def test_an_ok_that_the_broker_has_is_sent_once() -> None:
-    broker = ScriptedBroker(join=["a"], finish=[True], next_lease=[DIED, None])
+    broker = ScriptedBroker(join=["a"], finish=[True], next_lease=[None])
     rank = worker(broker)
     rank.finish(lease(), result())
     assert rank.next_lease() is None
     assert len(finishes(broker)) == 1
 
 
-def test_an_ok_for_a_broker_that_died_is_dropped_since_the_run_starts_again() -> None:
-    broker = ScriptedBroker(join=["a", "b"], finish=[DIED], next_lease=[Leave(join_again=True), lease("r")])
-    rank = worker(broker)
-    rank.finish(lease(), result())
-    assert rank.next_lease() == lease("r")
-    assert rank.name == "b"
-
-
-@pytest.mark.parametrize("answers", [[False], [DIED], [UNAVAILABLE, False]])
+@pytest.mark.parametrize("answers", [[False], [UNAVAILABLE, False]])
 def test_a_failed_rank_ends_if_others_may_wait_for_it(answers: list[Any]) -> None:
     rank = worker(ScriptedBroker(join=["a"], finish=answers))
     with pytest.raises(Exited):
@@ -137,24 +130,12 @@ def test_a_failed_rank_for_which_none_waits_stays() -> None:
     assert rank.next_lease() is None
 
 
-def test_a_rank_that_finds_no_broker_asks_again_after_a_moment(process: list[float]) -> None:
-    rank = worker(ScriptedBroker(join=["a"], next_lease=[DIED, DIED, None]))
-    assert rank.next_lease() is None
-    assert process == [worker_module.NO_BROKER_INTERVAL_S] * 2, "else it would take a core from a run"
-
-
-def test_a_rank_in_a_run_that_the_broker_does_not_know_ends() -> None:
-    broker = ScriptedBroker(join=["a"], next_lease=[lease()], interruption=[DIED, None, None])
+@pytest.mark.parametrize("reply", [None, DIED])
+def test_a_rank_that_was_given_up_or_whose_broker_died_ends(reply: Any) -> None:
+    broker = ScriptedBroker(join=["a"], next_lease=[lease()], interruption=[reply])
     rank = worker(broker)
     rank.next_lease()
     with patch.object(worker_module, "BrokerClient", lambda name: broker), pytest.raises(Exited):
-        rank._watch_for_lost_peers()
-
-
-def test_a_rank_between_two_runs_does_not_end_for_a_new_broker() -> None:
-    broker = ScriptedBroker(join=["a"], interruption=[None, None, None, KeyboardInterrupt()])
-    rank = worker(broker)
-    with patch.object(worker_module, "BrokerClient", lambda name: broker), pytest.raises(KeyboardInterrupt):
         rank._watch_for_lost_peers()
 
 

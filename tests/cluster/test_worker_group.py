@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import pytest
 import ray
@@ -14,6 +14,7 @@ from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.util.errors import ClusterLostError
 
 
 class Line:
@@ -22,15 +23,15 @@ class Line:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.controllers: dict[str, Any] = {}
-        self.served: set[str] = set()
+        self.refusals: dict[str, str] = {}
 
     def call(self, method: str, *args: Any, **options: Any) -> Any:
-        if method == "trainers":
-            return self.controllers, self.served
+        if method == "known_controllers":
+            return self.controllers
+        if method == "refusal":
+            return self.refusals.get(args[0], "")
         self.calls.append((method, *args, options))
         return ""
-
-    call_once = call
 
 
 class Trainer:
@@ -64,7 +65,6 @@ def group_on(
     made.append(group)
     line = Line()
     group.broker = line  # type: ignore[assignment]
-    group._places = {machine.name: place for place, machine in enumerate(resources.machines)}
     return group, line
 
 
@@ -99,28 +99,20 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
     group._plan_missing(later=False)
     with (
         patch("dmls_ray.cluster.node_trainer.make_trainer", lambda *args, **options: Trainer(fails)),
-        patch.object(WorkerGroup, "_start_node", WorkerGroup._run_trainer),
+        patch("dmls_ray.cluster.worker_group.BrokerClient", lambda name: line),
         patch("os.getcwd", lambda: "/"),
     ):
         group._reconcile(cluster(1, 1))
-    methods = [name for name, *_ in line.calls]
-    assert methods == ["expect", "trainer_failed"]
+        thread = group._nodes[1].thread
+        assert thread is not None
+        thread.join(10)
+    assert [name for name, *_ in line.calls] == ["expect", "trainer_failed"]
     assert line.calls[-1][2].endswith("worker group failed: no")
-    # Neither is it tried again at each look, nor would another broker wait for it.
+    line.refusals = {group._nodes[1].name: "no"}
+    group._exclude_refused()
     assert [node.departed for node in group._nodes] == [False, True]
     group._reconcile(cluster(1, 1))
-    assert len(group._nodes) == 2
-
-
-@pytest.mark.parametrize("reason", ["host-2: there is no folder /data", "host-2: there is no folder /data."])
-def test_the_note_about_a_machine_that_is_left_out_has_one_full_stop_after_its_reason(
-    made: list[WorkerGroup], reason: str
-) -> None:
-    group, _ = group_on(made, cluster(1, 1), RankRequest(world_size=2))
-    group._plan_missing(later=True)
-    with patch.object(group, "notify") as notify:
-        group._exclude(group._nodes[1], reason)
-    notify.assert_called_once_with("host-2: there is no folder /data. host-2 is left out.")
+    assert len(group._nodes) == 2, "it is not tried again at each look"
 
 
 def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
@@ -132,84 +124,39 @@ def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_contro
     with patch.object(ray, "kill", killed.append), patch.object(NodeTrainer, "is_running", new=True):
         group._reconcile(cluster(1))
         assert not killed
-        line.controllers = {group._nodes[1].trainer: "its controller"}
-        group._stop_departed()
+        line.controllers = {group._nodes[1].name: "its controller"}
+        group._reconcile(cluster(1))
     assert killed == ["its controller"]
     assert [name for name, *_ in line.calls] == ["end_trainer"], "once"
 
 
-def test_a_failed_notification_of_the_broker_is_repeated_at_the_next_look(made: list[WorkerGroup]) -> None:
-    group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
-    group._plan_missing(later=False)
+@pytest.mark.parametrize("error", [ray.exceptions.ActorDiedError, ray.exceptions.GetTimeoutError, ValueError])
+def test_a_sweep_ends_also_if_its_broker_is_gone_or_stopped(made: list[WorkerGroup], error: type[Exception]) -> None:
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+    killed: list[Any] = []
+    group._actor = "its actor"
+
+    def call(method: str, timeout: float | None = None) -> None:
+        assert timeout is not None, "it would wait for ever"
+        raise error
+
+    with patch.object(line, "call", call), patch.object(ray, "kill", killed.append):
+        group.__exit__(KeyboardInterrupt)
+    assert killed == ["its actor"]
+
+
+def test_after_the_loss_of_the_cluster_nothing_of_ray_is_called(made: list[WorkerGroup]) -> None:
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+    with patch.object(ray, "kill", side_effect=AssertionError):
+        group.__exit__(ClusterLostError)
+    assert not line.calls
+
+
+def test_the_death_of_the_broker_ends_the_sweep(made: list[WorkerGroup]) -> None:
+    group, _ = group_on(made, cluster(1), RankRequest(world_size=1))
     with (
-        patch.object(line, "call", side_effect=ray.exceptions.RayActorError),
-        pytest.raises(ray.exceptions.RayActorError),
+        patch.object(ray, "wait", lambda refs, timeout: (refs, [])),
+        patch.object(ray, "get", side_effect=ray.exceptions.ActorDiedError),
+        pytest.raises(ClusterLostError, match="broker"),
     ):
-        group._reconcile(cluster(1))
-    group._reconcile(cluster(1))
-    group._stop_departed()
-    assert [name for name, *_ in line.calls] == ["end_trainer"]
-
-
-def test_a_new_broker_learns_which_machines_have_served(made: list[WorkerGroup]) -> None:
-    # Else runs would start while a rank of a machine that joined later is in a run of the broker that died.
-    group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
-    group._plan_missing(later=False)
-    first, second = (node.trainer for node in group._nodes)
-    line.served = {second}
-    group.note_trainers()
-    assert {name: item.has_served for name, item in group._expected().items()} == {first: False, second: True}
-    assert [item.machine for item in group._expected().values()] == ["host-1", "host-2"]
-
-
-def test_a_new_broker_learns_the_controllers_that_the_driver_knows(made: list[WorkerGroup]) -> None:
-    # Else it could stop no controller whose ranks do not come back.
-    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
-    with (
-        patch("dmls_ray.cluster.worker_group.BrokerSupervisor") as supervisor,
-        patch("dmls_ray.cluster.worker_group._start_thread"),
-    ):
-        group.start()
-    assert supervisor.call_args.kwargs["controllers"]() == {}
-    line.controllers = {group._nodes[0].trainer: "its controller"}
-    group.note_trainers()
-    assert supervisor.call_args.kwargs["controllers"]() == line.controllers
-
-
-def test_the_broker_is_not_asked_for_trainers_that_are_all_known(made: list[WorkerGroup]) -> None:
-    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
-    group._plan_missing(later=False)
-    line.controllers, line.served = {group._nodes[0].trainer: "its controller"}, {group._nodes[0].trainer}
-    group.note_trainers()
-    with patch.object(line, "call", side_effect=AssertionError):
-        group.note_trainers()
-
-
-def test_a_sweep_ends_at_once_also_if_its_broker_is_gone(made: list[WorkerGroup]) -> None:
-    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
-    group._plan_missing(later=False)
-    controller = Mock()
-    group._controllers = {group._nodes[0].trainer: controller}
-    group._ended.set()
-    with (
-        patch.object(line, "call_once", side_effect=ray.exceptions.ActorDiedError),
-        patch.object(line, "call", side_effect=AssertionError("it would wait for another broker")),
-    ):
-        group._end_trainers(cut_short=True, until=0.0)
-    controller.abort.remote.assert_called_once_with()
-
-
-def test_a_sweep_ends_also_if_its_broker_is_stopped_and_answers_nothing(made: list[WorkerGroup]) -> None:
-    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
-    group._plan_missing(later=False)
-    controller = Mock()
-    group._controllers = {group._nodes[0].trainer: controller}
-    group._ended.set()
-
-    def call_once(method: str, timeout: float | None = None) -> None:
-        assert timeout is not None, "it would wait for ever, since no other takes its place now"
-        raise ray.exceptions.GetTimeoutError
-
-    with patch.object(line, "call_once", call_once):
-        group._end_trainers(cut_short=True, until=0.0)
-    controller.abort.remote.assert_called_once_with()
+        group.check()

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
-from dmls_ray.cluster.connect import RaySession
+from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Options
-from dmls_ray.execution.blocks import Blocks
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.heartbeat import Heartbeat
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
+from dmls_ray.records.run_events import RankResult, RunAborted, RunFinished, RunStarted, Verdict
 from dmls_ray.storage.folder import Store
-from dmls_ray.util.errors import NotKeptError
+from dmls_ray.util.errors import ClusterLostError, NotKeptError, WorkerGroupError
 from dmls_ray.workloads.registry import workload
 from tests.execution.test_run_plan import GRID, Notes
 
@@ -54,9 +55,9 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
         workload("classification"),
     )
     with Store(tmp_path) as store:
+        state = FolderState(plan, options, [], Identities(chosen), lambda: Results(tmp_path, []))
         executor = Executor(
-            plan, options, store, View(), Board(), Identities(chosen), Blocks(plan, (), (), None),
-            space=None, on_stuck=lambda _: None  # type: ignore[arg-type]
+            state, options, store, View(), Board(), space=None, heartbeat=Heartbeat()  # type: ignore[arg-type]
         )  # fmt: skip
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor
@@ -83,17 +84,18 @@ def test_a_run_that_cannot_be_written_is_not_shown_as_ended_and_ends_the_sweep(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        # What Ray Tune does not swallow when a search's scheduler stops a run.
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(NotKeptError, match="No space left on device"):
             end_run(executor, 1)
     assert executor.view.ended == [first]  # type: ignore[attr-defined]
-    assert isinstance(executor._not_kept, NotKeptError)
-    assert str(executor._not_kept) == (
-        f"{tmp_path}/runs.jsonl cannot be written (No space left on device); free some space, or name another folder. "
-        "The runs that had ended are kept; the same command runs the others."
-    )
-    second = end_run(executor, 1)  # Tune's actor repeats the events: the run is not taken for one that was kept
-    assert {record.run_id for record in load(tmp_path).records} == {first, second}
+    assert [record.run_id for record in load(tmp_path).records] == [first]
+
+
+@pytest.mark.parametrize(("is_lost", "kind"), [(True, ClusterLostError), (False, WorkerGroupError)])
+def test_a_run_that_no_rank_can_serve_ends_the_sweep(executor: Executor, is_lost: bool, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="the ranks are gone"):
+        executor._listen(
+            {"run_id": executor.plan.runs[0].run_id}, RunAborted(reason="the ranks are gone", is_lost=is_lost)
+        )
 
 
 @pytest.mark.parametrize(
@@ -121,13 +123,3 @@ def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     monkeypatch.setattr(Store, "append", look)
     end_run(executor, 0, outcome)
     assert checkpoints.exists() is not outcome.is_final(), "a run that is repeated resumes there"
-
-
-def test_the_line_about_a_lost_cluster_does_not_say_that_a_uri_has_all_runs(executor: Executor) -> None:
-    end_run(executor, 0)
-    session = RaySession(None, dashboard=False, verbose=False)
-    session.lost = "Ray's control process (GCS) was killed"
-    kept, again = f"{session.lost}. 1 run is kept", "the same command runs the others."
-    assert str(executor._loss(session)) == f"{kept} in {executor.store.where}; {again}"
-    executor.store.where = "s3://results/sweep"
-    assert str(executor._loss(session)) == f"{kept}; {again}"

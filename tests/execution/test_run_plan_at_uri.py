@@ -83,7 +83,7 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
 def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Executor, "run", lambda self, pending: None)
+    monkeypatch.setattr(Executor, "run", lambda self: None)
     plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
     kept, chosen = [], workload("classification")
     for out in (f"{bucket}/sweep", str(tmp_path / "sweep")):

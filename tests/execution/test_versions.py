@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from dmls_ray.analysis.report.logs import run_files
 from dmls_ray.analysis.results import Results
 from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.cluster.resources import local_resources
-from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, make_search_space
 from dmls_ray.execution.executor import Executor
@@ -50,10 +49,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs that were started; each ends ok at once."""
     names: list[str] = []
 
-    def run(self: Executor, pending: Sequence[Run]) -> None:
+    def run(self: Executor) -> None:
         identity = self.identities.together(self.plan.runs)
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
-        for item in pending:
+        for item in self._missing:
             names.append(item.label(self.plan.varied))
             artifacts = self._job_factory(local_resources()).create(item).artifacts
             if artifacts is not None:

@@ -1,29 +1,48 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
-from dmls_ray.util.interrupts import arrivals
+from dmls_ray.util import interrupts
+from dmls_ray.util.interrupts import stop_on_signals, uninterrupted
 
 
-def test_an_interrupt_is_seen_in_its_block_alone() -> None:
-    with arrivals() as arrived:
-        before = arrived()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        assert (before, arrived(), arrived()) == (False, True, True)
-    with arrivals() as arrived:
-        assert not arrived()
-    assert not arrived(), "asked after the block, as a thread may"
-    assert signal.set_wakeup_fd(-1) == -1
+@pytest.fixture(autouse=True)
+def stopping() -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    stop_on_signals()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-def test_a_handled_signal_of_another_kind_is_no_interrupt() -> None:
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
-    try:
-        with arrivals() as arrived:
-            signal.raise_signal(signal.SIGUSR1)
-            assert not arrived()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+def test_a_signal_that_arrives_twice_stops_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)
+    monkeypatch.setattr(interrupts, "REPEAT_S", -1.0)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_block_is_left_at_its_end(number: int) -> None:
+    reached = []
+
+    def block() -> None:
+        with uninterrupted():
+            signal.raise_signal(number)
+            reached.append("end")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached == ["end"]
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stop_on_signals()
+    signal.raise_signal(signal.SIGHUP)

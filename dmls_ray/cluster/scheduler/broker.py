@@ -33,7 +33,6 @@ from dmls_ray.records.run_events import (
     CollectiveWait,
     EpochEnded,
     RankResult,
-    RunAborted,
     RunEvent,
     RunFinished,
     SkipKind,
@@ -42,9 +41,6 @@ from dmls_ray.records.run_events import (
 
 PEERS_FAIL_WITHIN_S = 2.0
 """Time for the other ranks of a run to end by themselves after one has failed."""
-
-MAX_BROKER_DEATHS = 3
-"""Broker deaths during one run after which the run itself is blamed."""
 
 
 class Broker(TrainerCalls):
@@ -76,8 +72,7 @@ class Broker(TrainerCalls):
         if self._closed or name.partition("/")[0] in self.members.ended:
             return None
         if rank is None:
-            # Removed as lost, or registered with an earlier broker.
-            return Leave(join_again=self.nonce not in name)
+            return Leave()  # it was removed as lost
         if rank.attempt is not None and rank.attempt.is_waiting_for(name) and name not in rank.attempt.begun:
             return rank.lease  # the first reply was lost in the network
 
@@ -98,7 +93,7 @@ class Broker(TrainerCalls):
         """Wait until the rank is to stop waiting for lost ranks of its run; returns the addresses of their machines.
 
         `Observe` if its run makes no progress: the rank calls `waits`, and asks again.
-        None if this broker does not wait for a result of the rank: it was given up, or joined an earlier broker.
+        None if the rank was removed as lost.
         """
         rank = self.members.ranks.get(name)
         if rank is None:
@@ -143,7 +138,7 @@ class Broker(TrainerCalls):
             number: which of the epochs of this rank, from 1.
 
         Returns:
-            Whether to continue. False for a run that has no follower any more, after the death of a broker for example.
+            Whether to continue. False for a run that has ended without this rank.
         """
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
@@ -175,8 +170,7 @@ class Broker(TrainerCalls):
             self.replace_ranks(self.members.ranks[name].registration.trainer)
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
-            # The run was settled without it, or leased by an earlier broker.
-            return True
+            return True  # the run was settled without it
         if attempt.interrupted and result.outcome != Outcome.OK:
             # The collective it waited in was aborted, which may surface as any error.
             result = dataclasses.replace(result, is_symptom=True)
@@ -198,28 +192,22 @@ class Broker(TrainerCalls):
             self.lose(name)
         return False
 
-    async def submit(self, job: Job, brokers_before: int = 0, *, owner: str = "") -> bool:
-        """Queue a run; if it is known already, its events are sent again from the start.
+    async def submit(self, job: Job, *, owner: str = "") -> bool:
+        """Queue a run.
 
         Args:
             job: the run.
-            brokers_before: how many brokers died while it was under way.
             owner: who follows the run; a run that another owner has submitted is not run twice.
 
         Returns:
             Whether the caller is to follow its events.
         """
-        if not self.streams.claim(job.run_id, owner):
+        if not self.streams.open(job.run_id, owner):
             return False
-        if not self.streams.open(job.run_id):
-            return True
-        if self.abort_reason:
-            self.streams.add(job.run_id, RunAborted(reason=self.abort_reason))
+        if self.aborted is not None:
+            self.streams.add(job.run_id, self.aborted)
         elif reason := self.failures.give_up_reason(job.trial_id):
             self.streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
-        elif brokers_before > MAX_BROKER_DEATHS:
-            verdict = Verdict(outcome=Outcome.KILLED, reason=f"{brokers_before} brokers died")
-            self.streams.add(job.run_id, RunFinished(verdict=verdict, attempts=brokers_before))
         else:
             self.queue.append(Queued(job))
             self.dispatch()
@@ -234,10 +222,7 @@ class Broker(TrainerCalls):
         self.failures.note(trial_id, verdict)
 
     async def events(self, run_id: str) -> list[RunEvent]:
-        """Events of a run since the last call, as soon as there are some.
-
-        One `RunUnknown` if this broker does not know the run.
-        """
+        """Events of a run since the last call, as soon as there are some; none if there were none for some seconds."""
         return await self.streams.read(run_id)
 
     async def decide(self, run_id: str, attempt: int, epochs: int | None) -> None:
@@ -272,7 +257,3 @@ class Broker(TrainerCalls):
     async def wait_for_death(self) -> None:
         """Never return: a caller that waits learns of the death of this process."""
         await asyncio.Event().wait()
-
-    async def is_alive(self) -> bool:
-        """Answer, which a process that is stopped does not."""
-        return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from dmls_ray.cluster.scheduler.streams import EventStreams
 from dmls_ray.cluster.scheduler.watchdog import watch
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RunFinished, SkipKind, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunFinished, SkipKind, Verdict
 from dmls_ray.training.rank import RankInfo
 
 
@@ -41,7 +40,6 @@ class Dispatcher:
         end_process: kills the process of a rank, whatever it does; returns whether it is gone.
         oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
         stop_controller: ends the actor that controls a trainer, and the trainer's ranks with it.
-        controllers: those actors, by trainer, that an earlier broker knew.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Dispatcher:
         end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
         oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
         stop_controller: Callable[[Any], None] = lambda controller: None,
-        controllers: Mapping[str, Any] | None = None,
     ) -> None:
         self.limits = limits = limits or RunLimits()
         self.end_process, self.oom_kills_on, self.stop_controller = end_process, oom_kills_on, stop_controller
@@ -63,19 +60,17 @@ class Dispatcher:
         self.failures = FailureCounter(limits.give_up_after)
         self.attempts: dict[str, Attempt] = {}
         """Attempts under way, by lease_id."""
-        self.abort_reason = ""
+        self.aborted: RunAborted | None = None
         """Why no run can be served any more."""
-        self.controllers: dict[str, Any] = dict(controllers or {})
+        self.controllers: dict[str, Any] = {}
         """The actors that control trainers, by trainer, including ended ones."""
-        # Names carry the broker's own id: those of a later broker must not collide with what this one left behind.
-        self.nonce = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._watching: asyncio.Task[None] | None = None
         self._killing: set[asyncio.Task[None]] = set()
 
     def unique(self) -> str:
-        """A name that neither this broker nor another has used."""
-        return f"{self.nonce}-{next(self._numbers)}"
+        """A name that was not used before."""
+        return str(next(self._numbers))
 
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
@@ -175,26 +170,20 @@ class Dispatcher:
         self._killing.add(task)
         task.add_done_callback(self._killing.discard)
 
-    def start_failed(self, name: str, reason: str, *, restart: bool = False, is_last: bool = False) -> None:
-        """Note that the ranks of a trainer did not come.
+    def start_failed(self, name: str, reason: str) -> None:
+        """Note that ranks of a trainer died before they could serve. Train starts others by itself."""
+        trainer = self.members.trainers[name]
+        if trainer.failed():
+            self.give_up(name, f"{reason}, {trainer.failed_starts} times in a row")
+
+    def give_up(self, name: str, reason: str, *, is_lost: bool = False) -> None:
+        """Continue without a trainer whose ranks cannot serve, or end all runs if they count on it.
 
         Args:
             name: the trainer.
             reason: what happened.
-            restart: whether to stop its controller, so that the driver starts another trainer; else Train starts other
-                ranks by itself.
-            is_last: whether to give it up at once.
+            is_lost: whether another start of the sweep is likely to succeed.
         """
-        trainer = self.members.trainers[name]
-        if trainer.failed() or is_last:
-            times = f", {trainer.failed_starts} times in a row" if trainer.failed_starts > 1 else ""
-            self.give_up(name, reason + times)
-        elif restart:
-            trainer.is_replaced = True
-            self._stop(name)
-
-    def give_up(self, name: str, reason: str) -> None:
-        """Continue without a trainer whose ranks cannot serve, or end all runs if they count on it."""
         trainer = self.members.trainers.get(name)
         if trainer is None:
             return
@@ -203,7 +192,7 @@ class Dispatcher:
             self.end_ranks_of(name)
             self._stop(name)
         else:
-            self.abort(reason)
+            self.abort(reason, is_lost=is_lost)
 
     def end_ranks_of(self, trainer: str, *, departed: str = "") -> None:
         """Remove the ranks of a trainer, and accept no new ones from it."""
@@ -217,12 +206,12 @@ class Dispatcher:
         if trainer in self.controllers:
             self.stop_controller(self.controllers[trainer])
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str, *, is_lost: bool = False) -> None:
         """End all runs: the worker group cannot serve any more."""
-        self.abort_reason = reason
+        self.aborted = RunAborted(reason=reason, is_lost=is_lost)
         self.queue.clear()
         self.attempts.clear()
-        self.streams.abort(reason)
+        self.streams.abort(self.aborted)
 
     def replace_ranks(self, trainer: str) -> None:
         """Have the processes of a trainer replaced before they serve another run."""

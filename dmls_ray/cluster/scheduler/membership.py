@@ -58,7 +58,7 @@ class Membership:
 
     def __init__(self, expected: Mapping[str, ExpectedTrainer]) -> None:
         self.ranks: dict[str, Rank] = {}
-        self.trainers = {name: Trainer(item, has_served=item.has_served) for name, item in expected.items()}
+        self.trainers = {name: Trainer(item) for name, item in expected.items()}
         """Trainers that are announced and not over."""
         self.ended: set[str] = set()
         """Trainers that are over."""
@@ -106,7 +106,7 @@ class Membership:
     def expect(self, name: str, expected: ExpectedTrainer) -> None:
         """Announce a trainer, unless it is over or announced already."""
         if name not in self.ended and name not in self.trainers:
-            self.trainers[name] = Trainer(expected, has_served=expected.has_served)
+            self.trainers[name] = Trainer(expected)
             self.changed = now()
 
     def end_trainer(self, name: str) -> Trainer | None:

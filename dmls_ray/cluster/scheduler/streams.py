@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 
-from dmls_ray.records.run_events import RunAborted, RunEvent, RunUnknown, is_last
+from dmls_ray.records.run_events import RunAborted, RunEvent, is_last
+
+NEWS_INTERVAL_S = 10.0
+"""How long a reader waits for events. An answer without events shows that the scheduler is alive."""
 
 
 @dataclass
 class _Stream:
-    """Events of one run. A Trainable that dies is followed by another, which reads them from the start."""
+    """Events of one run that were not read yet."""
 
     events: list[RunEvent] = field(default_factory=list)
-    sent: int = 0
-    generation: int = 0
-    """How many Trainables have died while reading: their pending reads get nothing."""
+    has_ended: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, event: RunEvent) -> None:
         self.events.append(event)
+        self.has_ended = is_last(event)
         self.news.set()
-
-    def rewind(self) -> None:
-        self.sent = 0
-        self.generation += 1
-        if self.events:
-            self.news.set()
 
 
 class EventStreams:
@@ -37,14 +34,9 @@ class EventStreams:
         self._owners: dict[str, str] = {}
         """Owner of each run that was ever submitted."""
 
-    def claim(self, run_id: str, owner: str) -> bool:
-        """Register the owner of a run; returns whether the run belongs to it."""
-        return self._owners.setdefault(run_id, owner) == owner
-
-    def open(self, run_id: str) -> bool:
-        """Open the stream of a run, or rewind it if it is open; returns whether it is new."""
-        if run_id in self._streams:
-            self._streams[run_id].rewind()
+    def open(self, run_id: str, owner: str) -> bool:
+        """Open the stream of a run; returns False if the run belongs to another owner."""
+        if self._owners.setdefault(run_id, owner) != owner:
             return False
         self._streams[run_id] = _Stream()
         return True
@@ -53,26 +45,21 @@ class EventStreams:
         """Add an event of a run."""
         self._streams[run_id].add(event)
 
-    def abort(self, reason: str) -> None:
+    def abort(self, event: RunAborted) -> None:
         """End all streams that have not ended."""
         for stream in self._streams.values():
-            if not stream.events or not is_last(stream.events[-1]):
-                stream.add(RunAborted(reason=reason))
+            if not stream.has_ended:
+                stream.add(event)
 
     def forget(self, run_id: str) -> None:
         """Drop the events of a run."""
         self._streams.pop(run_id, None)
 
     async def read(self, run_id: str) -> list[RunEvent]:
-        """Events since the last call, as soon as there are some."""
-        stream = self._streams.get(run_id)
-        if stream is None:
-            return [RunUnknown()]
-        generation = stream.generation
-        await stream.news.wait()
-        if stream.generation != generation:
-            return []
-        events = stream.events[stream.sent :]
-        stream.sent = len(stream.events)
+        """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
+        stream = self._streams[run_id]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stream.news.wait(), NEWS_INTERVAL_S)
+        events, stream.events = stream.events, []
         stream.news.clear()
         return events

@@ -21,29 +21,15 @@ class TrainerCalls(Dispatcher):
         self.members.expect(trainer, expected)
         self.dispatch()
 
-    async def replace_trainer(self, before: str, trainer: str, expected: ExpectedTrainer) -> str:
-        """Announce a trainer that takes the place of another, whose controller is gone.
+    async def trainer_failed(self, trainer: str, reason: str, *, is_lost: bool = False) -> None:
+        """Give up a trainer: another start of it would fail in the same way.
 
-        Returns:
-            Why there is to be none; empty if it is to start.
+        Args:
+            trainer: its name.
+            reason: what happened.
+            is_lost: whether its controller died, so that another start of the sweep is likely to succeed.
         """
-        if reason := self.members.refusals.get(before) or self.abort_reason:
-            return reason
-        former = self.members.trainers.get(before)
-        self.members.expect(trainer, expected)
-        if former is not None and (successor := self.members.trainers.get(trainer)) is not None:
-            successor.failed_starts = former.failed_starts
-            successor.has_served = successor.has_served or former.has_served
-            if former.missing_since is not None and not former.is_replaced:
-                # Else its ranks had been there, or the clock has counted it.
-                reason = f"Ray Train's controller of the ranks{successor.where} died before they could serve"
-                self.start_failed(trainer, reason)
-        self.end_ranks_of(before)
-        return self.members.refusals.get(trainer) or self.abort_reason
-
-    async def trainer_failed(self, trainer: str, reason: str) -> None:
-        """Give up a trainer: another start would fail in the same way."""
-        self.give_up(trainer, reason)
+        self.give_up(trainer, reason, is_lost=is_lost)
 
     async def end_trainer(self, trainer: str, *, left: str = "") -> None:
         """Remove the ranks of a trainer, and accept no new ones from it.
@@ -56,13 +42,6 @@ class TrainerCalls(Dispatcher):
             self.members.departed[left] = None
         self.end_ranks_of(trainer, departed=left)
 
-    async def end_trainers(self, prefix: str) -> list[Any]:
-        """Remove the ranks of all trainers whose name begins so; returns the actors that control them, if known."""
-        names = [name for name in self.members.trainers if name.startswith(prefix)]
-        for name in names:
-            self.end_ranks_of(name)
-        return [self.controllers[name] for name in names if name in self.controllers]
-
     async def refusal(self, trainer: str) -> str:
         """Why the ranks of a trainer cannot serve; empty if nothing is known of it."""
         return self.members.refusals.get(trainer, "")
@@ -73,10 +52,9 @@ class TrainerCalls(Dispatcher):
         if trainer in self.members.refusals:
             self.stop_controller(controller)
 
-    async def trainers(self) -> tuple[dict[str, Any], set[str]]:
-        """The controllers of trainers, including ended ones, and the trainers all of whose ranks have been there."""
-        served = {name for name, trainer in self.members.trainers.items() if trainer.has_served}
-        return self.controllers, served
+    async def known_controllers(self) -> dict[str, Any]:
+        """The actors that control trainers, by trainer, including ended trainers."""
+        return self.controllers
 
     async def ranks_failed(self, trainer: str, deaths: Mapping[int, RankDeath]) -> None:
         """Take Ray's report that processes of ranks died.

@@ -12,7 +12,7 @@ START_TIMEOUT_S = 600.0
 resources. With a longer wait_for_ranks, that long."""
 
 RESTART_TIMEOUT_S = 120.0
-"""How long the ranks of a trainer that has served may take to come back; then its controller is replaced."""
+"""How long the ranks of a trainer that has served may take to come back."""
 
 MAX_FAILED_STARTS = 4
 """Starts in a row without all ranks of a trainer after which it is given up."""
@@ -43,8 +43,6 @@ class Trainer:
     """All of its ranks have been there."""
     failed_starts: int = 0
     """In a row."""
-    is_replaced: bool = False
-    """Its controller was stopped, so that another trainer takes its place."""
     lost: dict[int, LostProcess] = field(default_factory=dict)
     """By number of the rank."""
 

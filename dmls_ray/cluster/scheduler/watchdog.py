@@ -85,10 +85,10 @@ def _check_trainer(dispatcher: Dispatcher, name: str, trainer: Trainer) -> None:
         return
     count = f"{trainer.expected.ranks - trainer.present} of {trainer.expected.ranks} ranks{trainer.where}"
     if trainer.has_served:
-        dispatcher.start_failed(name, f"{count} did not come back within {timeout:g} s", restart=True)
+        dispatcher.give_up(name, f"{count} did not come back within {timeout:g} s", is_lost=True)
     else:
         reason = f"{count} did not start within {timeout:g} s; a longer --wait-for-ranks waits for a full cluster"
-        dispatcher.start_failed(name, reason, is_last=True)
+        dispatcher.give_up(name, reason)
 
 
 def _unblock_survivors(dispatcher: Dispatcher, attempt: Attempt) -> None:

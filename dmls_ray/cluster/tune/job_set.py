@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ class RunQueue:
     def __init__(self, run_ids: Iterable[str], more: Callable[[], Sequence[str]] | None = None) -> None:
         self._waiting = deque(run_ids)
         self._more = more
-        self.taken: list[str] = []
 
     def take(self) -> str | None:
         """The next run; None if there is none left."""
@@ -33,15 +32,7 @@ class RunQueue:
             self._waiting.extend(self._more())
         if not self._waiting:
             return None
-        self.taken.append(self._waiting.popleft())
-        return self.taken[-1]
-
-    def take_back(self, ended: Collection[str]) -> list[str]:
-        """Queue the runs that were taken and have not ended once more, before all others, and return them."""
-        left = [run_id for run_id in self.taken if run_id not in ended]
-        self._waiting.extendleft(reversed(left))
-        self.taken = []
-        return left
+        return self._waiting.popleft()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -19,17 +18,23 @@ from ray.tune.search import Searcher
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
 from dmls_ray.cluster.tune.job_set import RunQueue, TuneJobSet
-from dmls_ray.cluster.tune.stopped_actors import end_stopped_actors
 from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable
 from dmls_ray.cluster.worker_group import WorkerGroup
-from dmls_ray.records.run_events import RunEvent, RunStarted, RunUnknown, is_last
-from dmls_ray.util.errors import WorkerGroupError
+from dmls_ray.records.run_events import RunEvent, RunStarted, is_last
+from dmls_ray.util.errors import ClusterLostError
+from dmls_ray.util.text import first_line
 
 Listener = Callable[[dict[str, Any], RunEvent], None]
 """Called in the driver with the configuration of a trial in Tune, and each event of its run."""
 
-MAX_ACTOR_DEATHS = 5
-"""Deaths of Tune's actor within one run after which the trial fails."""
+SILENT_TIMEOUT_S = 60.0
+"""How long the scheduler may be silent; it answers at least every `NEWS_INTERVAL_S`."""
+
+DEATH_INTERVAL_S = 1.0
+"""Seconds after which a death is known that was the cause of another."""
+
+START_TIMEOUT_S = 240.0
+"""How much longer Tune's actor may take to start."""
 
 
 class _InOrder(FIFOScheduler):
@@ -69,16 +74,35 @@ class _InTurn(Searcher):
         return {}
 
 
-class ForwardEvents(tune.Callback):
-    """Passes the events of all runs to a listener in the driver."""
+class _EndedError(BaseException):
+    """Takes an error out of Tune, which catches every `Exception` of a callback or cleans up before it passes it on."""
 
-    def __init__(self, listener: Listener, group: WorkerGroup, trials: TuneJobSet) -> None:
-        self._listener, self._group, self._trials = listener, group, trials
-        self.ended: set[str] = set()
-        """Runs that have ended."""
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class ForwardEvents(tune.Callback):
+    """Passes the events of all runs to a listener in the driver, and ends the sweep when a part of it is gone.
+
+    Args:
+        listener: receives the events.
+        group: serves the runs.
+        trials: the runs.
+        check: called at each step of Tune's loop, ten times a second or more; raises to end the sweep.
+    """
+
+    def __init__(self, listener: Listener, group: WorkerGroup, trials: TuneJobSet, check: Callable[[], None]) -> None:
+        self._listener, self._group, self._trials, self._check = listener, group, trials, check
         self._complete: set[str] = set()
         """Tune trials without further events."""
         self._attempts: dict[str, int] = {}
+        self._silent_s = -START_TIMEOUT_S
+        """For how long the scheduler has not answered."""
+        self._last_step = time.monotonic()
+        self._has_dead_actor = False
+        self._error: Exception | None = None
+        """What is to end the sweep."""
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its callbacks to restore a sweep. We resume from runs.jsonl, and a listener lives here alone.
@@ -87,12 +111,13 @@ class ForwardEvents(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        self._silent_s = 0.0
         run_id, events = result["run_id"], result["events"]
         if not self._trials.metric:
             # Tune keeps each trial's last result until the sweep's end, and statistics of every number in it.
             for name in result.keys() - {"run_id", "trial_id"}:
                 del result[name]
-        if not events:
+        if not events and result.get("done"):
             self._complete.add(trial.trial_id)  # its run had ended earlier, or belongs to another trial
         for event in events:
             self._pass_on(trial, run_id, event)
@@ -102,37 +127,73 @@ class ForwardEvents(tune.Callback):
         if trial.trial_id in self._complete:
             return
         run_id = self._trials.job_of(trial.config).run_id
-        self._group.broker.call("decide", run_id, self._attempts[run_id], None)
-        while trial.trial_id not in self._complete:
-            for event in self._group.broker.call("events", run_id):
-                self._pass_on(trial, run_id, event)
+        try:
+            self._group.broker.call("decide", run_id, self._attempts[run_id], None)
+            while trial.trial_id not in self._complete:
+                for event in self._group.broker.call("events", run_id):
+                    self._pass_on(trial, run_id, event)
+        except ray.exceptions.RayError as error:
+            self._fail(error)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A trial is a proxy of a run, whose failures are events: its error is the death of a process."""
+        self._has_dead_actor = True
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Called by Tune's loop."""
+        try:
+            if self._has_dead_actor:
+                time.sleep(DEATH_INTERVAL_S)
+            self._check()
+            if self._has_dead_actor:
+                raise ClusterLostError("Ray Tune's actor died")
+            if self._error is None and not self._trials.metric:
+                self._check_answers()
+        except (ClusterLostError, ray.exceptions.RayError) as error:
+            self._fail(error)
+        if self._error is not None:
+            raise _EndedError(self._error)
+
+    def _check_answers(self) -> None:
+        """A process between this one and the ranks may be stopped: it neither answers nor ends."""
+        now = time.monotonic()
+        # This process may have been stopped as well.
+        self._silent_s += min(now - self._last_step, 1.0)
+        self._last_step = now
+        if self._silent_s > SILENT_TIMEOUT_S:
+            raise ClusterLostError(f"The scheduler or Ray Tune's actor did not answer for {SILENT_TIMEOUT_S:g} s")
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None:
+            self._error = error
 
     def _pass_on(self, trial: Any, run_id: str, event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             self._attempts[run_id] = event.attempt
-            self._group.note_trainers()
-        if isinstance(event, RunUnknown):
-            # The broker has died, and the run with it; the same command runs it again.
-            self._complete.add(trial.trial_id)
-            return
-        self._listener(trial.config, event)
+        try:
+            self._listener(trial.config, event)
+        except Exception as error:  # noqa: BLE001 - Tune would log it and go on
+            self._fail(error)
         if is_last(event):
             self._complete.add(trial.trial_id)
-            self.ended.add(run_id)
             self._group.broker.submit("forget", run_id)
 
 
-def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, launch: Launch) -> None:
+def run_jobs(
+    group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, launch: Launch, check: Callable[[], None]
+) -> None:
     """Run the trials, and pass each event to the listener as it comes.
 
     Args:
         group: serves those whose launcher is ray.
         trials: the runs.
-        listener: called in this process.
+        listener: called in this process; an error of it ends the sweep.
         launch: runs those of another launcher.
+        check: called all the time; an error of it ends the sweep.
 
     Raises:
-        WorkerGroupError: a trial ended in Ray and not in its run.
+        ClusterLostError: a process of the sweep died.
+        Exception: as the listener.
     """
     settings = group.settings(group.name)
     parameters: dict[str, Any] = {
@@ -147,10 +208,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
     trainable: type[RunTrainable] = RunTrainable
     if group.isolation == "per_run":
         trainable = IsolatedRunTrainable
-        parameters["group"] = {
-            "settings": group.settings(group.name),
-            "per_rank": group.per_rank(),
-        }
+        parameters |= {"settings": settings, "per_rank": group.per_rank()}
     elif trials.metric:
         trainable = SearchTrainable
         parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": trials.queue is None}
@@ -161,30 +219,13 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), place)
     # Ray takes the names of actors and their processes from here; Tune's would be that of a class of its own.
     here.__qualname__ = trainable.__name__
-    forward = ForwardEvents(listener, group, trials)
-    while True:
-        with _no_actor_stays_stopped(trainable, group):
-            outcomes = _tuner(here, trials, forward, storage=group.storage).fit()
-        # Trials may end without their runs: Tune does not retry one whose actor dies while it turns to it.
-        taken = len(trials.queue.taken) if trials.queue else 0
-        left = trials.queue.take_back(forward.ended) if trials.queue else []
-        if not left and (taken or not outcomes.errors):
-            return
-        if len(left) == taken:
-            last_lines = (str(error).strip().splitlines()[-1].rstrip(".") for error in outcomes.errors)
-            reason = next(last_lines, "it gives no reason")
-            raise WorkerGroupError(f"Ray Tune ended before all runs had: {reason}; the same command runs the others.")
-
-
-@contextlib.contextmanager
-def _no_actor_stays_stopped(trainable: type[RunTrainable], group: WorkerGroup) -> Iterator[None]:
-    over = threading.Event()
-    look = functools.partial(end_stopped_actors, trainable.__name__, over, group.notify)
-    threading.Thread(target=look, daemon=True, name="stopped-actors").start()
+    forward = ForwardEvents(listener, group, trials, check)
     try:
-        yield
-    finally:
-        over.set()
+        _tuner(here, trials, forward, storage=group.storage).fit()
+    except _EndedError as ended:
+        if isinstance(ended.error, ray.exceptions.RayError):
+            raise ClusterLostError(f"A process of the sweep died ({first_line(ended.error)})") from ended.error
+        raise ended.error from None
 
 
 def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storage: str) -> tune.Tuner:
@@ -203,8 +244,6 @@ def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storag
             callbacks=[forward],
             # A run's state is its ranks'; by default Tune would save this actor's after each.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            # The Trainable is a proxy. A restarted one re-attaches to the same run.
-            failure_config=tune.FailureConfig(max_failures=MAX_ACTOR_DEATHS),
             verbose=0,
             progress_reporter=_Silent(),
         ),

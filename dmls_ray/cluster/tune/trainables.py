@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import uuid
@@ -15,13 +14,11 @@ import ray
 from ray.tune import Trainable
 
 from dmls_ray.cluster.broker_client import BrokerClient
-from dmls_ray.cluster.compat import free_placement_groups_of
 from dmls_ray.cluster.external_run import LaunchedRun
-from dmls_ray.cluster.messages import ExpectedTrainer, Job
+from dmls_ray.cluster.messages import ExpectedTrainer, Job, TrainerSettings
 from dmls_ray.cluster.scheduler.dispatcher import skipped
-from dmls_ray.cluster.trainer_lives import run_trainer
 from dmls_ray.cluster.tune.job_set import JobOf
-from dmls_ray.records.run_events import EpochEnded, RunEvent, RunFinished, RunStarted, RunUnknown, SkipKind, is_last
+from dmls_ray.records.run_events import EpochEnded, RunEvent, RunFinished, RunStarted, SkipKind, is_last
 
 LEAVE_TIMEOUT_S = 20.0
 """How long the ranks of a run with its own trainer may take to leave after it."""
@@ -43,7 +40,6 @@ class RunTrainable(Trainable):
         self._job = self._job_of(config)
         self._submitted = False
         self._launched: LaunchedRun | None = None
-        self._brokers_before = 0
 
     @property
     def _owner(self) -> str:
@@ -57,19 +53,14 @@ class RunTrainable(Trainable):
     def step(self) -> dict[str, Any]:
         if self._job.config.launcher != "ray":
             return self._step_launched()
-        events = self._events()
-        while isinstance(events[-1], RunUnknown):
-            # The broker is a new one: the run starts again from its first event.
-            if self._submitted:
-                self._brokers_before += 1
-                self.end()
-            self._submitted = True
+        if not self._submitted:
             self.begin(self._job)
-            if not self._broker.call("submit", self._job, self._brokers_before, owner=self._owner):
+            self._submitted = True
+            if not self._broker.call("submit", self._job, owner=self._owner):
                 # A searcher has proposed the same run twice.
                 return {"run_id": self._job.run_id, "events": [], "done": True}
-            events = self._events()
-        done = is_last(events[-1])
+        events: list[RunEvent] = self._broker.call("events", self._job.run_id)
+        done = bool(events) and is_last(events[-1])
         if done:
             self.end()
         return {"run_id": self._job.run_id, "events": events, "done": done}
@@ -81,16 +72,10 @@ class RunTrainable(Trainable):
                 return {"run_id": self._job.run_id, "events": [skipped(reason, SkipKind.GIVEN_UP)], "done": True}
             self._launched = self._start_launched(self._job)
         events = self._launched.events()
-        if isinstance(events[-1], RunFinished):
-            self._broker.call("has_ended", trial_id, events[-1].verdict)
-        return {"run_id": self._job.run_id, "events": events, "done": is_last(events[-1])}
-
-    def _events(self) -> list[RunEvent]:
-        if self._submitted:
-            with contextlib.suppress(ray.exceptions.RayActorError):
-                events: list[RunEvent] = self._broker.call_once("events", self._job.run_id)
-                return events
-        return [RunUnknown()]
+        last = events[-1] if events else None
+        if isinstance(last, RunFinished):
+            self._broker.call("has_ended", trial_id, last.verdict)
+        return {"run_id": self._job.run_id, "events": events, "done": last is not None and is_last(last)}
 
     def begin(self, job: Job) -> None:
         """Called before the run is queued; here the group's ranks serve it."""
@@ -139,9 +124,11 @@ class SearchTrainable(RunTrainable):
         events: list[RunEvent] = []
         while not events or not (isinstance(events[-1], EpochEnded) or is_last(events[-1])):
             if not self._unread:
-                self._unread.extend(super().step()["events"])
-            if not self._unread:
-                return self._result([], None, done=True)
+                step = super().step()
+                if step["done"] and not step["events"]:
+                    return self._result([], None, done=True)
+                self._unread.extend(step["events"])
+                continue
             event = self._unread.popleft()
             events.append(event)
             if isinstance(event, RunStarted):
@@ -174,21 +161,17 @@ class IsolatedRunTrainable(RunTrainable):
     """The documented pattern, a TorchTrainer a run: its ranks join the same broker, serve this one run, and end."""
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
-        self._group = parts["group"]
+        self._settings: TrainerSettings = parts["settings"]
+        self._per_rank: dict[str, float] = parts["per_rank"]
         super().setup(config, **parts)
 
     def begin(self, job: Job) -> None:
-        of_this_run = f"{self._group['settings'].trainer}-{job.run_id}-"
-        # Where an actor of Tune died in this run, its trainer has died with it, and the broker does not know.
-        for controller in self._broker.call("end_trainers", of_this_run):
-            ray.kill(controller)
-            free_placement_groups_of(controller._actor_id.hex())
         # Train resumes a run name that was used before.
-        self._trainer = of_this_run + uuid.uuid4().hex[:8]
+        self._trainer = f"{self._settings.trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
         self._is_over = threading.Event()
-        expected = ExpectedTrainer(ranks=job.config.world_size)
-        self._broker.call("expect", self._trainer, expected)
-        self._thread = threading.Thread(target=self._hold_ranks, args=(self._is_over, expected), daemon=True)
+        ranks = job.config.world_size
+        self._broker.call("expect", self._trainer, ExpectedTrainer(ranks=ranks))
+        self._thread = threading.Thread(target=self._hold_ranks, args=(ranks, self._is_over), daemon=True)
         self._thread.start()
 
     def end(self) -> None:
@@ -198,31 +181,14 @@ class IsolatedRunTrainable(RunTrainable):
         self._thread.join(LEAVE_TIMEOUT_S)
         if self._thread.is_alive():
             # Its ranks were still starting, or the cluster has no free resources for them.
-            controllers, _ = self._broker.call("trainers")
+            controllers = self._broker.call("known_controllers")
             if self._trainer in controllers:
                 ray.kill(controllers[self._trainer])
             self._thread.join(KILL_TIMEOUT_S)
 
-    def _hold_ranks(self, is_over: threading.Event, expected: ExpectedTrainer) -> None:
+    def _hold_ranks(self, ranks: int, is_over: threading.Event) -> None:
         # It loads PyTorch, which the Trainables of the other isolation do without.
-        from dmls_ray.cluster.node_trainer import make_trainer
+        from dmls_ray.cluster.node_trainer import hold_ranks
 
-        settings, per_rank = self._group["settings"], self._group["per_rank"]
-
-        def fit(trainer: str) -> None:
-            make_trainer(
-                replace(settings, trainer=trainer), ranks=expected.ranks, per_rank=per_rank, node_id=None
-            ).fit()
-
-        def rename(trainer: str) -> bool:
-            self._trainer = trainer
-            return not is_over.is_set()
-
-        run_trainer(
-            self._broker,
-            self._trainer,
-            lambda: expected,
-            fit=fit,
-            is_over=is_over.is_set,
-            rename=rename,
-        )
+        settings = replace(self._settings, trainer=self._trainer)
+        hold_ranks(self._broker, settings, ranks=ranks, per_rank=self._per_rank, node_id=None, is_over=is_over.is_set)

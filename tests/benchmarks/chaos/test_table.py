@@ -25,7 +25,7 @@ def test_a_scenario_passes_unless_a_row_is_damaged_or_the_sweep_hangs_or_fails_w
 def test_the_tables_add_up_rows_and_faults(tmp_path: Path) -> None:
     kill = Struck("kill rank", "rank", 3, lost_s=5.0)
     both = [
-        played(1, kill, Struck("kill driver", "driver", 5, 20.0, ended_command=True), counts=Counts(ok=12)),
+        played(1, kill, Struck("kill supervisor", "supervisor", 5, 20.0, ended_command=True), counts=Counts(ok=12)),
         played(2, Struck("kill rank", "rank", 4, lost_s=7.0), counts=Counts(ok=11, lost=1), hung=["x"]),
     ]
     file = tmp_path / "record.jsonl"
@@ -35,5 +35,5 @@ def test_the_tables_add_up_rows_and_faults(tmp_path: Path) -> None:
     assert (values["runs"], values["faults"], values["rows lost"], values["sweeps hung"]) == ("24", "3", "1", "1")
     rows = by_kind(both).set_index("fault")
     assert rows.loc["kill rank"].tolist() == ["2", "", "6.0", "5.0", "7.0"]
-    assert rows.loc["kill driver"].tolist() == ["1", "1", "20.0", "20.0", "20.0"]
-    assert by_scenario(both)["faults"].tolist() == ["kill rank, kill driver", "kill rank"]
+    assert rows.loc["kill supervisor"].tolist() == ["1", "1", "20.0", "20.0", "20.0"]
+    assert by_scenario(both)["faults"].tolist() == ["kill rank, kill supervisor", "kill rank"]

@@ -56,7 +56,7 @@ class Seen:
 
 
 class ObservedRuns:
-    """Attempts at runs since the last broker died.
+    """Attempts at runs.
 
     Args:
         limits: of runs.
@@ -70,12 +70,8 @@ class ObservedRuns:
         """Trainers whose machine has left."""
         self.may_abort = False
         """Ranks may have failed to start, again and again."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Another broker starts."""
         self.attempts: dict[str, Seen] = {}
-        """By lease; processes may still serve leases of an earlier broker, which count no more."""
+        """By lease."""
         self.dead: dict[str, float] = {}
         """When the process of a rank ended, by the rank's name."""
         self.over: set[str] = set()
@@ -131,7 +127,7 @@ class ObservedRuns:
         outcome = event.verdict.outcome
         if event.verdict.skip is SkipKind.NO_RANKS:
             assert self.has_lost_machines or plan.world_size > self.ranks, "a run is skipped for which there were ranks"
-        if outcome is Outcome.SKIPPED or event.verdict.reason.endswith("brokers died"):
+        if outcome is Outcome.SKIPPED:
             return
         assert event.attempts == len(event.earlier) + 1
         for item in event.results:
@@ -156,7 +152,7 @@ class ObservedRuns:
 
     def check(self, broker: Broker, now: float) -> None:
         """The rules that hold at any time."""
-        reason = broker.abort_reason
+        reason = broker.aborted.reason if broker.aborted else ""
         assert not reason or (self.may_abort and not reason.startswith("the scheduler failed")), reason
         if reason:
             assert not [*broker.attempts, *broker.queue], "runs go on after all of them were aborted"
@@ -174,7 +170,7 @@ class ObservedRuns:
 
     def is_over(self, lease: Lease, trainer: str, broker: Broker) -> bool:
         """Whether the broker has ended the attempt of a lease that it gave to a machine that is there."""
-        is_of_broker = lease.lease_id in self.attempts and not broker.abort_reason
+        is_of_broker = lease.lease_id in self.attempts and broker.aborted is None
         return is_of_broker and trainer not in self.left and lease.lease_id not in broker.attempts
 
     def _check_clocks(self, lease_id: str, started: float, now: float, *, prunable: bool) -> None:

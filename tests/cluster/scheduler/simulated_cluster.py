@@ -1,12 +1,11 @@
 """A cluster as coroutines around the scheduler: processes of ranks, Ray Train, the driver, and runs that are followed.
 
-All of them fail as they do in Ray: a process dies at any time, a kill may have no effect, a broker loses its state.
+All of them fail as they do in Ray: a process dies at any time, a kill may have no effect.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections import Counter
 from collections.abc import Coroutine
@@ -15,12 +14,9 @@ from typing import Any
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
-from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunStarted, RunUnknown, is_last
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunStarted, is_last
 from tests.cluster.scheduler.observed_runs import DETECTION_S, SLACK_S, ObservedRuns, Plan
 from tests.cluster.scheduler.ranks import asking, card, epoch, job, result
-
-ORPHAN_S = 4.0
-"""Seconds after which a rank ends whose run the broker does not know."""
 
 START_S = 5.0
 """Seconds that a group of ranks takes to start."""
@@ -30,10 +26,6 @@ REPEATED_S = 1.0
 
 LINGERS_S = 1.0
 """Seconds that the processes of a lost machine go on, and again until they end."""
-
-
-class BrokerGoneError(Exception):
-    """The broker died over a call."""
 
 
 class Process:
@@ -75,60 +67,42 @@ class Process:
 
     async def _serve(self) -> None:
         self.cluster.processes.append(self)
-        self.name = await self._join()
+        self.name = await self.cluster.call("join", self.registration)
         while True:
-            gone = self.cluster.gone
-            try:
-                lease = await self.cluster.call("next_lease", self.name)
-            except BrokerGoneError:
-                continue
+            lease = await self.cluster.call("next_lease", self.name)
             if lease is None:
                 return self.end(0)
             if isinstance(lease, Leave):
-                if not lease.join_again or self.is_spoilt:
-                    return self.end(1)
-                self.name = await self._join()
-                continue
+                return self.end(1)
             assert not self.is_spoilt, "a process serves a run after one that left something behind"
-            await self._run(self.name, lease, gone)
+            await self._run(self.name, lease)
 
-    async def _join(self) -> str:
-        while True:
-            with contextlib.suppress(BrokerGoneError):
-                return str(await self.cluster.call("join", self.registration))
-
-    async def _run(self, name: str, lease: Lease, gone: asyncio.Future[None]) -> None:
+    async def _run(self, name: str, lease: Lease) -> None:
         self.lease, self.has_begun, self.outcome = lease, False, asyncio.get_running_loop().create_future()
         crashes = self.cluster.take(self, lease)
-        try:
-            if crashes == "early":
-                return self.crash()
-            await self.cluster.call("begun", name, lease.lease_id, 0)
-            self.has_begun = True
-            self.cluster.observed.progressed(lease)
-            if crashes:
-                await asyncio.sleep(0.1)
-                return self.crash()
-            if lease.job.prunable:
-                await self._report_epochs(name, lease)
-            done = await self.cluster.before_the_broker_dies(self.outcome, gone)
-            self.lease, self.is_spoilt = None, bool(done.left_behind)
-            if not await self.cluster.call("finish", name, lease.lease_id, done):
-                self.end(1)
-            elif done.is_disconnected:
-                self.cluster.start(self._repeat(name, lease, done))
-        except BrokerGoneError:
-            if self.lease is not None:
-                await asyncio.wait([self.outcome], timeout=ORPHAN_S)
-                if not self.outcome.done():
-                    self.end(1)
-            self.lease = None
+        if crashes == "early":
+            self.crash()
+            return
+        await self.cluster.call("begun", name, lease.lease_id, 0)
+        self.has_begun = True
+        self.cluster.observed.progressed(lease)
+        if crashes:
+            await asyncio.sleep(0.1)
+            self.crash()
+            return
+        if lease.job.prunable:
+            await self._report_epochs(name, lease)
+        done = await self.outcome
+        self.lease, self.is_spoilt = None, bool(done.left_behind)
+        if not await self.cluster.call("finish", name, lease.lease_id, done):
+            self.end(1)
+        elif done.is_disconnected:
+            self.cluster.start(self._repeat(name, lease, done))
 
     async def _repeat(self, name: str, lease: Lease, done: RankResult) -> None:
         """The network has failed, and the result arrives once more, when the process may serve another run."""
         await asyncio.sleep(REPEATED_S)
-        with contextlib.suppress(BrokerGoneError):
-            await self.cluster.call("finish", name, lease.lease_id, done)
+        await self.cluster.call("finish", name, lease.lease_id, done)
 
     async def _report_epochs(self, name: str, lease: Lease) -> None:
         for number in range(1, 4):
@@ -145,7 +119,7 @@ class SimulatedTrainer:
 
     Args:
         cluster: where it runs.
-        name: its first name; each controller has another.
+        name: its name.
         expected: what the broker knows of it.
         start: what becomes of the next group: it works (""), hangs for ever ("hangs"), or one of its ranks reports that
             it cannot serve ("fails"), while the others wait for that rank.
@@ -154,10 +128,8 @@ class SimulatedTrainer:
     def __init__(self, cluster: SimulatedCluster, name: str, expected: ExpectedTrainer, start: str = "") -> None:
         self.cluster, self.name, self.expected, self.start = cluster, name, expected, start
         self.departed = False
-        self.known_to: Broker | None = None
-        """The broker that knows its controller."""
         self.failed_at = math.inf
-        """When the present broker learned that the ranks cannot serve."""
+        """When the broker learned that the ranks cannot serve."""
         self.group: list[Process] = []
         self._stopped = asyncio.Event()
         cluster.start(self._live())
@@ -189,26 +161,15 @@ class SimulatedTrainer:
         self.stop()
 
     async def _live(self) -> None:
-        first = self.name
-        for life in range(1, 1000):
-            self.failed_at = math.inf
-            self.known_to = await self.cluster.persistently("controlled_by", self.name, self) or self.cluster.broker
-            work = self.cluster.start(self._hold())
-            stopped = self.cluster.start(self._stopped.wait())
-            await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
-            is_over = work.done() or self.departed
-            work.cancel()
-            for process in list(self.group):
-                process.end(137)
-            if is_over:
-                break
-            self._stopped.clear()
-            before, self.name = self.name, f"{first}.{life}"
-            refused = await self.cluster.persistently("replace_trainer", before, self.name, self.expected)
-            self.cluster.observed.over.add(before)
-            if refused:
-                self.cluster.observed.has_lost_machines = True
-                break
+        await self.cluster.call("controlled_by", self.name, self)
+        work = self.cluster.start(self._hold())
+        stopped = self.cluster.start(self._stopped.wait())
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        work.cancel()
+        for process in list(self.group):
+            process.end(137)
+        if not self.departed:
+            self.cluster.observed.has_lost_machines = True
         self.departed = True
 
     async def _hold(self) -> None:
@@ -217,7 +178,7 @@ class SimulatedTrainer:
             await asyncio.sleep(START_S)
             if self.cluster.early_deaths:
                 self.cluster.early_deaths -= 1
-                await self.cluster.persistently("ranks_failed", self.name, {0: RankDeath()})
+                await self.cluster.call("ranks_failed", self.name, {0: RankDeath()})
                 continue
             start, self.start = self.start, ""
             if start:
@@ -234,18 +195,17 @@ class SimulatedTrainer:
                 return
             await asyncio.sleep(DETECTION_S)
             dead = {index: RankDeath() for index, code in enumerate(codes) if code.done() and code.result()}
-            await self.cluster.persistently("ranks_failed", self.name, dead)
+            await self.cluster.call("ranks_failed", self.name, dead)
             for process in self.group:
                 process.end(137)
 
     async def _never_serve(self, *, fails: bool) -> None:
         if fails:
-            await self.cluster.persistently("trainer_failed", self.name, "there is no data")
+            await self.cluster.call("trainer_failed", self.name, "there is no data")
             self.cluster.observed.has_lost_machines = True
             if self.expected.ranks == 1:
                 return
-            if self.known_to is self.cluster.broker:
-                self.failed_at = asyncio.get_running_loop().time()
+            self.failed_at = asyncio.get_running_loop().time()
         await asyncio.Event().wait()
 
     def _rank(self, index: int, group: int) -> Process:
@@ -268,12 +228,10 @@ class SimulatedCluster:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.followers: dict[str, asyncio.Task[None]] = {}
         self.events: dict[str, list[RunEvent]] = {}
-        """What a follower has read of each run since the last broker died."""
+        """What a follower has read of each run."""
         self.ends: Counter[str] = Counter()
         self.plans: dict[str, Plan] = {}
         self.kills_work, self.early_deaths, self.finishes = True, 0, False
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done once the present broker has died."""
         expected = {
             f"t{n}": ExpectedTrainer(ranks=count, machine=name) for n, (name, count) in enumerate(machines.items())
         }
@@ -307,30 +265,9 @@ class SimulatedCluster:
         return self.kills_work
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call the broker.
-
-        Raises:
-            BrokerGoneError: it died over the call.
-        """
-        answer = asyncio.ensure_future(getattr(self.broker, method)(*args, **options))
-        return await self.before_the_broker_dies(answer, self.gone)
-
-    async def before_the_broker_dies(self, future: asyncio.Future[Any], gone: asyncio.Future[None]) -> Any:
-        try:
-            await asyncio.wait([future, gone], return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            future.cancel()  # Ray cancels the calls of a process that has ended
-            raise
-        if future.done():
-            return future.result()
-        if isinstance(future, asyncio.Task):
-            future.cancel()
-        raise BrokerGoneError
-
-    async def persistently(self, method: str, *args: Any, **options: Any) -> Any:
-        while True:
-            with contextlib.suppress(BrokerGoneError):
-                return await self.call(method, *args, **options)
+        """Call the broker."""
+        # A task of its own, as in Ray: a process that has ended does not begin another call.
+        return await asyncio.ensure_future(getattr(self.broker, method)(*args, **options))
 
     def take(self, process: Process, lease: Lease) -> str:
         """Note that a process begins a run; returns whether, and when, it crashes."""
@@ -345,38 +282,31 @@ class SimulatedCluster:
         self.followers[run_id] = self.start(self._follow(run_id, plan))
 
     async def _follow(self, run_id: str, plan: Plan) -> None:
-        brokers_before = -1
-        self.events[run_id] = [RunUnknown()]
+        self.events[run_id] = []
         made = asking(run_id, plan.world_size) if plan.stopped_after else job(run_id, plan.world_size)
-        while not is_last(self.events[run_id][-1]):
-            try:
-                if isinstance(self.events[run_id][-1], RunUnknown):
-                    brokers_before += 1
-                    self.events[run_id] = []
-                    assert await self.call("submit", made, brokers_before)
-                new = await self.call("events", run_id)
-                self.events[run_id] += new
-                if new and isinstance(new[-1], EpochEnded):
-                    await self._decide(run_id, plan, new[-1].epoch.epoch)
-            except BrokerGoneError:
-                self.events[run_id].append(RunUnknown())
+        assert await self.call("submit", made)
+        while not self.events[run_id] or not is_last(self.events[run_id][-1]):
+            new = await self.call("events", run_id)
+            self.events[run_id] += new
+            if new and isinstance(new[-1], EpochEnded):
+                await self._decide(run_id, plan, new[-1].epoch.epoch)
         self.ends[run_id] += 1
         last = self.events[run_id][-1]
         if isinstance(last, RunFinished):
             self.observed.finished(run_id, plan, last)
-        self.start(self.persistently("forget", run_id))
+        self.start(self.call("forget", run_id))
 
     async def _decide(self, run_id: str, plan: Plan, epochs: int) -> None:
         attempt = sum(isinstance(event, RunStarted) for event in self.events[run_id])
-        broker, stops = self.broker, epochs >= plan.stopped_after
+        stops = epochs >= plan.stopped_after
         await asyncio.sleep(self.decision_s)
         await self.call("decide", run_id, attempt, None if stops else epochs)
-        if stops and broker is self.broker:
-            self.observed.unwanted[run_id] = set(broker.attempts)
+        if stops:
+            self.observed.unwanted[run_id] = set(self.broker.attempts)
 
     async def end_trainer(self, name: str, machine: str) -> None:
         """The driver reports that a machine has left."""
-        await self.persistently("end_trainer", name, left=machine)
+        await self.call("end_trainer", name, left=machine)
         self.observed.over.add(name)
 
     def cancel(self, run_id: str) -> None:
@@ -385,23 +315,9 @@ class SimulatedCluster:
         self.start(self._cancel(run_id))
 
     async def _cancel(self, run_id: str) -> None:
-        await self.persistently("cancel", run_id)
+        await self.call("cancel", run_id)
         if not any(attempt.job.run_id == run_id for attempt in self.broker.attempts.values()):
             self.observed.unwanted[run_id] = set()  # else it has begun meanwhile, and ends by itself
-
-    def lose_follower(self, run_id: str) -> None:
-        """Tune's actor dies, and another reads the events of the run from their start."""
-        if self.followers[run_id].cancel():
-            self.submit(run_id, self.plans[run_id])
-
-    def lose_broker(self) -> None:
-        """The broker dies, and another starts without its state."""
-        if self.broker._watching is not None:
-            self.broker._watching.cancel()
-        self.observed.forget()
-        self.gone.set_result(None)
-        self.gone = asyncio.get_running_loop().create_future()
-        self.broker = self._make_broker()
 
     def check(self, now: float) -> None:
         """The rules that hold at any time."""

@@ -14,7 +14,6 @@ from dmls_ray.records.run_events import (
     RunAborted,
     RunFinished,
     RunStarted,
-    RunUnknown,
     is_last,
 )
 from tests.cluster.scheduler.ranks import (
@@ -116,24 +115,6 @@ async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
 
 
 @scenario
-async def test_a_run_that_is_submitted_again_is_reported_from_its_start_and_not_run_twice() -> None:
-    broker, log = Broker(trainers(t=1)), list[Lease]()
-    rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
-    await broker.submit(job("r"))
-    first = await follow(broker, "r")
-    await broker.submit(job("r"))
-    assert await follow(broker, "r") == first
-    assert len(log) == 1
-    await broker.close()
-    await rank
-
-
-@scenario
-async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
-    assert await Broker(trainers(t=1)).events("r") == [RunUnknown()]
-
-
-@scenario
 async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_after_the_same_epoch() -> None:
     broker = Broker(trainers(t=2), exclusive=False)
     names = [await broker.join(card(index)) for index in range(2)]
@@ -169,22 +150,6 @@ async def test_a_rank_that_dies_while_it_waits_for_a_decision_starts_its_run_aga
     await broker.decide("r", 2, 1)
     await broker.decide("r", 2, 2)
     assert await again == 2
-
-
-@scenario
-async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> None:
-    broker = Broker(trainers(t=1))
-    name = await broker.join(card(0))
-    await broker.submit(job("r"))
-    dead = await soon(broker.events("r"))
-    lease = await soon(broker.next_lease(name))
-    await dead
-    dead = await soon(broker.events("r"))
-    await broker.submit(job("r"))
-    alive = await soon(broker.events("r"))
-    assert await dead == []
-    assert await alive == [RunStarted(attempt=1)]
-    lease.cancel()
 
 
 @scenario

@@ -67,7 +67,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.loop = VirtualLoop()
         self.clock = patch("dmls_ray.cluster.scheduler.clock.time", SimpleNamespace(monotonic=self.loop.time))
         self.clock.start()
-        self.runs = self.broker_deaths = 0
+        self.runs = 0
 
         async def make() -> SimulatedCluster:
             bounds = RunLimits(give_up_after=1000, wait_for_ranks=20.0, **limits)
@@ -173,12 +173,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.do(process.crash)
         self.submit(Plan(), seconds)
 
-    @precondition(lambda self: self.present)
-    @rule(which=st.integers(0, 1), seconds=PAUSES)
-    def a_controller_dies(self, which: int, seconds: float) -> None:
-        self.cluster.observed.may_abort = True
-        self.do(self.present[which % len(self.present)].stop, seconds)
-
     @precondition(lambda self: len(self.present) > 1)
     @rule(which=st.integers(0, 2), lingers=st.booleans(), seconds=PAUSES)
     def a_machine_leaves_a_run_on_all_ranks(self, which: int, lingers: bool, seconds: float) -> None:
@@ -202,15 +196,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         def join() -> None:
             trainer = SimulatedTrainer(self.cluster, f"late{number}", expected, start)
             self.cluster.trainers.append(trainer)
-            self.cluster.start(self.cluster.persistently("expect", trainer.name, expected))
+            self.cluster.start(self.cluster.call("expect", trainer.name, expected))
 
         self.do(join, seconds)
-
-    @precondition(lambda self: self.followed)
-    @rule(which=st.integers(0, 3))
-    def a_follower_dies(self, which: int) -> None:
-        run_id = self.followed[which % len(self.followed)]
-        self.do(lambda: self.cluster.lose_follower(run_id))
 
     @precondition(lambda self: self.followed)
     @rule(which=st.integers(0, 3))
@@ -218,12 +206,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         run_id = self.followed[which % len(self.followed)]
         if any(queued.job.run_id == run_id for queued in self.cluster.broker.queue):
             self.do(lambda: self.cluster.cancel(run_id))
-
-    @precondition(lambda self: self.broker_deaths < 2)
-    @rule()
-    def the_broker_dies(self) -> None:
-        self.broker_deaths += 1
-        self.do(self.cluster.lose_broker)
 
     @invariant()
     def rules_hold(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -37,22 +36,6 @@ async def abort_reason(broker: Broker, run_id: str) -> str:
 
 def on_host(**more: Any) -> dict[str, ExpectedTrainer]:
     return {"t.0": ExpectedTrainer(ranks=2, machine="host-1", **more)}
-
-
-def driver(broker: list[Broker], **more: Any) -> Callable[[Any], None]:
-    """Starts another trainer when a controller is stopped; the controller has the number of its trainer."""
-
-    def stop_controller(controller: int) -> None:
-        async def replace() -> None:
-            expected = ExpectedTrainer(ranks=2, machine="host-1", **more)
-            name = f"t.{controller + 1}"
-            if not await broker[0].replace_trainer(f"t.{controller}", name, expected):
-                await broker[0].controlled_by(name, controller + 1)
-
-        replacing.append(asyncio.ensure_future(replace()))
-
-    replacing: list[asyncio.Future[None]] = []
-    return stop_controller
 
 
 @scenario
@@ -92,7 +75,7 @@ async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start
         await taken_up(broker, name)
         assert await outcome_of(broker, f"{group}") == "timeout"
         await broker.ranks_failed("t", {0: RankDeath()})
-    assert not broker.abort_reason
+    assert broker.aborted is None
 
 
 @scenario
@@ -119,12 +102,9 @@ async def test_a_process_that_a_kill_does_not_end_is_killed_again() -> None:
 
 
 @scenario
-async def test_a_trainer_whose_ranks_do_not_come_back_is_replaced_and_after_several_times_the_sweep_ends() -> None:
-    made: list[Broker] = []
+async def test_ranks_that_do_not_come_back_end_all_runs_and_another_start_of_the_sweep_may_help() -> None:
     limits = RunLimits(stall_timeout=1, max_retries=0)
-    broker = Broker(on_host(), limits=limits, end_process=killer([], works=False), stop_controller=driver(made))
-    made.append(broker)
-    await broker.controlled_by("t.0", 0)
+    broker = Broker(on_host(), limits=limits, end_process=killer([], works=False))
     names = [await broker.join(card(index, trainer="t.0")) for index in range(2)]
     await broker.submit(job("r", 2))
     for name in names:
@@ -132,54 +112,18 @@ async def test_a_trainer_whose_ranks_do_not_come_back_is_replaced_and_after_seve
     assert await outcome_of(broker, "r") == "timeout"
     began = now()
     await broker.submit(job("s"))
-    assert await abort_reason(broker, "s") == (
-        "2 of 2 ranks on host-1 did not come back within 120 s, 4 times in a row"
+    assert (await follow(broker, "s"))[-1] == RunAborted(
+        reason="2 of 2 ranks on host-1 did not come back within 120 s", is_lost=True
     )
-    assert now() - began < MAX_FAILED_STARTS * RESTART_TIMEOUT_S + 10
-    assert list(broker.controllers) == ["t.0", "t.1", "t.2", "t.3"]
+    assert now() - began < RESTART_TIMEOUT_S + 10
 
 
 @scenario
-async def test_a_run_goes_on_with_the_ranks_of_a_trainer_that_was_replaced() -> None:
-    made: list[Broker] = []
-    broker = Broker(on_host(has_served=True), stop_controller=driver(made))
-    made.append(broker)
-    await broker.controlled_by("t.0", 0)
-    await broker.submit(job("r", 2))
-    while "t.1" not in broker.controllers:
-        await asyncio.sleep(1)
-    tasks = [
-        asyncio.ensure_future(serve(broker, await broker.join(card(index, trainer="t.1")), [])) for index in range(2)
-    ]
-    assert (await end_of(broker, "r")).attempts == 1
-    await broker.close()
-    await asyncio.gather(*tasks)
-
-
-@scenario
-async def test_a_new_broker_stops_the_controllers_that_the_one_before_knew() -> None:
-    made: list[Broker] = []
-    broker = Broker(on_host(has_served=True), stop_controller=driver(made), controllers={"t.0": 0})
-    made.append(broker)
-    await broker.submit(job("r", 2))
-    began = now()
-    while "t.1" not in broker.controllers:
-        await asyncio.sleep(1)
-    assert now() - began < RESTART_TIMEOUT_S + 2
-
-
-@scenario
-async def test_the_ranks_of_a_run_whose_trainer_died_unseen_are_lost_and_the_run_starts_again() -> None:
-    broker = Broker(trainers(**{"g-r-1": 1, "g-s-1": 1}))
-    await broker.controlled_by("g-r-1", "its controller")
-    first = await broker.join(card(0, trainer="g-r-1"))
-    await broker.join(card(0, trainer="g-s-1"))
+async def test_a_controller_that_dies_ends_all_runs_and_another_start_of_the_sweep_may_help() -> None:
+    broker = Broker(on_host())
     await broker.submit(job("r"))
-    await soon(broker.next_lease(first))
-    assert await broker.end_trainers("g-r-") == ["its controller"]
-    assert [rank.registration.trainer for rank in broker.members.ranks.values()] == ["g-s-1"]
-    assert not broker.attempts
-    assert await broker.end_trainers("g-r-") == []
+    await broker.trainer_failed("t.0", "Ray Train's controller died", is_lost=True)
+    assert (await follow(broker, "r"))[-1] == RunAborted(reason="Ray Train's controller died", is_lost=True)
 
 
 @scenario
@@ -196,29 +140,6 @@ async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_whi
 
 
 @scenario
-async def test_a_controller_that_dies_before_its_ranks_serve_is_replaced_only_so_often() -> None:
-    broker = Broker(on_host())
-    await broker.submit(job("r"))
-    answers = [
-        await broker.replace_trainer(f"t.{life}", f"t.{life + 1}", ExpectedTrainer(ranks=2, machine="host-1"))
-        for life in range(MAX_FAILED_STARTS)
-    ]
-    assert answers == ["", "", "", await abort_reason(broker, "r")]
-    assert answers[-1] == (
-        "Ray Train's controller of the ranks on host-1 died before they could serve, 4 times in a row"
-    )
-
-
-@scenario
-async def test_a_controller_that_dies_after_its_ranks_have_served_is_replaced_each_time() -> None:
-    broker = Broker(trainers(t0=1))
-    for life in range(3 * MAX_FAILED_STARTS):
-        await broker.join(card(0, trainer=f"t{life}"))
-        assert await broker.replace_trainer(f"t{life}", f"t{life + 1}", ExpectedTrainer(ranks=1)) == ""
-    assert list(broker.members.trainers) == [f"t{3 * MAX_FAILED_STARTS}"]
-
-
-@scenario
 async def test_the_sweep_continues_without_a_machine_that_joined_later_and_whose_ranks_die() -> None:
     stopped: list[Any] = []
     late = ExpectedTrainer(ranks=1, machine="host-2", is_optional=True)
@@ -231,7 +152,6 @@ async def test_the_sweep_continues_without_a_machine_that_joined_later_and_whose
         await broker.ranks_failed("late", {0: RankDeath()})
     assert stopped == ["its controller"]
     assert "1 rank on host-2 died before they could serve" in await broker.refusal("late")
-    assert await broker.replace_trainer("late", "late.1", late) == await broker.refusal("late")
     assert await outcome_of(broker, "pair") == "skipped"
     await broker.submit(job("alone"))
     assert await outcome_of(broker, "alone") == "ok"
@@ -249,18 +169,7 @@ async def test_a_trainer_whose_ranks_cannot_serve_is_stopped_also_if_its_control
     assert not stopped
     await broker.controlled_by("late", "its controller")
     assert stopped == ["its controller"]
-    assert not broker.abort_reason
-
-
-@scenario
-async def test_a_new_broker_waits_for_a_machine_that_joined_later_if_it_had_served() -> None:
-    late = ExpectedTrainer(ranks=1, machine="host-2", is_optional=True, has_served=True)
-    broker = Broker(trainers(t=1) | {"late": late})
-    here = await soon(broker.next_lease(await broker.join(card(0))))
-    await broker.submit(job("r"))
-    assert not here.done(), "the rank of the other machine may still be in a run of the broker before"
-    await soon(broker.next_lease(await broker.join(card(0, "b", trainer="late"))))
-    assert (await here).rank.rank == 0
+    assert broker.aborted is None
 
 
 @scenario

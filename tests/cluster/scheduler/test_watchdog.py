@@ -41,7 +41,7 @@ async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_
     while not ended:
         await asyncio.sleep(0.05)
     assert ended == [1], "of those that wait for work none is"
-    assert await broker.next_lease(second) == Leave(join_again=False)
+    assert await broker.next_lease(second) == Leave()
     neighbour = await soon(broker.next_lease(await broker.join(card(1, "a", trainer="b", group=1))))
     assert [attempt_of(await task) for task in (waits, neighbour)] == ["both/1", "both/1"]
 

@@ -23,11 +23,3 @@ def test_it_is_asked_for_more_only_when_all_before_were_taken() -> None:
     assert not asked
     assert queue.take() is None
     assert asked
-
-
-def test_runs_that_have_not_ended_are_taken_again_before_all_others() -> None:
-    queue = RunQueue(["a", "b", "c", "d"])
-    assert [queue.take() for _ in range(3)] == ["a", "b", "c"]
-    assert queue.take_back({"a"}) == ["b", "c"]
-    assert queue.taken == []
-    assert [queue.take() for _ in range(4)] == ["b", "c", "d", None]

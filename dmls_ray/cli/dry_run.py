@@ -1,0 +1,73 @@
+"""`show_plan`, which prints what a sweep would run (`--dry-run`)."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from dmls_ray.analysis.results import Results, load
+from dmls_ray.cli.console import say
+from dmls_ray.cluster.connect import cluster_at
+from dmls_ray.cluster.resources import check_accelerator, local_resources
+from dmls_ray.config.grid import Plan, configs_of
+from dmls_ray.config.options import Options
+from dmls_ray.execution.estimate import describe_estimate, describe_further_blocks
+from dmls_ray.execution.folder_state import FolderState
+from dmls_ray.execution.identities import Identities
+from dmls_ray.execution.jobs import JobFactory
+from dmls_ray.execution.planning import results_location
+from dmls_ray.execution.run_plan import check_plan
+from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.model import RunRecord
+from dmls_ray.storage.location import records_at
+from dmls_ray.workloads.base import Workload
+
+
+def show_plan(plan: Plan, options: Options, workload: Workload, console: ProgressConsole) -> None:
+    """Print the plan and start nothing.
+
+    Raises:
+        InputError: as the sweep itself would.
+    """
+    location = results_location(options)
+    records, identities = records_at(location), Identities(workload)
+    check_plan(plan, options, records, location, identities)
+    if options.uses_searcher:
+        say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
+        return
+
+    here = local_resources()
+    joined = cluster_at(options.address, lambda note: say(console, note))
+    jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
+    plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
+    results_so_far = functools.partial(_results_so_far, plan, options, location, records)
+    state = FolderState(plan, options, records, identities, results_so_far)
+    if joined is None:
+        check_accelerator(here, configs_of(state.missing))
+
+    blocks = 1 + max(run.repeat for run in state.shown)
+    count = f"{len(state.shown)} runs in {blocks} blocks"
+    if options.until is not None:
+        count += f" (up to {len(plan.runs)} in {plan.repeats})"
+    say(console, f"{count}, order seed {plan.order_seed}, into {location}:")
+    for run in state.shown:
+        say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state.describe(run)}")
+    if state.missing and state.reason:
+        say(console, state.reason)
+    if summary := state.summary():
+        say(console, summary)
+    if not state.missing:
+        return
+    say(console, describe_estimate(plan, state.missing, records))
+    if options.until is not None and any(not run.skip for run in state.missing):
+        say(console, describe_further_blocks(plan, state.missing, results_so_far().records, options.until))
+    if joined is not None:
+        say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
+
+
+def _results_so_far(plan: Plan, options: Options, location: Path | str, records: list[RunRecord]) -> Results:
+    results = load(location) if records else Results(Path(), [])
+    planned = {run.run_id for run in plan.runs}
+    results = results.of([record for record in results.records if record.run_id in planned])
+    results.until = options.until
+    return results

@@ -1,0 +1,109 @@
+"""`FolderState`: what a results folder holds of a plan, what is missing, and why it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.phrases import count_noun
+from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.options import Options
+from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.blocks import blocks_of
+from dmls_ray.execution.identities import Identities
+from dmls_ray.execution.planning import finished_run_ids
+from dmls_ray.execution.run_folder import run_folder
+from dmls_ray.execution.search import proposed_before
+from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated, reasons_to_repeat
+from dmls_ray.records.model import RunRecord
+from dmls_ray.workloads.registry import workload_of
+
+
+class FolderState:
+    """A results folder compared with a plan, before any of its runs starts.
+
+    Args:
+        plan: the runs.
+        options: how they are run.
+        records: all records of the folder.
+        identities: the present code and data of each run.
+        results: returns the results of the plan so far.
+        space: what a searcher proposes from; the plan then has examples only.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        records: Sequence[RunRecord],
+        identities: Identities,
+        results: Callable[[], Results],
+        space: SearchSpace | None = None,
+    ) -> None:
+        self.plan, self.records, self.identities = plan, records, identities
+        self._options, self._space = options, space
+        self.finished = finished_run_ids(plan, records, options, identities)
+        """The run_id of each run that has an answer."""
+        self.blocks = blocks_of(plan, options.until, options.axis, self.finished, results)
+        """Hands out the runs that follow the missing ones."""
+        self.missing = self.blocks.next()
+        """The runs that come next; of a searcher's the examples of the plan, if it is to propose more."""
+        self.reason = self.blocks.reason
+        """Why these come next, or why none does; empty where runs of the plan are simply not there."""
+        self._proposed = 0
+        if space is not None:
+            earlier = proposed_before(space, records, identities)
+            self._proposed = sum(record.outcome.is_answer() for record in earlier)
+            has_enough = self._proposed >= space.at_most(options.samples)
+            self.missing = () if has_enough else plan.runs
+
+    @property
+    def shown(self) -> list[Run]:
+        """The runs of the plan that have an answer or come next, in their order."""
+        next_ids = {run.run_id for run in self.missing}
+        return [run for run in self.plan.runs if run.run_id in self.finished or run.run_id in next_ids]
+
+    def describe(self, run: Run) -> str:
+        """What becomes of a run: `done`, `to run`, `skipped: ...` or `to run again: ...`."""
+        if run.run_id in self.finished:
+            return "done"
+        if run.skip:
+            return f"skipped: {run.skip}"
+        again = reasons_to_repeat([run], self.records, self.identities).get(run.run_id)
+        return f"to run again: {again}" if again else "to run"
+
+    def summary(self) -> str:
+        """A line where nothing is missing, or where runs are made again; empty otherwise."""
+        if self.missing:
+            return describe_repeated(self.missing, self.records, self.identities)
+        if self._space is not None:
+            return f"Nothing to run: the {count_noun(self._proposed, 'run')} of this search are there."
+        return describe_nothing_to_run(self.plan, self.records, self.identities, self.reason)
+
+    def notes_on_files(self, folder: Path) -> Iterator[str]:
+        """Notes about files that runs were asked for and do not have, or cannot write.
+
+        Args:
+            folder: the results folder.
+        """
+        options = self._options
+        writes_files = workload_of(self.plan.runs[0].values).writes_files
+        if options.is_remote and any(writes_files(config) for config in configs_of(self.missing)):
+            yield "Profiles and other files of ranks need a folder, and --out is a URI: they are left out."
+        if options.save_weights:
+            yield from self._note_on_file("weights.pt", self.plan.repeats, folder)
+        yield from self._note_on_file("trace-rank0.json.gz", options.trace, folder)
+
+    def _note_on_file(self, name: str, repeats: int, folder: Path) -> Iterator[str]:
+        """A note where runs that have ended have no such file, of the first repeats of each trial."""
+        count = 0
+        for run in self.plan.runs:
+            if run.run_id in self.finished and run.repeat < repeats:
+                count += not (run_folder(folder, run.run_id, self.identities.of(run)) / name).exists()
+        if count:
+            verb = "has" if count == 1 else "have"
+            yield (
+                f"{count_noun(count, 'run')} that had ended {verb} no {name}, which is written at the end of a run. "
+                "Pass --fresh to run all again."
+            )

@@ -1,0 +1,179 @@
+"""The supervisor of a sweep: starts the command again in another process, and again when Ray or that process dies.
+
+It loads neither Ray nor PyTorch, and nothing of Ray is in its process, so no failure of Ray reaches it. The sweep
+resumes from its records. On Linux every process that the sweep starts ends with it, also one whose parent has died; on
+macOS only those whose parents live are found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+from dmls_ray.execution.heartbeat import CHANNEL, EXIT_LOST
+
+EXIT_INTERRUPTED = 130
+
+STOP_TIMEOUT_S = 15.0
+"""How long a sweep that is to stop may be silent: it may wait for a Ray that is gone."""
+
+END_TIMEOUT_S = 10.0
+"""How long killed processes may take to end. One that waits for a device or a network drive takes longer."""
+
+_POLL_S = 1.0
+
+_SET_CHILD_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of Linux: orphans of the sweep become children of this process."""
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def supervise() -> int:
+    """Run the command of this process in another one until it ends for good; returns the exit code."""
+    return Supervisor().run()
+
+
+class Supervisor:
+    """Starts the sweep, follows its heartbeat, and starts it again."""
+
+    def __init__(self) -> None:
+        self._sweep = 0
+        """Process of the sweep; 0 before the first start."""
+        self._code: int | None = None
+        """Its exit code, negative for a signal; None while it runs."""
+        self._status: dict[str, Any] = {}
+        """What the sweep has reported."""
+        self._silent_s = 0.0
+        self._is_stopped = False
+        """A signal asked to stop."""
+
+    def run(self) -> int:
+        """Start the sweep until it ends by itself, is stopped, or died too often; returns its exit code."""
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+        for number in _FORWARDED:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, self._forward)
+        restarts = 0
+        while True:
+            done = self._done
+            reason = self._follow(is_restart=restarts > 0 or done > 0)
+            self._end_processes()
+            if self._is_stopped:
+                if self._status["ended"] and self._code != EXIT_LOST:
+                    return self._code or 0
+                _print("Stopped. The runs that had ended are kept; the same command runs the others.")
+                return EXIT_INTERRUPTED
+            if not reason:
+                return self._code or 0
+            restarts = 1 if self._done > done else restarts + 1
+            if restarts > self._status.get("restarts", 0):
+                _print(f"{reason}. Runs kept: {self._done}; the same command runs the others.")
+                return EXIT_LOST
+            _print(f"{reason}. Runs done: {self._done}; the sweep starts again (restart {restarts}).")
+            self._pause(2 ** (restarts - 1) - 1)
+
+    @property
+    def _done(self) -> int:
+        """Number of runs that have a row."""
+        done: int = self._status.get("done", 0)
+        return done
+
+    def _forward(self, number: int, _: object) -> None:
+        self._is_stopped = True
+        self._silent_s = 0.0
+        if self._sweep and self._code is None:
+            os.kill(self._sweep, number)
+
+    def _pause(self, seconds: int) -> None:
+        """Wait before a restart: a cluster that was joined may come back."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._is_stopped:
+            time.sleep(0.1)
+
+    # --- one start ------------------------------------------------------------------------------------------
+
+    def _follow(self, *, is_restart: bool) -> str:
+        """Run the sweep to its end; returns why it is to be started again, empty where it has ended by itself."""
+        reader = self._start(is_restart=is_restart)
+        silence, rest, is_open = "", b"", True
+        while self._code is None:
+            ready, _, _ = select.select([reader] if is_open else [], [], [], _POLL_S if is_open else 0.05)
+            if ready:
+                self._silent_s = 0.0
+                text = os.read(reader, 65536)
+                is_open = bool(text)
+                *lines, rest = (rest + text).split(b"\n")
+                for line in lines:
+                    self._status |= json.loads(line)
+            else:
+                # Not the time that has passed: this process may have been stopped together with the sweep.
+                self._silent_s += _POLL_S if is_open else 0.05
+                if self._silent_s > self._patience_s and not silence:
+                    silence = f"The sweep did not answer for {self._patience_s:g} s"
+                    os.kill(self._sweep, signal.SIGKILL)
+            self._reap()
+        os.close(reader)
+        if silence:
+            return silence
+        if self._status.get("ended"):
+            return str(self._status["reason"]) if self._code == EXIT_LOST else ""
+        if self._code < 0:
+            return f"The process of the sweep was ended by {signal.Signals(-self._code).name}"
+        return f"The process of the sweep ended with exit code {self._code}"
+
+    def _start(self, *, is_restart: bool) -> int:
+        """Start the command again in a new process; returns the end of a pipe where its reports arrive."""
+        reader, writer = os.pipe()
+        os.set_inheritable(writer, True)
+        given = {
+            "descriptor": writer,
+            "supervisor": os.getpid(),
+            "folder": self._status.get("folder", ""),
+            "is_restart": is_restart,
+        }
+        self._code, self._silent_s = None, 0.0
+        self._status |= {"ended": False, "within_s": None}
+        environment = {**os.environ, CHANNEL: json.dumps(given)}
+        self._sweep = os.posix_spawn(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        os.close(writer)
+        return reader
+
+    @property
+    def _patience_s(self) -> float:
+        """How long the sweep may be silent now."""
+        within_s = self._status["within_s"]
+        if within_s is None:
+            return float("inf")
+        return min(within_s, STOP_TIMEOUT_S) if self._is_stopped else float(within_s)
+
+    def _reap(self) -> None:
+        """Take note of the end of the sweep, and of orphans that it left."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._sweep:
+                    self._code = os.waitstatus_to_exitcode(ended[1])
+
+    def _end_processes(self) -> None:
+        """Kill what is left of the sweep: its processes, and those of a cluster that it has started."""
+        import psutil  # here, since the sweep is to start soon
+
+        until = time.monotonic() + END_TIMEOUT_S
+        while (left := psutil.Process().children(recursive=True)) and time.monotonic() < until:
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            self._reap()
+            time.sleep(0.02)
+
+
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print(line, file=sys.stderr, flush=True)
