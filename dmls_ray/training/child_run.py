@@ -83,11 +83,17 @@ def store_of_run(rank: RankInfo, name: str, store: dist.Store | None = None) -> 
 
 
 class ChildRuns:
-    """Runs parts of a rank in child processes, one after the other."""
+    """Runs parts of a rank in child processes, one after the other.
 
-    def __init__(self) -> None:
-        self._server: ForkServer | None = None
+    Args:
+        server: starts the processes; it is prepared by `preload`.
+    """
+
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
         self._child: ForkedProcess | None = None
+        self.is_interrupted = False
+        """Whether the child has been killed by `kill`."""
         self._observed: queue.SimpleQueue[CollectiveWait | None] = queue.SimpleQueue()
 
     def run(
@@ -98,25 +104,22 @@ class ChildRuns:
         name: str,
         emit: Emit,
         finish: Callable[[RankResult], None],
-    ) -> bool:
+    ) -> int:
         """Run the part of one rank in a child; as `run_rank`. `name` is that of the run in the store.
 
         Returns:
-            Whether there was a result; False if the process ended without one.
+            The exit code of the child if it ended without a result, else 0.
         """
-        if self._server is None:
-            entry_module = train.partition(":")[0]
-            self._server = ForkServer([__name__, entry_module])
+        self.is_interrupted = False
         self._child = child = self._server.start(_run_in_child, train, config, rank, name)
         try:
             while not isinstance(message := child.connection.recv(), RankResult):
                 self._take(message, rank, emit)
         except (EOFError, OSError):
-            child.wait()
-            return False
+            return child.wait()
         finish(message)
         child.wait(_END_TIMEOUT_S)
-        return True
+        return 0
 
     def _take(self, message: RankEvent | _Observed, rank: RankInfo, emit: Emit) -> None:
         assert self._child is not None
@@ -127,10 +130,16 @@ class ChildRuns:
         if rank.prunable and isinstance(message, EpochEnded):
             self._child.connection.send(goes_on)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a child runs."""
+        return self._child is not None and self._child.exit_code is None
+
     def collective_wait(self) -> CollectiveWait | None:
         """The collective in which the child waits, asked from another thread; None if it does anything else."""
-        if self._child is None or self._child.exit_code is not None:
+        if not self.is_running:
             return None
+        assert self._child is not None
         try:
             self._child.connection.send(_OBSERVE)
             return self._observed.get(timeout=_ANSWER_TIMEOUT_S)
@@ -139,13 +148,10 @@ class ChildRuns:
 
     def kill(self) -> None:
         """End the child, if there is one, from any thread."""
-        if self._child is not None:
+        if self.is_running:
+            assert self._child is not None
+            self.is_interrupted = True
             self._child.kill()
-
-    def close(self) -> None:
-        """End the server."""
-        if self._server is not None:
-            self._server.close()
 
 
 _OBSERVE = "observe"

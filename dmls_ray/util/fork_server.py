@@ -10,9 +10,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import gc
-import importlib
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -38,17 +37,18 @@ class ForkServer:
     """Starts a server, and its children.
 
     Args:
-        modules: what the server imports before the first fork.
+        prepare: `module:function` that the server calls before the first fork, to import what its children need.
+        arguments: arguments of the function.
     """
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, prepare: str, *arguments: str) -> None:
         self.lock = threading.Lock()
         """Held while the end of a child is noted, after which it cannot be killed."""
         self._socket, theirs = socket.socketpair()
         program = [
             f"import sys; sys.path[:] = {sys.path!r}",
             f"from {__name__} import serve",
-            f"serve({theirs.fileno()}, {[*modules]!r})",
+            f"serve({theirs.fileno()}, {prepare!r}, {arguments!r})",
         ]
         with theirs:
             command = [sys.executable, "-c", "; ".join(program)]
@@ -57,6 +57,10 @@ class ForkServer:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server is prepared, or has failed to be."""
+        select.select([self._socket], [], [])
 
     def start(self, target: Callable[..., None], *arguments: Any) -> ForkedProcess:
         """Call `target(connection, *arguments)` in a child; the child before must have ended.
@@ -122,7 +126,7 @@ class ForkedProcess:
         return self.exit_code
 
 
-def serve(descriptor: int, modules: Sequence[str]) -> None:
+def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     """Serve the client at the other end of a socket until it closes its end, in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the client decides
     signal.signal(signal.SIGTERM, _end_all)
@@ -130,11 +134,8 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     client = socket.socket(fileno=descriptor)
-    for module in modules:
-        importlib.import_module(module)
-    # Children share the pages of objects that no collection examines.
-    gc.collect()
-    gc.freeze()
+    pkgutil.resolve_name(prepare)(*arguments)
+    client.send(b"r")
 
     ended, wakeup = os.pipe()
     os.set_blocking(wakeup, False)

@@ -20,6 +20,7 @@ from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.child_run import ChildRuns
 from dmls_ray.training.process import store_at
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.classification.config import TrialConfig
 
 CONFIG = TrialConfig(batch_per_rank=16)
@@ -73,20 +74,24 @@ def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str
     return {"run": {"returned": {"epochs": epoch}}}
 
 
+def new_server() -> ForkServer:
+    return ForkServer("dmls_ray.training.preload:preload", __name__)
+
+
 @pytest.fixture(scope="module")
 def runs() -> Iterator[ChildRuns]:
-    runs = ChildRuns()
-    yield runs
-    runs.close()
+    server = new_server()
+    yield ChildRuns(server)
+    server.close()
 
 
 def result_of(runs: ChildRuns, function: Any, rank: RankInfo | None = None, emit: Emit = lambda event: None) -> Any:
-    """The result of a function of this module; None if its process ended without one."""
+    """The result of a function of this module; the exit code of its process if it ended without one."""
     results: list[RankResult] = []
     train = f"{__name__}:{function.__name__}"
-    has_result = runs.run(train, CONFIG, rank or RankInfo(), "run", emit, results.append)
-    assert has_result == bool(results)
-    return results[0] if results else None
+    exit_code = runs.run(train, CONFIG, rank or RankInfo(), "run", emit, results.append)
+    assert (exit_code == 0) == bool(results)
+    return results[0] if results else exit_code
 
 
 def test_nothing_that_a_run_leaves_behind_reaches_the_next_one(runs: ChildRuns) -> None:
@@ -102,7 +107,7 @@ def test_an_error_is_the_result_of_its_run(runs: ChildRuns) -> None:
 
 
 def test_a_crash_ends_its_run_only(runs: ChildRuns) -> None:
-    assert result_of(runs, crash) is None
+    assert result_of(runs, crash) == -signal.SIGSEGV
     assert result_of(runs, leave_state_behind).outcome is Outcome.OK
 
 
@@ -123,7 +128,8 @@ class TwoRanks:
 
     def __init__(self) -> None:
         self.store = store_at("127.0.0.1")
-        self.runs = [ChildRuns(), ChildRuns()]
+        self.servers = [new_server(), new_server()]
+        self.runs = [ChildRuns(server) for server in self.servers]
         self.threads = ThreadPoolExecutor(2)
 
     def start(self, function: Any) -> list[Any]:
@@ -133,8 +139,8 @@ class TwoRanks:
         return [self.threads.submit(result_of, runs, function, rank) for runs, rank in pairs]
 
     def close(self) -> None:
-        for runs in self.runs:
-            runs.close()
+        for server in self.servers:
+            server.close()
 
 
 @pytest.fixture
@@ -158,4 +164,4 @@ def test_children_that_wait_in_different_collectives_say_so_and_can_be_killed(tw
     assert len({wait.line for wait in waits if wait}) == 2
     for runs in two_ranks.runs:
         runs.kill()
-    assert [future.result() for future in futures] == [None, None]
+    assert [future.result() for future in futures] == [-signal.SIGKILL, -signal.SIGKILL]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer(["decimal"])
+    server = ForkServer("importlib:import_module", "decimal")
     yield server
     server.close()
 
@@ -48,7 +48,7 @@ def abort(connection: Connection) -> None:
 CLIENT = """
 from dmls_ray.util.fork_server import ForkServer
 from tests.util.test_fork_server import leave_processes
-server = ForkServer([])
+server = ForkServer("builtins:list")
 child = server.start(leave_processes)
 print(server.pid, *child.connection.recv(), flush=True)
 child.connection.send("hang")
@@ -110,7 +110,7 @@ def test_a_target_that_raises_ends_with_exit_code_1(server: ForkServer) -> None:
 
 
 def test_a_child_ends_with_its_server() -> None:
-    server = ForkServer([])
+    server = ForkServer("builtins:list")
     child = server.start(leave_processes)
     child.connection.recv()
     child.connection.send("hang")
