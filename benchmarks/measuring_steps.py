@@ -158,7 +158,7 @@ def throughput(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any
                 turn[name] = _bare_s(trial.task.model, batches)
             else:
                 epoch = trial._epoch(1)
-                turn[name], trained_on = epoch.train_s or 0.0, epoch.images or 0
+                turn[name], trained_on = epoch.metrics["train_s"] or 0.0, epoch.metrics["images"] or 0
         logs.append(math.log(turn["bare"] / turn["ours"]))
         if len(logs) > 1:  # the first round warms up
             for name, value in turn.items():

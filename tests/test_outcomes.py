@@ -426,11 +426,11 @@ def test_every_failure_of_a_user_function_is_one_row_and_affects_no_other_run(
     (raised, *_) = (record for record in records if record.config["how"] == "raise")
     assert raised.reason == "ArithmeticError: a fault of the user"
     assert "in user_function" in raised.traceback
-    assert [epoch.train_loss for epoch in raised.epochs] == [1.0], "events before the failure are kept"
+    assert [epoch.metrics["train_loss"] for epoch in raised.epochs] == [1.0], "events before the failure are kept"
     done = sweep_command("grid", *flags, *limits, "--set", "how", "nothing", "--out", "alone")
     assert done.returncode == 0, done.stderr
-    alone = {record.run_id: record.measures for record in load(here / "alone").records}
-    assert {record.run_id: record.measures for record in records if record.config["how"] == "nothing"} == alone
+    alone = {record.run_id: record.metrics for record in load(here / "alone").records}
+    assert {record.run_id: record.metrics for record in records if record.config["how"] == "nothing"} == alone
 
 
 @pytest.mark.slow
@@ -523,8 +523,10 @@ def test_what_a_training_function_leaves_behind_does_not_reach_the_next_run(swee
 
     assert sweep_command("grid", *flags, "nothing", "--out", "alone").returncode == 0
     # All runs of a world size have the same seed.
-    alone = {record.config["world_size"]: record.train_loss for record in load(here / "alone").records}
-    assert [record.train_loss for record in records] == [alone[record.config["world_size"]] for record in records]
+    alone = {record.config["world_size"]: record.metrics["train_loss"] for record in load(here / "alone").records}
+    assert [record.metrics["train_loss"] for record in records] == [
+        alone[record.config["world_size"]] for record in records
+    ]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -17,9 +16,11 @@ import pandas as pd
 
 from dmls_ray.config.until import Until
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 from dmls_ray.records.outcome import outcome_counts
+from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
 from dmls_ray.storage.mirror import Mirror
@@ -30,7 +31,7 @@ from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
-    "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures",
+    "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
     "proposed",
 )  # fmt: skip
 PICTURE = "picture"
@@ -128,8 +129,8 @@ class Results:
     @cached_property
     @gc_disabled()
     def runs(self) -> pd.DataFrame:
-        """One row a run: the fields of its configuration, what is recorded of it but the picture, the metrics of a
-        training function, and facts of its machine. Where two columns have one name, the later one gets a prefix.
+        """One row a run: the fields of its configuration, what is recorded of it but the picture, its metrics, and
+        facts of its machine. Where two columns have one name, the later one gets a prefix.
         """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
@@ -140,8 +141,11 @@ class Results:
         read["outcome"] = [outcome.value for outcome in read["outcome"]]
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         _add(columns, read, OF_A_RECORD)
-        metrics = field_names(record.measures for record in records)
-        _add(columns, {name: [record.measures.get(name) for record in records] for name in metrics}, OF_A_METRIC)
+        metrics = _entries([record.metrics for record in records], self._registered)
+        registered = {name: metrics.pop(name) for name in self._registered}
+        _add(columns, registered, OF_A_RECORD)
+        _add(columns, metrics, OF_A_METRIC)
+        _add(columns, _entries([record.facts for record in records]), OF_A_METRIC)
         _add(columns, _spread([record.machine for record in records], _of_machine), "machine_")
         _add(columns, _spread([record.versions for record in records], _of_versions), "version_")
         _add(columns, _spread([record.git for record in records], _of_git), "git_")
@@ -152,34 +156,45 @@ class Results:
         return frame
 
     @cached_property
+    def _registered(self) -> dict[str, Metric]:
+        """The metrics of the workloads of the runs, which have a column whether or not a run reports them."""
+        workloads = [workload_of(config) for config in distinct(record.config for record in self.records)]
+        metrics = [metric for workload in workloads for metric in workload.metrics]
+        return dict(BY_NAME) | {metric.name: metric for metric in metrics}
+
+    @cached_property
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
-        columns = [item.name for item in fields(RankRecord) if item.name != "epochs"]
-        rows = [fields_of(record, KEYS) | fields_of(rank, columns) for record in self.records for rank in record.ranks]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns])
+        columns = [name for name in RankRecord.__struct_fields__ if name not in ("epochs", "metrics")]
+        metrics = [name for name, metric in self._registered.items() if metric.scope == "rank" and not metric.of]
+        rows = [
+            fields_of(record, KEYS) | fields_of(rank, columns) | rank.metrics
+            for record in self.records
+            for rank in record.ranks
+        ]
+        others = [name for name in field_names(rows) if name not in (*KEYS, *columns, *metrics)]
+        return pd.DataFrame(rows, columns=[*KEYS, *columns, *metrics, *others])
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
-        columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
-        names = field_names(epoch.measures for record in self.records for epoch in record.epochs)
-        metrics = distinct_names(names, [*KEYS, *columns], OF_A_METRIC)
+        metrics = [name for name, metric in self._registered.items() if metric.scope == "epoch"]
+        values = [epoch.values for record in self.records for epoch in record.epochs]
+        names = distinct_names(field_names([{"epoch": None}, dict.fromkeys(metrics), *values]), KEYS, OF_A_METRIC)
         rows = [
-            fields_of(record, KEYS)
-            | fields_of(epoch, columns)
-            | {metrics[name]: value for name, value in epoch.measures.items()}
+            fields_of(record, KEYS) | {names[name]: value for name, value in epoch.values.items()}
             for record in self.records
             for epoch in record.epochs
         ]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns, *metrics.values()])
+        return pd.DataFrame(rows, columns=[*KEYS, *names.values()])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
-        names = field_names(epoch for record in self.records for rank in record.ranks for epoch in rank.epochs)
-        values = distinct_names(names, [*KEYS, "rank"], OF_A_METRIC)
+        values = [epoch.values for record in self.records for rank in record.ranks for epoch in rank.epochs]
+        names = distinct_names(field_names(values), [*KEYS, "rank"], OF_A_METRIC)
         rows = [
-            fields_of(record, KEYS) | {"rank": rank.rank} | {values[name]: value for name, value in epoch.items()}
+            fields_of(record, KEYS) | {"rank": rank.rank} | {names[name]: value for name, value in epoch.values.items()}
             for record in self.records
             for rank in record.ranks
             for epoch in rank.epochs
@@ -312,6 +327,13 @@ def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, li
         for column, values in zip(columns.values(), zip(*rows, strict=True), strict=True):
             column.extend(values)
     return columns
+
+
+def _entries(objects: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, list[Any]]:
+    """The columns of these objects: those of the names, and of further entries that any object has."""
+    columns = {name: [item.get(name) for item in objects] for name in names}
+    further = [name for name in field_names(objects) if name not in columns]
+    return columns | {name: [item.get(name) for item in objects] for name in further}
 
 
 def _spread(

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.view import PlainView, Progress, ProgressView, custom_measures
+from dmls_ray.execution.view import PlainView, Progress, ProgressView, compared_metrics
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
@@ -61,11 +61,12 @@ class LiveView:
         elif isinstance(event, EpochEnded):
             epoch, epochs = event.epoch, run.values.get("epochs")
             self._under_way = f"{name}  epoch {epoch.epoch}" + (f"/{epochs}" if epochs else "")
-            if epoch.train_loss is not None:
-                self._under_way += f"  loss {epoch.train_loss:.4f}"
-            if epoch.test_accuracy is not None:
-                self._under_way += f"  test accuracy {epoch.test_accuracy:.3f}"
-            self._under_way += "".join(f"  {text}" for text in custom_measures(epoch.measures))
+            metrics = epoch.metrics
+            if "train_loss" in metrics:
+                self._under_way += f"  loss {metrics['train_loss']:.4f}"
+            if "test_accuracy" in metrics:
+                self._under_way += f"  test accuracy {metrics['test_accuracy']:.3f}"
+            self._under_way += "".join(f"  {text}" for text in compared_metrics(metrics))
 
     def done(self, run: Run, record: RunRecord) -> None:
         self._progress.end(record)
@@ -78,10 +79,10 @@ class LiveView:
         rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
         shown = [record for _, record in self._latest]
         columns = {
-            "images/s": [_number(record.images_per_s, "{:,.0f}") for record in shown],
-            "test acc.": [_number(record.test_accuracy, "{:.3f}") for record in shown],
-            "measures": [escape_control_chars(", ".join(custom_measures(record.measures))) for record in shown],
-            "s": [_number(record.total_s, "{:.2f}") for record in shown],
+            "images/s": [_number(record.metrics.get("images_per_s"), "{:,.0f}") for record in shown],
+            "test acc.": [_number(record.metrics.get("test_accuracy"), "{:.3f}") for record in shown],
+            "metrics": [escape_control_chars(", ".join(compared_metrics(record.metrics))) for record in shown],
+            "s": [_number(record.metrics.get("total_s"), "{:.2f}") for record in shown],
         }
         columns = {head: values for head, values in columns.items() if any(values)}
         for head in ("run", "outcome", *columns):

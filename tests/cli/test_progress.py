@@ -15,7 +15,7 @@ from dmls_ray.util.quantities import duration
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)
-EPOCH = EpochEnded(epoch=EpochRecord(epoch=2, train_loss=0.25, test_accuracy=0.5))
+EPOCH = EpochEnded(epoch=EpochRecord(epoch=2, metrics={"train_loss": 0.25, "test_accuracy": 0.5}))
 
 
 def watch(view: LiveView | PlainView) -> None:

@@ -52,17 +52,17 @@ def test_a_record_names_the_version_of_the_users_code_and_data_and_an_older_one_
 def test_a_returned_picture_is_a_field_of_the_record_and_not_a_measure() -> None:
     written = record(machine={"cores": 2}, git={"commit": "c"})
     take_results(written, [rank(0, run={"returned": {"bits": 2.0, "picture": "/9j/AAA="}})])
-    assert (written.picture, written.measures) == ("/9j/AAA=", {"bits": 2.0})
+    assert (written.picture, written.metrics) == ("/9j/AAA=", {"bits": 2.0})
     for read in (RunRecord.from_dict(written.to_dict()), RunRecord.from_json(written.to_json())):
         assert read.picture == "/9j/AAA="
     take_results(written, [rank(0, run={"returned": {"picture": None}})])
-    assert (written.picture, written.measures) == ("", {"bits": 2.0})
+    assert (written.picture, written.metrics) == ("", {"bits": 2.0})
 
 
 def test_a_value_named_picture_of_an_epoch_is_a_measure() -> None:
     written = record()
     take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "measures": {"picture": 1.5}}], "returned": {}})])
-    assert (written.picture, written.measures) == ("", {"picture": 1.5})
+    assert (written.picture, written.metrics) == ("", {"picture": 1.5})
 
 
 @pytest.mark.parametrize("picture", ["/9j/AAA", "R0lGODlh", 3, "/9j/" + "A" * 65_536])
@@ -158,12 +158,22 @@ def test_a_number_that_is_not_finite_becomes_null() -> None:
 def test_what_a_function_did_not_measure_of_an_epoch_is_unknown_and_not_zero() -> None:
     written = record()
     take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "train_loss": 0.5}]})])
-    assert (written.train_s, written.eval_s, written.images_per_s) == (None, None, None)
+    assert (written.metrics["train_s"], written.metrics["eval_s"], written.metrics["images_per_s"]) == (
+        None,
+        None,
+        None,
+    )
     older = written.to_dict()
     assert [older["epochs"][0][name] for name in ("train_s", "warmup_s", "eval_s", "images")] == [None] * 4
     older["epochs"][0] |= {"train_s": 0.0, "warmup_s": 0.0, "eval_s": 0.0, "images": 0}
     for read in (RunRecord.from_dict(older).epochs[0], written.epochs[0]):
-        assert (read.train_s, read.warmup_s, read.eval_s, read.images, read.seconds) == (None, None, None, None, 0.0)
+        assert (
+            read.metrics["train_s"],
+            read.metrics["warmup_s"],
+            read.metrics["eval_s"],
+            read.metrics["images"],
+            read.seconds,
+        ) == (None, None, None, None, 0.0)
 
 
 def test_a_time_of_an_epoch_that_was_not_finite_is_unknown_after_reading() -> None:
@@ -171,8 +181,11 @@ def test_a_time_of_an_epoch_that_was_not_finite_is_unknown_after_reading() -> No
     broken = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
     take_results(written, [rank(0, pid=None, run={"epochs": [broken, epoch(2)]})])
     read = RunRecord.from_json(written.to_json())
-    assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, None, None), (1.0, 2.0, 0.5)]
-    assert read.epochs[0].train_loss is None
+    assert [(item.metrics["warmup_s"], item.metrics["train_s"], item.metrics["eval_s"]) for item in read.epochs] == [
+        (1.0, None, None),
+        (1.0, 2.0, 0.5),
+    ]
+    assert read.epochs[0].metrics.get("train_loss") is None
     assert read.ranks[0].pid == 0
     reached = time_to_target([read], 0.2)
     assert reached is not None
@@ -224,7 +237,10 @@ def run_of(epochs: list[tuple[float, float]], **changes: object) -> RunRecord:
     take_epochs(
         record,
         [
-            EpochRecord(epoch=number, train_loss=train, test_loss=test, train_accuracy=0.9, test_accuracy=0.1 * number)
+            EpochRecord(
+                epoch=number,
+                metrics={"train_loss": train, "test_loss": test, "train_accuracy": 0.9, "test_accuracy": 0.1 * number},
+            )
             for number, (train, test) in enumerate(epochs, start=1)
         ],
     )
@@ -247,14 +263,14 @@ def test_overfitting_starts_after_the_least_test_loss_if_only_the_train_loss_fel
     epochs: list[tuple[float, float]], began: int | None
 ) -> None:
     record = run_of(epochs)
-    assert record.overfit_epoch == began
-    assert record.loss_gap == epochs[-1][1] - epochs[-1][0]
-    assert record.accuracy_gap == pytest.approx(0.9 - 0.1 * len(epochs))
+    assert record.metrics["overfit_epoch"] == began
+    assert record.metrics["loss_gap"] == epochs[-1][1] - epochs[-1][0]
+    assert record.metrics["accuracy_gap"] == pytest.approx(0.9 - 0.1 * len(epochs))
 
 
 def test_a_run_that_stopped_early_has_the_metrics_of_its_best_epoch() -> None:
     record = run_of([(3, 3), (2, 1), (1, 2)], best_epoch=2)
-    assert (record.train_loss, record.test_loss, record.test_accuracy) == (2, 1, 0.2)
+    assert (record.metrics["train_loss"], record.metrics["test_loss"], record.metrics["test_accuracy"]) == (2, 1, 0.2)
 
 
 def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> None:
@@ -265,9 +281,9 @@ def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> No
 
 def test_with_early_stopping_the_gap_is_that_of_the_best_epoch() -> None:
     record = run_of([(3, 3), (2, 2.5), (1, 4)])
-    record.best_epoch = 2
+    record.metrics["best_epoch"] = 2
     take_epochs(record, record.epochs)
-    assert (record.train_loss, record.test_loss, record.loss_gap) == (2, 2.5, 0.5)
-    assert record.train_accuracy is not None
-    assert record.test_accuracy is not None
-    assert record.accuracy_gap == record.train_accuracy - record.test_accuracy
+    assert (record.metrics["train_loss"], record.metrics["test_loss"], record.metrics["loss_gap"]) == (2, 2.5, 0.5)
+    assert record.metrics.get("train_accuracy") is not None
+    assert record.metrics.get("test_accuracy") is not None
+    assert record.metrics["accuracy_gap"] == record.metrics["train_accuracy"] - record.metrics["test_accuracy"]

@@ -68,7 +68,7 @@ def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, r
 
 @pytest.mark.parametrize("loss", ["low", 2**70, object()])
 def test_an_epoch_that_no_record_holds_is_an_error(loss: Any) -> None:
-    result = result_of({}, emitted=EpochRecord(epoch=1, train_loss=loss))
+    result = result_of({}, emitted=EpochRecord(epoch=1, metrics={"train_loss": loss}))
     assert result.outcome is Outcome.ERROR
     assert "train_loss" in result.reason
     assert "train emitted" in result.reason
@@ -78,19 +78,19 @@ def test_scalars_of_numpy_become_plain() -> None:
     events: list[Any] = []
     result = result_of(
         {"total_s": np.float32(0.5), "run": {"pps": np.int64(3), "steps": np.int32(2)}},
-        emitted=EpochRecord(epoch=1, train_loss=np.float32(0.25)),  # type: ignore[arg-type]
+        emitted=EpochRecord(epoch=1, metrics={"train_loss": np.float32(0.25)}),  # type: ignore[arg-type]
         emit=events.append,
     )
     record = record_of(result)
     assert result.reason == ""
-    assert (record.total_s, record.measures, record.steps) == (0.5, {"pps": 3}, 2)
+    assert (record.metrics["total_s"], record.metrics, record.metrics["steps"]) == (0.5, {"pps": 3}, 2)
     assert type(events[0].epoch.train_loss) is float
 
 
 def test_a_workload_that_has_only_its_own_metrics_keeps_time_and_memory() -> None:
     metric = Metric(name="pps", label="pps", kind="rate", direction="max", scope="run")
     record = record_of(result_of({"total_s": 1.0, "peak_mem_mib": 3.0, "run": {"pps": 2.0}}), metric)
-    assert (record.total_s, record.peak_mem_mib, record.measures) == (1.0, 3.0, {"pps": 2.0})
+    assert (record.metrics["total_s"], record.metrics["peak_mem_mib"], record.metrics) == (1.0, 3.0, {"pps": 2.0})
 
 
 @pytest.mark.parametrize("name", ["to_json", "seed", "machine", "config"])
@@ -98,7 +98,7 @@ def test_a_metric_never_overwrites_what_names_the_run(name: str) -> None:
     metric = Metric(name=name, label=name, kind="value", direction="max", scope="run")
     record = record_of(result_of({"run": {name: 3.0}}), metric)
     assert (record.seed, record.machine, record.config) == (7, {}, {})
-    assert record.measures == {name: 3.0}
+    assert record.metrics == {name: 3.0}
 
 
 def test_an_epoch_has_any_whole_number() -> None:
@@ -108,7 +108,7 @@ def test_an_epoch_has_any_whole_number() -> None:
 
 def test_a_best_epoch_that_is_none_of_the_epochs_is_the_last() -> None:
     record = record_of(result_of({"run": {"best_epoch": 9, "epochs": [{"epoch": 1, "train_loss": 0.5}]}}))
-    assert record.train_loss == 0.5
+    assert record.metrics["train_loss"] == 0.5
 
 
 @pytest.mark.parametrize("levels", range(12, 18))
@@ -120,7 +120,7 @@ def test_what_is_nested_too_deeply_for_a_record_is_an_error_and_all_else_is_kept
     assert (returned.outcome is Outcome.OK) is (levels < DEEPEST)
     assert record_of(returned).outcome is returned.outcome
     epochs: list[Any] = []
-    emitted = result_of({}, emitted=EpochRecord(epoch=1, measures={"m": value}), emit=epochs.append)
+    emitted = result_of({}, emitted=EpochRecord(epoch=1, metrics={"m": value}), emit=epochs.append)
     assert (emitted.outcome is Outcome.OK) is (levels < DEEPEST - 1)
     record = record_of(emitted)
     take_epochs(record, [event.epoch for event in epochs])

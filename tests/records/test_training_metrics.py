@@ -83,7 +83,7 @@ def test_the_kinds_of_memory_of_a_run_are_those_of_the_rank_with_the_largest_pea
         for rank, size in enumerate(sizes)
     ]
     record = record_of(results)
-    assert record.tensor_mem_mib == 13.0
+    assert record.metrics["tensor_mem_mib"] == 13.0
     assert tuple(getattr(record, kind) for kind in kinds) == sizes[1]
     assert record_of([RankResult(rank=0, values={"no_tensor_mem": "it failed"})]).activation_mem_mib is None
 
@@ -91,8 +91,8 @@ def test_the_kinds_of_memory_of_a_run_are_those_of_the_rank_with_the_largest_pea
 def test_exposed_communication_is_that_of_the_rank_that_waits_least_and_the_wait_stands_apart() -> None:
     ranks = [RankResult(rank=rank, values={"exposed_comm_ms": exposed}) for rank, exposed in enumerate((21.3, 0.8))]
     record = record_of(ranks)
-    assert record.exposed_comm_ms == 0.8
-    assert record.straggler_wait_ms == pytest.approx(20.5)
+    assert record.metrics["exposed_comm_ms"] == 0.8
+    assert record.metrics["straggler_wait_ms"] == pytest.approx(20.5)
     assert record_of([RankResult(rank=0)]).straggler_wait_ms is None
 
 
@@ -100,7 +100,15 @@ def test_the_gap_compares_two_evaluations_of_the_trained_model() -> None:
     epochs = [{"epoch": 1, "train_loss": 0.9, "train_accuracy": 0.6, "test_loss": 0.5, "test_accuracy": 0.75}]
     evaluated = {"train_eval_loss": 0.25, "train_eval_accuracy": 0.875, "train_eval_samples": 8}
     record = record_of([RankResult(rank=0, run={"epochs": epochs, **evaluated})])
-    assert (record.train_accuracy, record.accuracy_gap, record.loss_gap) == (0.875, 0.125, 0.25)
-    assert (record.train_loss, record.epochs[0].train_accuracy, record.train_eval_samples) == (0.9, 0.6, 8)
+    assert (record.metrics["train_accuracy"], record.metrics["accuracy_gap"], record.metrics["loss_gap"]) == (
+        0.875,
+        0.125,
+        0.25,
+    )
+    assert (
+        record.metrics["train_loss"],
+        record.epochs[0].metrics["train_accuracy"],
+        record.metrics["train_eval_samples"],
+    ) == (0.9, 0.6, 8)
     older = record_of([RankResult(rank=0, run={"epochs": epochs})])
     assert older.accuracy_gap == pytest.approx(-0.15)

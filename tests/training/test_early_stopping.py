@@ -58,7 +58,7 @@ def test_early_stopping_continues_from_its_saved_state() -> None:
     follow(watch, "test_loss", [2, 3])
     again = stopping("test_loss", 2)
     again.resume(watch.state())
-    assert again.observe(EpochRecord(epoch=3, test_loss=2.5), nn.Linear(1, 1, bias=False))
+    assert again.observe(EpochRecord(epoch=3, metrics={"test_loss": 2.5}), nn.Linear(1, 1, bias=False))
 
 
 def test_a_stopped_run_reports_the_metrics_of_its_best_epoch() -> None:

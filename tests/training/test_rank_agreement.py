@@ -183,9 +183,9 @@ def test_the_built_in_training_trains_one_model_on_two_ranks() -> None:
     results = run_ranks(trial)
     ranks = [RankRecord(rank=item.rank, **_known(item.values)) for item in results]
     assert independence_of(ranks) == ""
-    assert [rank.optimizer_steps for rank in ranks] == [12, 12]
+    assert [rank.metrics["optimizer_steps"] for rank in ranks] == [12, 12]
     assert len(ranks[0].parameter_sketch) == 4
-    assert (ranks[0].collectives or 0) >= 12
+    assert (ranks[0].metrics["collectives"] or 0) >= 12
 
 
 def _known(values: Any) -> dict[str, Any]:

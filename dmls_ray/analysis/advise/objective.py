@@ -334,7 +334,7 @@ def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Unable:
     for record in row.records:
         alone = time_to_target([record], objective.target)
         # A run that did not reach the target would have taken longer than it lasted.
-        if alone is not None and (taken := alone.median or record.total_s):
+        if alone is not None and (taken := alone.median or record.metrics.get("total_s")):
             samples[record.repeat] = objective.badness(taken * price)
     text = replace(reached, median=value.centre, low=low, high=high).describe(objective.form)
     return Candidate(row, value, text, samples, reached.reached == reached.n)

@@ -82,7 +82,12 @@ class Advice:
         """What a process on a CPU needs besides; empty on a GPU."""
         if self.table.has("device_mem_mib"):
             return []
-        sizes = [record.start_mem_mib for row in self.table.rows for record in row.counted if record.start_mem_mib]
+        sizes = [
+            record.metrics["start_mem_mib"]
+            for row in self.table.rows
+            for record in row.counted
+            if "start_mem_mib" in record.metrics
+        ]
         return [f"The process of a rank has {max(sizes):,.0f} MiB before training."] if sizes else []
 
     @property

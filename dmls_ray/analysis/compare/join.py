@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.metrics import TABLE_METRICS, is_time
+from dmls_ray.analysis.metrics import in_tables, is_time, table_metrics
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.table.build import make_table
@@ -64,10 +64,10 @@ def common_measure(a: Results, b: Results, name: str | None) -> str:
     """
     reported = [_measures_of(side) for side in (a, b)]
     names = reported[0] & reported[1] or reported[0] | reported[1]
-    choices = ", ".join([*(name for name in TABLE_METRICS if name in names), *sorted(names - TABLE_METRICS.keys())])
+    choices = ", ".join([*(name for name in table_metrics() if name in names), *sorted(names - table_metrics().keys())])
     if name is None:
         name = "images_per_s" if all("images_per_s" in side for side in reported) else "total_s"
-    if name not in TABLE_METRICS and not any(name in side for side in reported):
+    if name not in table_metrics() and not any(name in side for side in reported):
         raise ConfigError(f"--measure {name} is unknown; choose from {choices}.")
     for results, of_side in zip((a, b), reported, strict=True):
         if name in of_side or not any(record.outcome is Outcome.OK for record in results.records):
@@ -86,9 +86,9 @@ def _measures_of(results: Results) -> set[str]:
     names: set[str] = set()
     for record in results.records:
         if record.outcome is Outcome.OK:
-            names |= {name for name in TABLE_METRICS if getattr(record, name) is not None
-                      and (record.mode == "bench" or not is_time(name))}  # fmt: skip
-            names |= {name for name, value in record.measures.items() if isinstance(value, int | float)}
+            names |= {
+                name for name in record.metrics if in_tables(name) and (record.mode == "bench" or not is_time(name))
+            }
     return names
 
 

@@ -13,8 +13,9 @@ from dmls_ray.records.provenance import commit_text
 from dmls_ray.util.source_digest import AND_IMPORTS
 
 _LABELS = {"gpus": "GPUs", "memory_mib": "memory MiB", "cpu": "CPU", "os": "system"}
-_HOW_MADE = ("device", "backend", "isolation", "mode", "oversubscribed", "compile_cache")
+_HOW_MADE = ("device", "backend", "isolation", "mode", "oversubscribed")
 """Fields of a record that say how its run was made."""
+_CACHE = "compile_cache"
 _BUSIER = 0.25
 """Difference of load averages, by core, that is worth a line."""
 
@@ -30,7 +31,8 @@ def differences(a: Results, b: Results) -> list[str]:
         "The data differ": _differing_files(sides, "data"),
         "The source differs": [_difference("commit", commits)],
         "The runs were made differently": [
-            _difference(name, [[getattr(record, name) for record in side] for side in sides]) for name in _HOW_MADE
+            *(_difference(name, [[getattr(record, name) for record in side] for side in sides]) for name in _HOW_MADE),
+            _difference(_CACHE, [[record.facts.get(_CACHE, "") for record in side] for side in sides]),
         ],
     }
     texts = {head: "; ".join(filter(None, lines)) for head, lines in kinds.items()}

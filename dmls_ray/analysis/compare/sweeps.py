@@ -24,7 +24,7 @@ from dmls_ray.analysis.compare.effect import (
 from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import format_of, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_above, is_below
@@ -134,7 +134,7 @@ class SweepComparison:
         if not 0 <= share < 1:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
         if self.way != "speed":
-            speeds = ", ".join(name for name in TABLE_METRICS if way_of(name) == "speed")
+            speeds = ", ".join(name for name in table_metrics() if way_of(name) == "speed")
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.measure} is none; give one of {speeds}."
             )

@@ -58,7 +58,7 @@ def chart(table: Table) -> Chart | None:
 def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
     """A metric by epoch and block, of the epochs that all runs of a trial have."""
     runs = {
-        record.repeat: {item.epoch: value for item in record.epochs if (value := getattr(item, measure)) is not None}
+        record.repeat: {item.epoch: value for item in record.epochs if (value := item.metrics.get(measure)) is not None}
         for record in row.counted
     }
     shared = set.intersection(*map(set, runs.values())) if runs else set()

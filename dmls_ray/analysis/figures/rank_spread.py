@@ -18,13 +18,13 @@ Value = Callable[[RankRecord], float | None]
 
 
 def _computed(rank: RankRecord) -> float | None:
-    if rank.forward_ms is None or rank.backward_ms is None:
+    if "forward_ms" not in rank.metrics or "backward_ms" not in rank.metrics:
         return None
-    return rank.forward_ms + rank.backward_ms
+    return rank.metrics["forward_ms"] + rank.metrics["backward_ms"]
 
 
 _VALUES: Mapping[str, tuple[Value, bool]] = {
-    "median optimizer step": (lambda rank: rank.step_ms_p50, True),
+    "median optimizer step": (lambda rank: rank.metrics.get("step_ms_p50"), True),
     "computation of a pass": (_computed, True),
 }
 """Label -> (value of a rank, whether it is a time)."""

@@ -26,8 +26,8 @@ def overfit_epoch(records: Sequence[RunRecord]) -> int | None:
         records: the runs of the trial that count; their common epochs are compared.
     """
     runs = [
-        {item.epoch: (item.train_loss, item.test_loss) for item in record.epochs
-         if item.train_loss is not None and item.test_loss is not None}
+        {item.epoch: (item.metrics["train_loss"], item.metrics["test_loss"]) for item in record.epochs
+         if "train_loss" in item.metrics and "test_loss" in item.metrics}
         for record in records
     ]  # fmt: skip
     epochs = sorted(set.intersection(*map(set, runs))) if len(runs) >= MIN_REPEATS else []

@@ -21,10 +21,10 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord, epoch_ends
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.names import OF_A_METRIC, distinct_names
-from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.records.training_metrics import BY_NAME, LEARNED
 
 EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}
 """Metric of an epoch -> its tag."""
@@ -154,30 +154,29 @@ def run_tag(tag: str) -> str:
 
 def epoch_values(epoch: EpochRecord, mode: str) -> dict[str, float]:
     """The numbers of an epoch by tag."""
-    return _values(epoch, EPOCH_TAGS, epoch.measures, mode)
+    return _values(epoch.metrics, EPOCH_TAGS, mode)
 
 
 def run_values(record: RunRecord | RankRecord, mode: str) -> dict[str, float]:
     """The numbers of a run or of one rank by tag."""
-    measures = record.measures if isinstance(record, RunRecord) else {}
-    return {run_tag(tag): value for tag, value in _values(record, RUN_TAGS, measures, mode).items()}
+    return {run_tag(tag): value for tag, value in _values(record.metrics, RUN_TAGS, mode).items()}
 
 
-def _values(record: Any, tags: Mapping[str, str], measures: Mapping[str, Any], mode: str) -> dict[str, float]:
-    """Finite numbers by tag; metrics of a user function have their own name as tag."""
-    names = [name for name in tags if mode == "bench" or not is_time(name)]
-    values = {tags[name]: getattr(record, name, None) for name in names}
-    of_runs = [name for name in measures if name.startswith(run_tag(""))]
-    of_metrics = distinct_names(measures, [*tags.values(), *of_runs], OF_A_METRIC)
-    values |= {of_metrics[name]: value for name, value in measures.items()}
-    return {tag: value for tag, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
+def _values(metrics: Mapping[str, float], tags: Mapping[str, str], mode: str) -> dict[str, float]:
+    """Finite numbers by tag; a metric that is none of training has its name as tag."""
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    values = {tags[name]: finite[name] for name in tags if name in finite and (mode == "bench" or not is_time(name))}
+    others = [name for name in finite if name not in BY_NAME]
+    of_runs = [name for name in others if name.startswith(run_tag(""))]
+    named = distinct_names(others, [*tags.values(), *of_runs], OF_A_METRIC)
+    return values | {named[name]: finite[name] for name in others}
 
 
-def epoch_messages(record: RunRecord, setup_s: float | None, epochs: Sequence[EpochRecord]) -> tuple[list[Any], int]:
+def epoch_messages(record: RunRecord, epochs: Sequence[EpochRecord]) -> tuple[list[Any], int]:
     """The messages of these epochs and the last step."""
     messages: list[Any] = []
     step = 0
-    for wall_time, epoch in zip(_epoch_ends(record, setup_s, epochs), epochs, strict=True):
+    for wall_time, epoch in zip(_epoch_ends(record, epochs), epochs, strict=True):
         step = next_step(step, epoch)
         messages += scalars(wall_time, step, epoch_values(epoch, record.mode))
     return messages, step
@@ -196,13 +195,13 @@ def started(record: RunRecord) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _epoch_ends(record: RunRecord, setup_s: float | None, epochs: Sequence[EpochRecord]) -> list[float]:
+def _epoch_ends(record: RunRecord, epochs: Sequence[EpochRecord]) -> list[float]:
     """End of each epoch in seconds since 1970."""
-    return [started(record) + end for end in epoch_ends(epochs, setup_s)]
+    return [started(record) + epoch.metrics.get("ended_s", 0.0) for epoch in epochs]
 
 
 def ended(record: RunRecord) -> float:
     """End of a run in seconds since 1970."""
-    if record.total_s is not None:
-        return started(record) + record.total_s
-    return [started(record), *_epoch_ends(record, record.setup_s, record.epochs)][-1]
+    if "total_s" in record.metrics:
+        return started(record) + record.metrics["total_s"]
+    return [started(record), *_epoch_ends(record, record.epochs)][-1]

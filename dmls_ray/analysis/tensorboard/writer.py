@@ -61,10 +61,7 @@ from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.names import OF_A_FIELD, RESERVED, distinct_names
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.registry import workload_of
-
-_RANK_EPOCH_FIELDS = frozenset(("epoch", "train_s", "warmup_s", "eval_s", "ended_s", *LEARNED))
 
 _EXPERIMENT = "experiment-"
 
@@ -208,18 +205,13 @@ class TensorBoardWriter:
         """Write all files of a run from its record."""
         begin(path.parent)
         self._write_ranks(path, record)
-        epochs, step = epoch_messages(record, record.setup_s, record.epochs)
+        epochs, step = epoch_messages(record, record.epochs)
         append(path, encode([*self._start(record), *epochs, *self._result(record, step)]))
         mark_finished(path.parent)
 
     def _write_ranks(self, path: Path, record: RunRecord) -> None:
         for rank in record.ranks:
-            # A value that was not finite is null in the record.
-            reported = [
-                {name: values[name] for name in _RANK_EPOCH_FIELDS if values.get(name) is not None}
-                for values in rank.epochs
-            ]
-            messages, step = epoch_messages(record, rank.setup_s, [EpochRecord(**values) for values in reported])
+            messages, step = epoch_messages(record, rank.epochs)
             result = scalars(ended(record), step, run_values(rank, record.mode))
             file = path.parent / f"rank-{rank.rank}" / path.name
             append(file, encode([*file_start(started(record)), *messages, *result]))

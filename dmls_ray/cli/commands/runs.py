@@ -17,7 +17,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.location import find_sweeps
-from dmls_ray.storage.sweep_file import read_sweep, trial_ids
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 from dmls_ray.util.text import utf8_safe
@@ -76,7 +76,7 @@ def _count_runs(results: Results, sessions: list[dict[str, Any]]) -> str:
     """`24`, or `5 of 24` where a sweep was stopped before all runs of its last command had ended."""
     last = sessions[-1] if sessions else {}
     ended = Counter(record.trial_id for record in results.records)
-    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in trial_ids(last))
+    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in last.get("trials", []))
     return f"{len(results)} of {len(results) + missing}" if missing else str(len(results))
 
 

@@ -73,8 +73,8 @@ def test_the_batch_that_fills_a_gpu_follows_from_what_was_allocated(gpu_mib: int
     runs = of_batches()
     for record in runs.records:
         record.device, record.machine = "cuda (Some GPU)", {**MACHINE, "gpu_memory_mib": [gpu_mib]}
-        assert record.tensor_mem_mib is not None
-        record.device_mem_mib = record.tensor_mem_mib + 50
+        assert record.metrics.get("tensor_mem_mib") is not None
+        record.metrics["device_mem_mib"] = record.metrics["tensor_mem_mib"] + 50
     tensors, allocated, full = estimates(runs)
     assert "228 MiB of tensor memory" in tensors
     assert "278 MiB of allocated memory of the GPU" in allocated
@@ -94,7 +94,7 @@ def test_other_objectives_estimate_no_batch() -> None:
 def test_a_difference_in_memory_that_is_of_no_use_makes_no_configuration_worse() -> None:
     runs = of_batches()
     for record in runs.records:
-        record.tensor_mem_mib = {16: 100.0, 32: 101.0, 64: 150.0}[record.config["batch_per_rank"]]
+        record.metrics["tensor_mem_mib"] = {16: 100.0, 32: 101.0, 64: 150.0}[record.config["batch_per_rank"]]
     advice = advise(runs, "memory")
     assert advice.best is not None
     assert advice.best.row.factors["batch_per_rank"] == 16

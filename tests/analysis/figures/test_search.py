@@ -19,7 +19,7 @@ def searched(axes: dict[str, Any] | None = None) -> Results:
     """A search, whose configurations have a validation accuracy by their place in the order."""
     found = results(axes or AXES, lambda values, repeat: 100.0, repeats=1)
     for record in found.records:
-        record.mode, record.validation_accuracy = "search", 0.5 + 0.05 * (-1) ** record.order * record.order
+        record.mode, record.metrics["validation_accuracy"] = "search", 0.5 + 0.05 * (-1) ** record.order * record.order
     return found
 
 

@@ -102,7 +102,7 @@ def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatc
     sample = many(1, epochs=0, ranks=1)
     (record,) = sample.records
     record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
-    record.best_epoch = 42
+    record.metrics["best_epoch"] = 42
     monkeypatch.setattr(payload, "EPOCH_ROWS", 20)
     shown = build_payload(sample.records, Path("nowhere"))
     assert shown["epochs"]["epoch"][0] == [1, 11, 21, 31, 41, 42, 51, 61, 71, 81, 91, 100]

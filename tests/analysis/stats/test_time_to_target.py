@@ -14,12 +14,11 @@ def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome =
     records = [
         RunRecord(
             run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=outcome,
-            config={"target_accuracy": 0.9}, target_s=time, total_s=total_s,
-        )
+            config={"target_accuracy": 0.9}, metrics={"target_s": time, "total_s": total_s})
         for repeat, time in enumerate(times)
     ]  # fmt: skip
     for record in records:
-        record.epochs = [EpochRecord(epoch=1, test_accuracy=0.5)]
+        record.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.5})]
     return records
 
 
@@ -83,17 +82,23 @@ def test_a_run_that_diverged_waits_for_as_long_as_any() -> None:
 
 def test_any_target_is_found_in_the_epochs() -> None:
     (run,) = runs([None])
-    run.setup_s = 0.5
+    run.metrics["setup_s"] = 0.5
     run.epochs = [
-        EpochRecord(epoch=1, warmup_s=0.1, train_s=1.0, eval_s=0.4, test_accuracy=0.5),
-        EpochRecord(epoch=2, train_s=1.0, eval_s=0.5, test_accuracy=0.8),
+        EpochRecord(
+            epoch=1,
+            metrics={"warmup_s": 0.1, "train_s": 1.0, "eval_s": 0.4, "test_accuracy": 0.5},
+        ),
+        EpochRecord(
+            epoch=2,
+            metrics={"train_s": 1.0, "eval_s": 0.5, "test_accuracy": 0.8},
+        ),
     ]
     found = time_to_target([run], 0.7)
     assert found is not None
     assert found.median == pytest.approx(3.5)
     assert str(found) == "3.500"
     # What lies between the phases counts as well, in records that have it.
-    run.epochs[1].ended_s = 3.75
+    run.epochs[1].metrics["ended_s"] = 3.75
     assert str(time_to_target([run], 0.7)) == "3.750"
 
 
@@ -115,13 +120,13 @@ def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> 
 def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
     reached = runs([1.0, 2.0, 4.0])
     for record, steps in zip(reached, (10, 20, 40), strict=True):
-        record.steps, record.target_steps = 100, steps
+        record.metrics["steps"], record.metrics["target_steps"] = 100, steps
     found = steps_to_target(reached)
     assert found is not None
     assert (found.n, found.reached, found.median) == (3, 3, pytest.approx(20))
     missed = runs([None, None])
     for record in missed:
-        record.steps = 100
+        record.metrics["steps"] = 100
     found = steps_to_target([*reached, *missed])
     assert found is not None
     assert (found.median, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")

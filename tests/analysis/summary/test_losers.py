@@ -33,7 +33,7 @@ def along(name: str, levels: Mapping[Any, tuple[float, float]], *, repeats: int 
         repeats=repeats,
     )
     for record in swept.records:
-        record.tensor_mem_mib = 200 - levels[record.config[name]][0]
+        record.metrics["tensor_mem_mib"] = 200 - levels[record.config[name]][0]
     return swept
 
 
@@ -80,10 +80,10 @@ def test_one_run_of_each_loses_only_by_more_than_its_test_samples_may_differ_by_
     swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.91)}, repeats=1)
     assert lost(swept, "optimizer") == ["sgd"]
     for record in swept.records:
-        record.test_samples = 100
+        record.metrics["test_samples"] = 100
     assert lost(swept, "optimizer") == []
     for record in swept.records:
-        record.test_samples = 10_000
+        record.metrics["test_samples"] = 10_000
     assert lost(swept, "optimizer") == ["sgd"]
 
 
@@ -167,7 +167,9 @@ def test_of_batches_that_are_not_distinguished_the_most_accurate_one_is_named() 
         accuracy=lambda values, repeat: 0.9 if values["batch_per_rank"] == 16 else 0.2,
     )
     for record in swept.records:
-        record.images_per_s = (record.images_per_s or 0.0) + (1.0 if record.config["batch_per_rank"] == 32 else -9.0)
+        record.metrics["images_per_s"] = (record.metrics["images_per_s"] or 0.0) + (
+            1.0 if record.config["batch_per_rank"] == 32 else -9.0
+        )
     advice = advise(swept, "throughput")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"

@@ -99,7 +99,7 @@ def test_runs_side_by_side_have_no_times() -> None:
 def test_the_share_of_a_copy_is_a_ratio() -> None:
     results = sweep({"implementation": ["numpy"], "images": 4000}, usual, of_copy=0.5)
     for record in results.records:
-        record.measures["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
+        record.metrics["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
     (row,) = make_table(results).rows
     known = row.estimate("of_copy")
     assert known is not None
@@ -173,9 +173,9 @@ def test_no_advice_on_turning_images_grey_suggests_more_ranks() -> None:
 def test_the_configured_duration_of_a_run_is_no_cost() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
-        if record.measures:
-            record.host_mem_mib = 1000.0 if record.config["implementation"] == "cpp" else 500.0
-            record.total_s = 1.0 if record.config["implementation"] == "cpp" else 2.0
+        if record.metrics:
+            record.metrics["host_mem_mib"] = 1000.0 if record.config["implementation"] == "cpp" else 500.0
+            record.metrics["total_s"] = 1.0 if record.config["implementation"] == "cpp" else 2.0
     advice = advise(results, "throughput")
     assert "host MiB" in advice.frame()
     assert "s/run" not in advice.frame()
@@ -187,8 +187,8 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
 def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
-        if record.measures:
-            record.measures["levels_apart"] = int(record.repeat == 1)
+        if record.metrics:
+            record.metrics["levels_apart"] = int(record.repeat == 1)
     assert "no grey level is more than 1 from" in answer(results).text
     assert "grey level" not in answer(sweep(ALL, usual, levels_apart=None)).text
 

@@ -113,47 +113,47 @@ def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
 def test_time_memory_and_steps_are_measured_of_a_function_that_reports_nothing() -> None:
     record, events = result_of()
     assert record.outcome is Outcome.OK
-    assert record.steps == 12
-    assert record.step_ms_p50 is not None
-    assert record.step_ms_p50 > 0
+    assert record.metrics["steps"] == 12
+    assert record.metrics.get("step_ms_p50") is not None
+    assert record.metrics["step_ms_p50"] > 0
     assert all(len(rank.step_ms_quantiles) == len(STEP_QUANTILES) for rank in record.ranks)
-    assert record.total_s is not None
-    assert record.setup_s is not None
-    assert 0 < record.setup_s < record.total_s
-    assert record.peak_mem_mib
-    assert record.host_mem_mib is not None
-    assert 0 <= record.host_mem_mib < record.peak_mem_mib / 2
-    assert record.tensor_mem_mib is None
+    assert record.metrics.get("total_s") is not None
+    assert record.metrics.get("setup_s") is not None
+    assert 0 < record.metrics["setup_s"] < record.metrics["total_s"]
+    assert record.metrics["peak_mem_mib"]
+    assert record.metrics.get("host_mem_mib") is not None
+    assert 0 <= record.metrics["host_mem_mib"] < record.metrics["peak_mem_mib"] / 2
+    assert record.metrics.get("tensor_mem_mib") is None
     assert "user-defined" in record.ranks[0].no_tensor_mem
-    assert record.measures == {}
-    assert record.train_s is None, "no value says how long training took"
+    assert record.metrics == {}
+    assert record.metrics.get("train_s") is None, "no value says how long training took"
     assert events == [Progress()] * 12, "each optimizer step is a sign of progress"
 
 
 def test_what_it_returns_fills_the_columns_of_the_vocabulary_and_makes_others() -> None:
     record, _ = result_of(tells="scalars")
-    assert record.test_loss is not None
-    assert 0 <= record.test_loss < 1
-    assert record.measures == {"perplexity": 2.5, "tokens": [1, 2], "note": "x"}
+    assert record.metrics.get("test_loss") is not None
+    assert 0 <= record.metrics["test_loss"] < 1
+    assert record.metrics == {"perplexity": 2.5, "tokens": [1, 2], "note": "x"}
 
 
 def test_a_picture_that_it_returns_is_the_runs_and_no_measure() -> None:
     record, _ = result_of(tells="picture")
-    assert (record.picture, record.measures) == (jpeg(), {"bits": 2.0})
+    assert (record.picture, record.metrics) == (jpeg(), {"bits": 2.0})
     record, _ = result_of(tells="no picture")
-    assert (record.outcome, record.picture, record.measures) == (Outcome.OK, "", {"bits": 2.0})
+    assert (record.outcome, record.picture, record.metrics) == (Outcome.OK, "", {"bits": 2.0})
 
 
 def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> None:
     record, events = result_of(emits=True)
-    ends = [epoch.ended_s or 0.0 for epoch in record.epochs]
-    assert 0 < ends[0] < ends[1] < (record.total_s or 0.0), "when each epoch ended needs no report"
+    ends = [epoch.metrics["ended_s"] or 0.0 for epoch in record.epochs]
+    assert 0 < ends[0] < ends[1] < (record.metrics["total_s"] or 0.0), "when each epoch ended needs no report"
     assert record.epochs == [
-        EpochRecord(epoch=1, train_loss=3.0, ended_s=ends[0], measures={"grad_norm": 1}),
-        EpochRecord(epoch=2, train_loss=2.0, ended_s=ends[1], measures={"grad_norm": 0.5}),
+        EpochRecord(epoch=1, metrics={"train_loss": 3.0, "ended_s": ends[0], **{"grad_norm": 1}}),
+        EpochRecord(epoch=2, metrics={"train_loss": 2.0, "ended_s": ends[1], **{"grad_norm": 0.5}}),
     ]
-    assert record.train_loss == 2.0
-    assert record.measures == {"grad_norm": 0.5}
+    assert record.metrics["train_loss"] == 2.0
+    assert record.metrics == {"grad_norm": 0.5}
     assert [event.epoch.epoch for event in events if isinstance(event, EpochEnded)] == [1, 2]
 
 
@@ -185,8 +185,8 @@ def test_a_loss_that_is_not_finite_is_diverged() -> None:
 def test_what_cannot_be_recorded_is_named_and_all_else_is_kept(tells: str, measures: Any, why: str) -> None:
     record, _ = result_of(tells=tells, emits=True)
     assert (record.outcome, record.reason) == (Outcome.OK, "")
-    assert (record.train_loss, len(record.epochs), record.steps) == (2.0, 2, 12)
-    assert record.measures == {"grad_norm": 0.5, **measures}
+    assert (record.metrics["train_loss"], len(record.epochs), record.metrics["steps"]) == (2.0, 2, 12)
+    assert record.metrics == {"grad_norm": 0.5, **measures}
     assert record.not_recorded.startswith(why)
     assert bool(record.not_recorded) is bool(why)
 
@@ -196,10 +196,10 @@ def test_what_cannot_be_recorded_of_an_epoch_is_named_and_all_else_is_kept(world
     record, events = result_of(emits="odd", world_size=world_size, device="cpu")
     assert (record.outcome, record.reason) == (Outcome.OK, "")
     assert [epoch.epoch for epoch in record.epochs] == [1, 2, 3, 4, 5]
-    assert {epoch.train_loss for epoch in record.epochs} == {0.5}
+    assert {epoch.metrics["train_loss"] for epoch in record.epochs} == {0.5}
     kept = {"measured_images": 9, "measured_tells": 2, "nested": deep(13)}
-    assert all(epoch.measures == kept for epoch in record.epochs)
-    assert record.measures == kept
+    assert all(epoch.metrics == kept for epoch in record.epochs)
+    assert record.metrics == kept
     assert [event.epoch for event in events if isinstance(event, EpochEnded)] == record.epochs
     reasons = dict(text.split(" ", 1) for text in record.not_recorded.split("; ") if " is " in text or " has " in text)
     assert reasons.keys() == {"test_loss", "confusion", "deeper", "epoch"}
@@ -207,10 +207,10 @@ def test_what_cannot_be_recorded_of_an_epoch_is_named_and_all_else_is_kept(world
 
 def test_a_metric_with_the_name_of_a_recorded_column_or_of_a_field_has_another() -> None:
     record, _ = result_of(tells="names")
-    assert record.test_loss == 6
-    assert record.steps == 12
+    assert record.metrics["test_loss"] == 6
+    assert record.metrics["steps"] == 12
     others = {"measured_measured_steps": 1, "measured_steps": 7, "measured_device": 3, "measured_tells": 4}
-    assert record.measures == {"cpu": 2, "measured_run_seed": 5, **others}
+    assert record.metrics == {"cpu": 2, "measured_run_seed": 5, **others}
     assert record.device == "cpu"
 
 

@@ -1,4 +1,4 @@
-"""The best value of a metric: an accuracy, a loss or a custom metric."""
+"""The best value of a metric: an accuracy, a loss or another metric by which answers compare."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dmls_ray.analysis.advise.objective import Objective, Request
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.registry import is_compared
 
 
 class Accuracy(Objective):
@@ -17,7 +18,7 @@ class Accuracy(Objective):
         """The given metric; else that of the search; else validation_accuracy where all have it, since choosing by
         test samples flatters.
         """
-        reported = [*(name for name in LEARNED if table.has(name)), *table.custom_metric_names]
+        reported = [name for name in table.metric_names if name in LEARNED or is_compared(name)]
         choices = ", ".join(reported) or "none"
         if request.metric is not None:
             if request.metric not in reported:
