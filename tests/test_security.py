@@ -66,7 +66,7 @@ def hostile(folder: Path) -> Path:
         records.append(replace_texts(record, NASTY) | texts | kept | outcome | {"config": config})
     (folder / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
     session = {
-        "axis": "model", "axes": {"model": [1, 2], NASTY: [1, 2]}, "question": NASTY, "command": NASTY, "name": NASTY,
+        "axis": "model", "axes": {"model": [1, 2], NASTY: [1, 2]}, "question": NASTY, "command": [NASTY], "name": NASTY,
         "git": {"commit": NASTY}, "versions": {"torch": NASTY},
     }  # fmt: skip
     (folder / "sweep.json").write_text(json.dumps({"schema": 1, "sessions": [session]}))

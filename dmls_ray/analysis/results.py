@@ -141,11 +141,10 @@ class Results:
         read["outcome"] = [outcome.value for outcome in read["outcome"]]
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         _add(columns, read, OF_A_RECORD)
-        metrics = _entries([record.metrics for record in records], self._registered)
-        registered = {name: metrics.pop(name) for name in self._registered}
-        _add(columns, registered, OF_A_RECORD)
-        _add(columns, metrics, OF_A_METRIC)
-        _add(columns, _entries([record.facts for record in records]), OF_A_METRIC)
+        measured = [record.metrics | record.facts if record.facts else record.metrics for record in records]
+        entries = _entries(measured, self._registered)
+        _add(columns, {name: entries.pop(name) for name in self._registered}, OF_A_RECORD)
+        _add(columns, entries, OF_A_METRIC)
         _add(columns, _spread([record.machine for record in records], _of_machine), "machine_")
         _add(columns, _spread([record.versions for record in records], _of_versions), "version_")
         _add(columns, _spread([record.git for record in records], _of_git), "git_")

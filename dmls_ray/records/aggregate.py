@@ -48,7 +48,10 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     values, epochs = run_of(results[0].run, "a run")
     for name in RunValues.__struct_fields__:
         setattr(record, name, getattr(values, name))
+    record.metrics = dict(values.metrics)
     take_epochs(record, epochs, metrics)
+    # What the run itself has measured comes before what follows from its epochs.
+    record.metrics |= values.metrics
     _take_train_evaluation(record.metrics)
     for metric in _by_name(metrics).values():
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
@@ -62,17 +65,17 @@ def _rank_record(result: RankResult) -> RankRecord:
 
 
 def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[Metric] = ()) -> None:
-    """Fill in the epochs and what follows from them, as far as the run itself has not measured it."""
+    """Fill in the epochs and what follows from them."""
     record.epochs = epochs
     if not epochs:
         return
     best_epoch = record.metrics.get("best_epoch")
     kept = next((item for item in epochs if item.epoch == best_epoch), epochs[-1])
-    record.metrics = _over(epochs, kept, _by_name(metrics)) | record.metrics
-    record.facts = kept.facts | record.facts
     of_run = record.metrics
+    of_run |= _over(epochs, kept, _by_name(metrics))
+    record.facts = kept.facts | record.facts
     if "images_per_s" in of_run and "train_samples" in of_run:
-        of_run.setdefault("epoch_s", of_run["train_samples"] / of_run["images_per_s"])
+        of_run["epoch_s"] = of_run["train_samples"] / of_run["images_per_s"]
     if "train_loss" in kept.metrics and "test_loss" in kept.metrics:
         of_run["loss_gap"] = kept.metrics["test_loss"] - kept.metrics["train_loss"]
     if "train_accuracy" in kept.metrics and "test_accuracy" in kept.metrics:

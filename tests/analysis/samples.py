@@ -51,7 +51,12 @@ def results(
                 [
                     EpochRecord(
                         epoch=1,
-                        metrics={"train_s": 1000 / speed, "images": 1000, "test_accuracy": 0.1},
+                        metrics={
+                            "train_s": 1000 / speed,
+                            "images": 1000,
+                            "test_accuracy": 0.1,
+                            "ended_s": 1000 / speed,
+                        },
                     ),
                     EpochRecord(
                         epoch=2,
@@ -59,15 +64,13 @@ def results(
                             "train_s": 1000 / speed,
                             "images": 1000,
                             "train_accuracy": 0.95,
+                            "ended_s": 2000 / speed,
                             "test_accuracy": accuracy(run.values, run.repeat),
                         },
                     ),
                 ],
             )
-            record.metrics["total_s"], record.metrics["tensor_mem_mib"] = (
-                2000 / speed,
-                100.0 + run.values["batch_per_rank"],
-            )
+            record.metrics |= {"total_s": 2000 / speed, "tensor_mem_mib": 100.0 + run.values["batch_per_rank"]}
             record.ranks = [
                 RankRecord(
                     rank=rank,

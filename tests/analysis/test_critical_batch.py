@@ -143,7 +143,7 @@ def test_a_learning_rate_with_which_a_run_did_not_get_there_is_worse_than_any() 
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
-            record.metrics["target_steps"] = record.metrics.pop("target_s", None)
+            del record.metrics["target_steps"], record.metrics["target_s"]
     assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
 
 
@@ -152,7 +152,8 @@ def test_a_learning_rate_with_which_a_run_did_not_end_ok_is_worse_than_any(outco
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
-            record.outcome, record.metrics["target_steps"], record.metrics["target_s"] = outcome, None, None
+            record.outcome = outcome
+            del record.metrics["target_steps"], record.metrics["target_s"]
     assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
 
 
@@ -160,7 +161,8 @@ def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
-            record.outcome, record.metrics["target_steps"], record.metrics["target_s"] = Outcome.KILLED, None, None
+            record.outcome = Outcome.KILLED
+            del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
     assert not any(point.is_censored for point in found.points)
@@ -171,11 +173,11 @@ def test_a_batch_of_which_some_runs_get_there_has_a_lower_limit_and_is_in_no_cur
     for record in swept.records:
         record.metrics["steps"], record.metrics["total_s"], record.config["target_tests"] = 1000, 9.0, 500
         if record.config["batch_per_rank"] == 256 and record.repeat == 5:
-            record.metrics["target_steps"] = record.metrics.pop("target_s", None)
+            del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     last = found.points[-1]
     reached = 50 * (1 + 60 / 256)  # two of the three reported runs; the third counts with all steps of its training
-    assert (last.metrics["steps"], last.seconds, last.reached) == (None, None, 2)
+    assert (last.steps, last.seconds, last.reached) == (None, None, 2)
     assert last.least_steps == pytest.approx((reached**2 * 1000) ** (1 / 3), rel=0.01)
     assert last.least_seconds is not None
     assert found.critical is not None
@@ -220,7 +222,7 @@ def test_a_batch_that_never_gets_there_is_a_cross_and_is_in_no_curve() -> None:
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["batch_per_rank"] == 256:
-            record.metrics["target_steps"] = record.metrics.pop("target_s", None)
+            del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     assert found.points[-1].steps is None
     assert found.critical is not None

@@ -54,7 +54,7 @@ def run_of(machines: int, each: int, repeat: int, step_ms: float, exposed_ms: fl
         timers = {"forward_ms": 10.0, "backward_ms": BACKWARD_MS, "exposed_comm_ms": exposed_ms}
     quantiles = [step_ms] * (len(STEP_QUANTILES) - 2) + [1.5 * step_ms, 2 * step_ms]
     record.ranks = [
-        RankRecord(rank=rank, machine=f"m{rank // each}", step_ms_quantiles=quantiles, **timers)
+        RankRecord(rank=rank, machine=f"m{rank // each}", step_ms_quantiles=quantiles, metrics=timers)
         for rank in range(machines * each)
     ]
     if link and machines > 1:

@@ -100,5 +100,5 @@ def test_a_run_that_is_not_ok_shows_its_reason() -> None:
 
 
 def test_a_run_that_a_search_stopped_is_not_shown_as_ok() -> None:
-    stopped = record(mode="search", stopped_epoch=2, test_accuracy=0.5)
+    stopped = record(mode="search", metrics={"stopped_epoch": 2, "test_accuracy": 0.5})
     assert describe_end(stopped) == "stopped after epoch 2, test accuracy 0.500"

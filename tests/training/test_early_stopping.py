@@ -22,7 +22,7 @@ def follow(watch: EarlyStopping, metric: str, values: list[float]) -> tuple[int,
     model = nn.Linear(1, 1, bias=False)
     for number, value in enumerate(values, start=1):
         nn.init.constant_(model.weight, float(number))
-        if watch.observe(EpochRecord(epoch=number, **{metric: value}), model):
+        if watch.observe(EpochRecord(epoch=number, metrics={metric: value}), model):
             break
     watch.restore(model)
     return number, model.weight.item()

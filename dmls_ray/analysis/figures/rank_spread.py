@@ -37,7 +37,7 @@ def chart(table: Table) -> Chart | None:
     Ranks wait for each other at every step, so a slow rank shows in its computation earlier than in its steps.
     """
     memory = memory_metric(table.rows)
-    shown = {**_VALUES} | ({MEMORY[memory]: (attrgetter(memory), False)} if memory else {})
+    shown = {**_VALUES} | ({MEMORY[memory]: (lambda rank: rank.metrics.get(memory), False)} if memory else {})
     several = [row for row in table.rows if row.world_size > 1 and row.counted]
     rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in shown.values()))
     if not rows:

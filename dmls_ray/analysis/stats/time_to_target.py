@@ -129,11 +129,14 @@ def _to_target(
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 
 
+_TESTED = {"test_accuracy", "ended_s"}
+
+
 def _is_informative(record: RunRecord) -> bool:
     """Return whether the run says when it reached the target, or that it did not."""
     if record.outcome is not Outcome.OK:
         return record.outcome is not Outcome.SKIPPED
-    return "target_s" in record.metrics or any("test_accuracy" in epoch.metrics for epoch in record.epochs)
+    return "target_s" in record.metrics or any(_TESTED <= epoch.metrics.keys() for epoch in record.epochs)
 
 
 def _seconds_to(record: RunRecord, target: float) -> float | None:

@@ -132,7 +132,8 @@ def test_a_resident_set_that_grew_by_less_than_repeats_differ_by_decides_nothing
         swept = results({"batch_per_rank": [16, 32]}, uneven)
         for record in swept.records:
             more = mib if record.config["batch_per_rank"] == 32 else 0.0
-            record.metrics["tensor_mem_mib"], record.metrics.pop("host_mem_mib", None), 10 + more + 0.01 * record.repeat
+            del record.metrics["tensor_mem_mib"]
+            record.metrics["host_mem_mib"] = 10 + more + 0.01 * record.repeat
         return [item.name for item in advise(swept, "memory").worse]
 
     assert worse_at(3.0) == []
@@ -530,7 +531,8 @@ def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch()
     searched = results(BATCHES, uneven, accuracy=lambda values, repeat: values["batch_per_rank"] / 100, repeats=1)
     for record in searched.records:
         record.mode = "search"
-        record.metrics["stopped_epoch"] = 1 if record.config["batch_per_rank"] == 64 else None
+        if record.config["batch_per_rank"] == 64:
+            record.metrics["stopped_epoch"] = 1
     advice = advise(searched, "accuracy")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
@@ -637,10 +639,8 @@ def test_a_resident_set_that_did_not_grow_is_the_least_memory() -> None:
     def advice(growth: dict[int, float]) -> Advice:
         swept = results(BATCHES, uneven)
         for record in swept.records:
-            record.metrics["tensor_mem_mib"], record.metrics["host_mem_mib"] = (
-                None,
-                growth[record.config["batch_per_rank"]],
-            )
+            del record.metrics["tensor_mem_mib"]
+            record.metrics["host_mem_mib"] = growth[record.config["batch_per_rank"]]
         return advise(swept, "memory")
 
     nothing = advice({16: 0.0, 32: 0.0, 64: 0.0})
@@ -680,11 +680,8 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
     axes = {"batch_per_rank": [16, 32, 64, 128]}
     swept = results(axes, lambda values, repeat: 100 * math.exp(random.normal(0, 0.1)), accuracy=accuracy)
     for record in swept.records:
-        (
-            record.metrics["tensor_mem_mib"],
-            record.metrics.pop("host_mem_mib", None),
-            100 * math.exp(random.normal(0, 0.1)),
-        )
+        del record.metrics["tensor_mem_mib"]
+        record.metrics["host_mem_mib"] = 100 * math.exp(random.normal(0, 0.1))
         record.independent_ranks = "no collective" if record.config["batch_per_rank"] == 128 else ""
     priced = {"price_per_hour": 1.0, "target": None} if name == "cost" else {"target": 0.8}
     advice, table = advise(swept, name, **priced), make_table(swept)

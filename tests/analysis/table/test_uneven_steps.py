@@ -14,7 +14,9 @@ from tests.conftest import PROJECT
 
 def timed(record: RunRecord, step_ms: list[float], warmup_steps: int | None = 5) -> RunRecord:
     """The record with what a run with these counted steps measures."""
-    record.metrics["steps"], record.metrics["warmup_steps"] = len(step_ms) + (warmup_steps or 0), warmup_steps
+    record.metrics["steps"] = len(step_ms) + (warmup_steps or 0)
+    if warmup_steps is not None:
+        record.metrics["warmup_steps"] = warmup_steps
     record.metrics["train_s"] = sum(step_ms) / 1e3
     record.metrics["step_ms_p50"] = sorted(step_ms)[len(step_ms) // 2]
     return record

@@ -41,7 +41,15 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
                 rank=rank,
                 metrics={"setup_s": 0.25, "total_s": 9.0, "tensor_mem_mib": 100.0 + rank},
                 epochs=[
-                    {"epoch": item.epoch, "train_s": 2.0, "train_loss": rank + 1 / item.epoch, "test_accuracy": 0.25}
+                    EpochRecord(
+                        epoch=item.epoch,
+                        metrics={
+                            "train_s": 2.0,
+                            "ended_s": 0.25 + 2.0 * item.epoch,
+                            "train_loss": rank + 1 / item.epoch,
+                            "test_accuracy": 0.25,
+                        },
+                    )
                     for item in scalars_of
                 ],
             )
@@ -52,7 +60,13 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
 
 def epoch_of(number: int) -> EpochRecord:
     return EpochRecord(
-        epoch=number, metrics={"train_s": 2.0, "eval_s": 1.0, "images": 100, "images_per_s": 50.0, "train_loss": 1 / number, "train_accuracy": 1 - 1 / (number + 1), "test_loss": 2 / number, "test_accuracy": 0.5 + number / 16})  # fmt: skip
+        epoch=number,
+        metrics={
+            "train_s": 2.0, "eval_s": 1.0, "ended_s": 0.5 + 3.0 * number, "images": 100, "images_per_s": 50.0,
+            "train_loss": 1 / number, "train_accuracy": 1 - 1 / (number + 1), "test_loss": 2 / number,
+            "test_accuracy": 0.5 + number / 16,
+        },
+    )  # fmt: skip
 
 
 def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -313,9 +327,9 @@ def test_an_epoch_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
 
 def test_a_time_that_is_not_finite_keeps_the_rest_of_its_epoch(tmp_path: Path) -> None:
     (record,) = sweep(tmp_path, {"batch_per_rank": 16}).records
-    record.epochs[1].metrics["train_s"] = float("nan")
-    record.ranks[0].epochs[1] |= {"train_s": float("nan"), "train_loss": float("inf")}
-    board = write_tensorboard(Results(tmp_path, [RunRecord.from_dict(record.to_dict())]), ("batch_per_rank",))
+    record.epochs[1].metrics["train_loss"] = float("nan")
+    record.ranks[0].epochs[1].metrics["train_loss"] = float("inf")
+    board = write_tensorboard(Results(tmp_path, [record]), ("batch_per_rank",))
     scalars_of = read(board / "batch_per_rank=16 repeat=0")
     assert [step for step, _ in scalars_of["Test loss"]] == [1, 2, 3]
     of_rank = read(board / "batch_per_rank=16 repeat=0" / "rank-0")

@@ -118,8 +118,8 @@ def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...
         if record.config["world_size"] == 2:
             slow = {**ALONE, "forward_ms": 0.4 + late[record.repeat]}
             record.ranks = [
-                RankRecord(rank=0, metrics={"exposed_comm_ms": least + 2 * waits}, **ALONE),
-                RankRecord(rank=1, metrics={"exposed_comm_ms": least}, **slow),
+                RankRecord(rank=0, metrics={**ALONE, "exposed_comm_ms": least + 2 * waits}),
+                RankRecord(rank=1, metrics={**slow, "exposed_comm_ms": least}),
             ]
     return with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
 
