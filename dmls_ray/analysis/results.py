@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import numpy as np
 import pandas as pd
 
 from dmls_ray.config.until import Until
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
@@ -92,13 +91,9 @@ class Results:
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
         return Results(
-            self.folder,
-            records,
-            mirror=self.mirror,
-            versions=self.versions,
-            has_all_versions=self.has_all_versions,
+            self.folder, records, mirror=self.mirror, versions=self.versions, has_all_versions=self.has_all_versions,
             are_checked=True,
-        )
+        )  # fmt: skip
 
     @cached_property
     def until(self) -> Until | None:
@@ -148,11 +143,7 @@ class Results:
         _add(columns, _spread([record.machine for record in records], _of_machine), "machine_")
         _add(columns, _spread([record.versions for record in records], _of_versions), "version_")
         _add(columns, _spread([record.git for record in records], _of_git), "git_")
-        frame = pd.DataFrame(columns)
-        for head in frame.select_dtypes("float"):
-            if np.isinf(frame[head]).any():
-                frame[head] = frame[head].where(np.isfinite(frame[head]))
-        return frame
+        return pd.DataFrame(columns)
 
     @cached_property
     def _registered(self) -> dict[str, Metric]:
@@ -164,41 +155,32 @@ class Results:
     @cached_property
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
-        columns = [name for name in RankRecord.__struct_fields__ if name not in ("epochs", "metrics")]
+        fields = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs")]
         metrics = [name for name, metric in self._registered.items() if metric.scope == "rank" and not metric.of]
         rows = [
-            fields_of(record, KEYS) | fields_of(rank, columns) | rank.metrics
+            (record, {name: getattr(rank, name) for name in fields} | rank.metrics)
             for record in self.records
             for rank in record.ranks
         ]
-        others = [name for name in field_names(rows) if name not in (*KEYS, *columns, *metrics)]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns, *metrics, *others])
+        return _frame_of_parts(rows, [*fields, *metrics])
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
         metrics = [name for name, metric in self._registered.items() if metric.scope == "epoch"]
-        values = [epoch.values for record in self.records for epoch in record.epochs]
-        names = distinct_names(field_names([{"epoch": None}, dict.fromkeys(metrics), *values]), KEYS, OF_A_METRIC)
-        rows = [
-            fields_of(record, KEYS) | {names[name]: value for name, value in epoch.values.items()}
-            for record in self.records
-            for epoch in record.epochs
-        ]
-        return pd.DataFrame(rows, columns=[*KEYS, *names.values()])
+        rows = [(record, epoch.values) for record in self.records for epoch in record.epochs]
+        return _frame_of_parts(rows, ["epoch", *metrics])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
-        values = [epoch.values for record in self.records for rank in record.ranks for epoch in rank.epochs]
-        names = distinct_names(field_names(values), [*KEYS, "rank"], OF_A_METRIC)
         rows = [
-            fields_of(record, KEYS) | {"rank": rank.rank} | {names[name]: value for name, value in epoch.values.items()}
+            (record, {"rank": rank.rank, **epoch.values})
             for record in self.records
             for rank in record.ranks
             for epoch in rank.epochs
         ]
-        return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
+        return _frame_of_parts(rows, ["rank", "epoch"])
 
 
 @gc_disabled()
@@ -312,9 +294,14 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(items)))
 
 
-def fields_of(item: RunRecord | EpochRecord | RankRecord, names: Iterable[str]) -> dict[str, Any]:
-    """Some fields of a record, by name."""
-    return {name: getattr(item, name) for name in names}
+def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
+    """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
+    names = distinct_names([*first, *field_names(values for _, values in rows)], KEYS, OF_A_METRIC)
+    cells = [
+        {name: getattr(record, name) for name in KEYS} | {names[name]: value for name, value in values.items()}
+        for record, values in rows
+    ]
+    return pd.DataFrame(cells, columns=[*KEYS, *names.values()])
 
 
 def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[Any]]:

@@ -160,7 +160,7 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
         return "stopped_epoch" in self.metrics
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RunRecord) and self.to_dict() == other.to_dict()
+        return isinstance(other, RunRecord) and all(getattr(self, name) == getattr(other, name) for name in RUN_FIELDS)
 
     @classmethod
     def from_json(cls, line: bytes, shared: SharedObjects | None = None) -> RunRecord:

@@ -68,8 +68,6 @@ def checked_result(returned: Any, what: str) -> dict[str, Any]:
         ValueError: with the name of the value that is wrong.
     """
     result = _plain_values(returned, what)
-    if "run" in result:
-        result["run"] = _plain_values(returned["run"], what)
     of_rank = {name: value for name, value in result.items() if name not in ("outcome", "reason", "run")}
     part_of({"rank": 0, **of_rank}, RankRecord, what)
     run_of(result.get("run", {}), what)
@@ -167,7 +165,7 @@ def _plain_values(values: Any, what: str) -> dict[str, Any]:
     kept = {}
     for name, value in values.items():
         try:
-            kept[str(name)] = plain(value)
+            kept[str(name)] = _plain_values(value, what) if name == "run" else plain(value)
         except NotPlainError as error:
             raise ValueError(f"{name} in {what} {error}.") from error
     return kept

@@ -548,7 +548,9 @@ def test_a_copy_adds_an_answer_that_is_better_than_the_one_there_and_hides_no_ne
     there = tmp_path / "there"
     records = load(folder).records
     with Store(there) as store:
-        store.append_all([records[0].replace(mode="search"), records[1].replace(mode="search", stopped_epoch=1)])
+        store.append_all(
+            [records[0].replace(mode="search"), records[1].replace(mode="search", metrics={"stopped_epoch": 1})]
+        )
         store.append_all([records[2]])
     assert "11 of 12 runs added" in run(capsys, "copy", folder, there)[1]
     assert "0 of 12 runs added" in run(capsys, "copy", folder, there)[1]

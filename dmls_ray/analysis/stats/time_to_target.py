@@ -136,7 +136,7 @@ def _is_informative(record: RunRecord) -> bool:
     """Return whether the run says when it reached the target, or that it did not."""
     if record.outcome is not Outcome.OK:
         return record.outcome is not Outcome.SKIPPED
-    return "target_s" in record.metrics or any(_TESTED <= epoch.metrics.keys() for epoch in record.epochs)
+    return "target_s" in record.metrics or any(epoch.metrics.keys() >= _TESTED for epoch in record.epochs)
 
 
 def _seconds_to(record: RunRecord, target: float) -> float | None:

@@ -209,8 +209,10 @@ def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0)
     for record in swept.records:
         taken = reached_s[record.config["batch_per_rank"]][record.repeat]
         record.config = {**record.config, "target_accuracy": 0.9}
-        record.metrics["target_s"], record.metrics["total_s"] = taken, total_s
-        if taken is None:
+        record.metrics["total_s"] = total_s
+        if taken is not None:
+            record.metrics["target_s"] = taken
+        else:
             for epoch in record.epochs:
                 epoch.metrics["test_accuracy"] = 0.5
             record.metrics["test_accuracy"] = 0.5
@@ -518,7 +520,8 @@ def test_advice_on_accuracy_names_the_steps_that_led_to_it() -> None:
 def test_a_search_is_judged_by_what_it_searched_for(tmp_path: Path, minimizes: bool, best: int) -> None:
     searched = results(BATCHES, uneven, accuracy=lambda values, repeat: 1 - values["batch_per_rank"] / 100, repeats=1)
     for record in searched.records:
-        record.mode, record.metrics = "search", {"score": float(record.config["batch_per_rank"])}
+        record.mode = "search"
+        record.metrics["score"] = float(record.config["batch_per_rank"])
     searched.folder = tmp_path
     write_sweep(tmp_path, {"sessions": [{"mode": "search", "metric": "score", "minimizes": minimizes}]})
     advice = advise(searched, "accuracy")

@@ -149,8 +149,8 @@ def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> N
     ends = [epoch.metrics["ended_s"] or 0.0 for epoch in record.epochs]
     assert 0 < ends[0] < ends[1] < (record.metrics["total_s"] or 0.0), "when each epoch ended needs no report"
     assert record.epochs == [
-        EpochRecord(epoch=1, metrics={"train_loss": 3.0, "ended_s": ends[0], **{"grad_norm": 1}}),
-        EpochRecord(epoch=2, metrics={"train_loss": 2.0, "ended_s": ends[1], **{"grad_norm": 0.5}}),
+        EpochRecord(epoch=1, metrics={"train_loss": 3.0, "ended_s": ends[0], "grad_norm": 1}),
+        EpochRecord(epoch=2, metrics={"train_loss": 2.0, "ended_s": ends[1], "grad_norm": 0.5}),
     ]
     assert record.metrics["train_loss"] == 2.0
     assert record.metrics == {"grad_norm": 0.5}
