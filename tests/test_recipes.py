@@ -386,7 +386,7 @@ def axis():
     return {
         "plan": dry_run("--batch-per-rank", "8", "--logit-scale", "1", "4"),
         "hashes": [record.trial_id for record in records] + [run().trial_id],
-        "losses": [record.train_loss for record in records],
+        "losses": [record.metrics["train_loss"] for record in records],
     }
 
 
@@ -401,7 +401,7 @@ def number():
     results, both = Results(Path("nowhere"), [few, many]), table(few, many)
     both.axis = "first_weights"
     return {
-        "values": [record.measures["weight_norm"] for record in (few, many)],
+        "values": [record.metrics["weight_norm"] for record in (few, many)],
         "columns": list(both.frame()),
         "panels": [panel.y.label for chart in charts(both) if chart.name == "answer" for panel in chart.panels],
         "tags": list(run_values(few, "bench")),
@@ -419,12 +419,12 @@ def tests_of_metrics():
 
 def model():
     record = run(model="one_layer")
-    return {"loss": record.train_loss, "parameters": record.parameters}
+    return {"loss": record.metrics["train_loss"], "parameters": record.metrics["parameters"]}
 
 
 def dataset():
     record = run(dataset="stripes")
-    return {"loss": record.train_loss, "samples": record.train_samples, "test": record.test_samples}
+    return {"loss": record.metrics["train_loss"], "samples": record.train_samples, "test": record.test_samples}
 
 
 def launcher():
@@ -446,14 +446,14 @@ def launcher():
 def implementation():
     plan = dry_run("--workload", "grayscale", "--implementation", "numpy", "matmul")
     record = run("grayscale", implementation="matmul", images=4, image_size=16, timed_s=0.0)
-    return {"plan": plan, "levels_apart": record.measures["levels_apart"]}
+    return {"plan": plan, "levels_apart": record.metrics["levels_apart"]}
 
 
 def operation():
     plan = dry_run("--workload", "brightness", "--factor", "1", "2")
     records = [run("brightness", factor=factor) for factor in (1.0, 2.0)]
     frame = table(*records).frame()
-    return {"plan": plan, "levels": [record.measures["mean_level"] for record in records], "columns": list(frame)}
+    return {"plan": plan, "levels": [record.metrics["mean_level"] for record in records], "columns": list(frame)}
 
 
 def figure():

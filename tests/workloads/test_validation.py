@@ -116,8 +116,8 @@ MISTAKES = [
         "its metric seed has the name of an entry",
     ),
     (
-        {"body": "    metrics = (Metric(name='to_json', label='', kind='value', direction='max', scope='run'),)\n"},
-        "its metric to_json has the name of an entry",
+        {"body": "    metrics = (Metric(name='seed', label='', kind='value', direction='max', scope='run'),)\n"},
+        "its metric seed has the name of an entry",
     ),
     ({"body": "    throughput = 'nope'\n"}, "its throughput 'nope' is no metric of kind rate; name one of "),
     ({"body": "    def __init__(self, size):\n        pass\n"}, "Odd() raises TypeError"),
