@@ -104,21 +104,38 @@ def add_axis_with_a_number(copy: PackageCopy) -> None:
         """,
         indent=8,
     )
-    workload = f"{CLASSIFICATION}/workload.py"
-    copy.insert(workload, "from dmls_ray.records.provenance", "from dmls_ray.records.metric import Metric\n")
-    copy.replace(
-        workload,
-        "    metrics = TRAINING_METRICS\n",
+    copy.insert(
+        f"{CLASSIFICATION}/metrics.py",
+        '    _bytes("fp32"),\n',
         """
-        metrics = (
-            *TRAINING_METRICS,
-            Metric(
-                name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run",
-                doc="Norm of the first weights.",
-            ),
-        )
+        Metric(
+            name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run", is_compared=True,
+            doc="Norm of the first weights.",
+        ),
         """,
         indent=4,
+    )
+
+
+def add_metric_of_ranks(copy: PackageCopy) -> None:
+    copy.insert(
+        "dmls_ray/records/training_metrics.py",
+        "    # In records, in no table.\n",
+        """
+        Metric(
+            name="buffers", label="buffers", kind="amount", direction="min", scope="rank", across_ranks="sum",
+            is_compared=True, doc="Buffers of the model of each rank.",
+        ),
+        """,
+        indent=4,
+    )
+    copy.insert(
+        "dmls_ray/training/engine.py",
+        "            **self.agreement,\n",
+        """
+        "buffers": 1.5 + len(list(self.model.buffers())),
+        """,
+        indent=12,
     )
 
 
@@ -320,6 +337,7 @@ def add_objective(copy: PackageCopy) -> None:
 RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "An axis that changes training": add_axis,
     "An axis that reports a number": add_axis_with_a_number,
+    "A number of each rank": add_metric_of_ranks,
     "A model": add_model,
     "A data set": add_dataset,
     "A launcher": add_launcher,
@@ -410,6 +428,17 @@ def number():
     }
 
 
+def rank_number():
+    few, many = run(), run(batch_norm="on")
+    both = table(few, many)
+    return {
+        "values": [record.metrics["buffers"] for record in (few, many)],
+        "of_ranks": [rank.metrics["buffers"] for rank in few.ranks],
+        "columns": list(both.frame()),
+        "measures": [measure.name for measure in both.presentation.measures(both.rows)],
+    }
+
+
 def tests_of_metrics():
     import pytest
 
@@ -424,7 +453,7 @@ def model():
 
 def dataset():
     record = run(dataset="stripes")
-    return {"loss": record.metrics["train_loss"], "samples": record.train_samples, "test": record.test_samples}
+    return {"loss": record.metrics["train_loss"], "samples": record.metrics["train_samples"], "test": record.metrics["test_samples"]}
 
 
 def launcher():
@@ -475,7 +504,7 @@ def objective():
 
 
 results = {}
-for check in (axis, number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure, objective):
+for check in (axis, number, rank_number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure, objective):
     try:
         results[check.__name__] = check()
     except BaseException:
@@ -554,6 +583,15 @@ def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_
     assert "Run/weight_norm" in effect["tags"]
     assert effect["measure"] == "weight_norm"
     assert "| weight norm | `weight_norm` | Norm of the first weights. |" in effect["page"]
+
+
+@pytest.mark.slow
+def test_a_new_number_of_each_rank_is_in_the_records_has_a_column_and_is_compared(performed: Performed) -> None:
+    effect = performed.effect("rank_number")
+    assert effect["values"] == effect["of_ranks"] + effect["values"][1:]
+    assert effect["values"][0] < effect["values"][1]
+    assert "buffers" in effect["columns"]
+    assert "buffers" in effect["measures"]
 
 
 @pytest.mark.slow

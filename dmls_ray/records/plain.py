@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
             value = _number_of(value)
         if isinstance(value, float):
             return float(value)
-        content = encode_json(value, default=_number_of)
+        content = encode_json(value, default=_plain_of)
         # The levels around it show that others can read it.
         nested: Any = msgspec.json.decode(b"[" * _SPARE_LEVELS + content + b"]" * _SPARE_LEVELS)
     except Exception as error:
@@ -57,6 +57,18 @@ def plain(value: Any) -> Any:
 def is_number(value: Any) -> bool:
     """Whether a plain value is a number, and so the value of a metric."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _plain_of(value: Any) -> Any:
+    """The number of a value whose type JSON does not have.
+
+    Raises:
+        TypeError: it has none.
+    """
+    number = _number_of(value)
+    if number is value:
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
+    return number
 
 
 def _number_of(value: Any) -> Any:

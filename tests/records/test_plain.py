@@ -40,7 +40,8 @@ CIRCLE.append(CIRCLE)
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (np.float32(0.5), 0.5), (np.int64(3), 3), (np.bool_(True), True), (np.array([2.0]), 2.0), (torch.tensor(1.5), 1.5),
+        (np.float32(0.5), 0.5), (np.int64(3), 3), (np.bool_(True), True), (np.array([2.0]), 2.0),
+        (torch.tensor(1.5), 1.5),
         (torch.tensor([2]), 2), (decimal.Decimal("1.5"), 1.5), ({"a": (1, np.float64(2))}, {"a": [1, 2.0]}),
         ({1: None}, {"1": None}), (Colour.RED, "red"), (date(2026, 1, 2), "2026-01-02"), ([math.nan], [None]),
         ("x", "x"), (None, None), (nested(50), nested(50)),
@@ -58,7 +59,8 @@ def test_a_number_that_is_not_finite_stays() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [np.zeros(3), torch.zeros(2), object(), Path("x"), Raises(), CIRCLE, nested(2_000), 2**70, "x" * 5_000_000, {(1,): 2}],
+    [np.zeros(3), torch.zeros(2), object(), Path("x"), Raises(), CIRCLE, nested(2_000), 2**70, "x" * 5_000_000,
+     {(1,): 2}],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_no_record_can_hold_is_refused_with_one_reason_for_one_cause(value: Any) -> None:
