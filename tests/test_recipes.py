@@ -453,7 +453,8 @@ def model():
 
 def dataset():
     record = run(dataset="stripes")
-    return {"loss": record.metrics["train_loss"], "samples": record.metrics["train_samples"], "test": record.metrics["test_samples"]}
+    samples, test = (record.metrics[name] for name in ("train_samples", "test_samples"))
+    return {"loss": record.metrics["train_loss"], "samples": samples, "test": test}
 
 
 def launcher():
@@ -504,7 +505,9 @@ def objective():
 
 
 results = {}
-for check in (axis, number, rank_number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure, objective):
+checks = (axis, number, rank_number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure,
+          objective)
+for check in checks:
     try:
         results[check.__name__] = check()
     except BaseException:

@@ -76,8 +76,8 @@ def test_the_readme_shows_the_committed_sweep_and_its_picture() -> None:
             and all(record.config[name] == int(factors[name]) for name in ("world_size", "batch_per_rank"))
         ]
         assert (
-            f"{run.metrics['images_per_s']:,.0f} images/s, test accuracy {run.metrics['test_accuracy']:.3f}, {run.metrics['total_s']:.2f} s"
-            in line
+            f"{run.metrics['images_per_s']:,.0f} images/s, test accuracy {run.metrics['test_accuracy']:.3f}, "
+            f"{run.metrics['total_s']:.2f} s" in line
         )
     (picture,) = re.findall(r"!\[.*\]\((results/reference/batch_size/.*)\)", readme)
     assert (PROJECT / picture).stat().st_size > 10_000

@@ -35,7 +35,9 @@ def everything() -> list[Chart]:
         record.device, record.machine = "cpu", {**MACHINE, "memory_mib": 4096}
         if record.epochs:
             record.metrics["train_loss"] = 1.0
-            record.epochs = [EpochRecord(epoch=number, metrics={"train_loss": 1 / number, "test_loss": 1.1 / number, "test_accuracy": 0.5, "train_accuracy": 0.6}) for number in (1, 2, 3)]  # fmt: skip
+            record.epochs = [EpochRecord(epoch=number, metrics={
+            "train_loss": 1 / number, "test_loss": 1.1 / number, "test_accuracy": 0.5, "train_accuracy": 0.6,
+        }) for number in (1, 2, 3)]  # fmt: skip
         record.metrics["step_ms_p50"] = 4.0
         record.metrics["data_wait_ms"] = record.metrics["forward_ms"] = record.metrics["backward_ms"] = 1.0
         for rank in record.ranks:
