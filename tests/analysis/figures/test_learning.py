@@ -25,7 +25,8 @@ def runs_of(axes: dict[str, Any], test: list[float] = TEST, **more: Any) -> Resu
             record,
             [
                 EpochRecord(epoch=number + 1, metrics={
-                "train_loss": train, "test_loss": loss + 0.01 * record.repeat, "train_accuracy": 0.8, "test_accuracy": 0.7,
+                "train_loss": train, "test_loss": loss + 0.01 * record.repeat, "train_accuracy": 0.8,
+                "test_accuracy": 0.7,
             })
                 for number, (train, loss) in enumerate(zip(TRAIN, test, strict=True))
             ]
