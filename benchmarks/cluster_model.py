@@ -24,7 +24,7 @@ from benchmarks.cluster_runs import Cell, Line, Prediction, extrapolate, predict
 from benchmarks.ring_model import RULES, Inputs, step_ms
 from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.static import save
+from dmls_ray.analysis.figures.vega import save
 from dmls_ray.analysis.stats.formatting import RATIO, SECONDS, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Interval, estimate
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
@@ -214,7 +214,7 @@ def main() -> None:
     """Predict and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a sweep over machines, over one link")
-    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw cluster_model.png and .svg there")
+    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw cluster_model.png, .svg and .pdf there")
     parser.add_argument(
         "--shared-processors",
         action="store_true",
@@ -241,7 +241,7 @@ def main() -> None:
     notes = assumptions(covered, predictions)
     print("\n".join(notes))
     if arguments.figures:
-        print("\n" + "\n".join(str(path) for path in save(chart(covered, predictions, notes), arguments.figures)))
+        print("\n" + "\n".join(str(path) for path in save([chart(covered, predictions, notes)], arguments.figures)))
 
 
 if __name__ == "__main__":

@@ -167,14 +167,14 @@ def _machines_and_settings(record: RunRecord) -> tuple[int, dict[str, Any]]:
 def _complete(line: Line, records: Sequence[RunRecord]) -> None:
     """Set the link of a line, from all runs with its backend, and the bytes of its gradients."""
     for name, of_record in (("round_trip", "link_round_trip_ms"), ("mbit_per_s", "link_mbit_per_s")):
-        values = [value for record in records if (value := getattr(record, of_record))]
+        values = [value for record in records if (value := record.metrics.get(of_record))]
         setattr(line, name, estimate(values, "amount") if values else None)
     compression = line.settings.get("compression", "none")
     counts = [
-        record.metrics["parameters"]
+        int(record.metrics["parameters"])
         for cell in line.cells.values()
         for record in cell.records
-        if record.metrics["parameters"]
+        if "parameters" in record.metrics
     ]
     if line.round_trip is None or line.mbit_per_s is None:
         line.objection = "no run measured a link"

@@ -24,7 +24,7 @@ sys.path.insert(0, str(PROJECT))
 
 from dmls_ray import load  # noqa: E402
 from dmls_ray.analysis.figures import charts  # noqa: E402
-from dmls_ray.analysis.figures.static import save  # noqa: E402
+from dmls_ray.analysis.figures.vega import save  # noqa: E402
 from dmls_ray.analysis.summary.sweep_summary import summarize  # noqa: E402
 from tests.regenerate_reference import regenerate  # noqa: E402
 
@@ -64,10 +64,9 @@ def draw(name: str) -> None:
     folder = REFERENCE / name / "figures"
     kept = {path.stem for path in folder.glob("*.png")}
     with tempfile.TemporaryDirectory() as scratch:
-        for chart in charts(summarize(load(folder.parent)).table):
-            if chart.name in kept:
-                png, _ = save(chart, scratch)
-                shutil.copyfile(png, folder / png.name)
+        for path in save(charts(summarize(load(folder.parent)).table), scratch):
+            if path.suffix == ".png" and path.stem in kept:
+                shutil.copyfile(path, folder / path.name)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmls_ray.analysis.results import Results as Results
     from dmls_ray.analysis.results import load as load
+    from dmls_ray.config.options import Options as Options
     from dmls_ray.config.search_space import Range as Range
     from dmls_ray.execution.api import sweep as sweep
     from dmls_ray.execution.planning import make_plan as make_plan
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "DmlsRayError": "util.errors",
     "InputError": "util.errors",
+    "Options": "config.options",
     "Outcome": "records.outcome",
     "Range": "config.search_space",
     "RankInfo": "training.rank",

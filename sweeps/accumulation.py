@@ -5,13 +5,15 @@ Pass --global-batch to fix the global batch instead: then batch_per_rank shrinks
 change.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="accumulation",
-        question=__doc__,
-        has_modules=False,
-        axis="accum_steps",
-        defaults={"accum_steps": [1, 2, 4, 8], "batch_per_rank": [16], "world_size": [2]},
+        Preset(
+            name="accumulation",
+            question=__doc__,
+            has_modules=False,
+            axis="accum_steps",
+            axes={"accum_steps": [1, 2, 4, 8], "batch_per_rank": [16], "world_size": [2]},
+        )
     )

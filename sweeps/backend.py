@@ -4,13 +4,15 @@ A backend that this machine lacks is a skipped row with the reason. One rank com
 world_size 1 is left out; add it with --world-size 1 2 for the speed-up.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="backend",
-        question=__doc__,
-        has_modules=False,
-        axis="backend",
-        defaults={"backend": ["gloo", "nccl"], "batch_per_rank": [32, 128], "world_size": [2]},
+        Preset(
+            name="backend",
+            question=__doc__,
+            has_modules=False,
+            axis="backend",
+            axes={"backend": ["gloo", "nccl"], "batch_per_rank": [32, 128], "world_size": [2]},
+        )
     )

@@ -4,13 +4,15 @@ Weak scaling: batch_per_rank is the same for all world sizes, so global_batch gr
 for strong scaling, and --lr-scaling linear to scale the learning rate with the global batch.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="batch_size",
-        question=__doc__,
-        has_modules=False,
-        axis="batch_per_rank",
-        defaults={"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]},
+        Preset(
+            name="batch_size",
+            question=__doc__,
+            has_modules=False,
+            axis="batch_per_rank",
+            axes={"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]},
+        )
     )

@@ -6,24 +6,26 @@ values. Half of the repeats choose the learning rate, the others are reported. -
 estimates the gradient noise scale, which predicts the critical batch.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="critical_batch",
-        question=__doc__,
-        has_modules=False,
-        axis="global_batch",
-        defaults={
-            "global_batch": [8, 16, 32, 64, 128, 256, 512],
-            "lr": [0.002, 0.004, 0.008, 0.016, 0.032],
-            "lr_scaling": ["sqrt"],
-            "world_size": [1],
-            "target_accuracy": [0.95],
-            "target_tests": [10],
-            "stop_at_target": [True],
-            "test_batch_per_rank": [512],
-            "epochs": [60],
-        },
-        how={"repeats": 10},
+        Preset(
+            name="critical_batch",
+            question=__doc__,
+            has_modules=False,
+            axis="global_batch",
+            axes={
+                "global_batch": [8, 16, 32, 64, 128, 256, 512],
+                "lr": [0.002, 0.004, 0.008, 0.016, 0.032],
+                "lr_scaling": ["sqrt"],
+                "world_size": [1],
+                "target_accuracy": [0.95],
+                "target_tests": [10],
+                "stop_at_target": [True],
+                "test_batch_per_rank": [512],
+                "epochs": [60],
+            },
+            options={"repeats": 10},
+        )
     )

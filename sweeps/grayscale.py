@@ -6,15 +6,17 @@ lacks is a skipped row with the reason. Images are interleaved (height x width x
 memory bandwidth. --threads-per-rank limits the threads of an implementation.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS
 
 if __name__ == "__main__":
     main(
-        name="grayscale",
-        question=__doc__,
-        has_modules=False,
-        axis="implementation",
-        workload="grayscale",
-        defaults={"implementation": list(IMPLEMENTATIONS)},
+        Preset(
+            name="grayscale",
+            question=__doc__,
+            has_modules=False,
+            axis="implementation",
+            workload="grayscale",
+            axes={"implementation": list(IMPLEMENTATIONS)},
+        )
     )

@@ -5,17 +5,19 @@ interpreter per rank for each run; inline is one such process without DDP. All c
 and --backend mpi need pip install 'dmls_ray[mpi]'.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="launcher",
-        question=__doc__,
-        has_modules=False,
-        axis="launcher",
-        defaults={
-            "launcher": ["ray", "inline", "spawn", "torchrun", "mpirun"],
-            "batch_per_rank": [32],
-            "world_size": [1, 2],
-        },
+        Preset(
+            name="launcher",
+            question=__doc__,
+            has_modules=False,
+            axis="launcher",
+            axes={
+                "launcher": ["ray", "inline", "spawn", "torchrun", "mpirun"],
+                "batch_per_rank": [32],
+                "world_size": [1, 2],
+            },
+        )
     )

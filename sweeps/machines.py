@@ -6,14 +6,16 @@ A run that needs more machines than there are is a skipped row with the reason. 
 are measured before each run, and shown next to the communication time that training did not overlap.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="machines",
-        question=__doc__,
-        has_modules=False,
-        axis="machines",
-        defaults={"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": [32]},
-        layout="machines",
+        Preset(
+            name="machines",
+            question=__doc__,
+            has_modules=False,
+            axis="machines",
+            axes={"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": [32]},
+            layout="machines",
+        )
     )

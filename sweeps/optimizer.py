@@ -3,17 +3,19 @@
 No learning rate suits all optimizers: pass several with --lr, and compare each optimizer at its best one.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="optimizer",
-        question=__doc__,
-        has_modules=False,
-        axis="optimizer",
-        defaults={
-            "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
-            "batch_per_rank": [32],
-            "world_size": [1],
-        },
+        Preset(
+            name="optimizer",
+            question=__doc__,
+            has_modules=False,
+            axis="optimizer",
+            axes={
+                "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
+                "batch_per_rank": [32],
+                "world_size": [1],
+            },
+        )
     )

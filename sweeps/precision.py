@@ -4,13 +4,15 @@ fp32 is compared with automatic mixed precision in bf16 (add fp16 with --precisi
 without units in the processor runs as well, but slower; a note says so before the start.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="precision",
-        question=__doc__,
-        has_modules=False,
-        axis="precision",
-        defaults={"precision": ["fp32", "tf32", "amp-bf16"], "batch_per_rank": [64], "world_size": [1]},
+        Preset(
+            name="precision",
+            question=__doc__,
+            has_modules=False,
+            axis="precision",
+            axes={"precision": ["fp32", "tf32", "amp-bf16"], "batch_per_rank": [64], "world_size": [1]},
+        )
     )

@@ -5,20 +5,22 @@ converted to int8 and tested after every epoch. Inference is timed at --inferenc
 compiled) and for int8 (compiled). PyTorch's profiler tables are in runs/<run>/profile_*.txt.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="quantization",
-        question=__doc__,
-        has_modules=False,
-        axis="quantization",
-        defaults={
-            "quantization": ["off", "dynamic", "static", "qat"],
-            "batch_per_rank": [32],
-            "world_size": [1],
-            "epochs": [3],
-            "inference_batch": [32],
-            "device": ["cpu"],
-        },
+        Preset(
+            name="quantization",
+            question=__doc__,
+            has_modules=False,
+            axis="quantization",
+            axes={
+                "quantization": ["off", "dynamic", "static", "qat"],
+                "batch_per_rank": [32],
+                "world_size": [1],
+                "epochs": [3],
+                "inference_batch": [32],
+                "device": ["cpu"],
+            },
+        )
     )

@@ -5,21 +5,23 @@ Runs share the machine, so their times mean nothing: a search is for accuracy. -
 end a search prints two commands for the best configuration: one trains it with other seeds, one keeps its weights.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.config.search_space import Range
 
 if __name__ == "__main__":
     main(
-        name="search",
-        question=__doc__,
-        has_modules=False,
-        axis=None,
-        defaults={
-            "lr": Range(1e-4, 1e-1, log=True),
-            "batch_per_rank": [16, 32, 64],
-            "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
-            "dropout": Range(0.0, 0.5),
-            "epochs": [8],
-        },
-        how={"mode": "search", "searcher": "random", "samples": 24},
+        Preset(
+            name="search",
+            question=__doc__,
+            has_modules=False,
+            axis=None,
+            axes={
+                "lr": Range(1e-4, 1e-1, log=True),
+                "batch_per_rank": [16, 32, 64],
+                "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
+                "dropout": Range(0.0, 0.5),
+                "epochs": [8],
+            },
+            options={"mode": "search", "searcher": "random", "samples": 24},
+        )
     )

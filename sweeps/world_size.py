@@ -5,13 +5,15 @@ scaling: then batch_per_rank shrinks as ranks are added, and every world size tr
 steps.
 """
 
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
     main(
-        name="world_size",
-        question=__doc__,
-        has_modules=False,
-        axis="world_size",
-        defaults={"world_size": [1, 2], "batch_per_rank": [64]},
+        Preset(
+            name="world_size",
+            question=__doc__,
+            has_modules=False,
+            axis="world_size",
+            axes={"world_size": [1, 2], "batch_per_rank": [64]},
+        )
     )

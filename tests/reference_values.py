@@ -77,10 +77,10 @@ def _advice(results: Results, name: str) -> Any:
         return "not possible"
     return {
         "best": advice.best and advice.best.row.trial_id,
-        "not distinguished": [item.row.trial_id for item in advice.indistinguishable],
-        "worse": [item.row.trial_id for item in advice.worse],
-        "not compared": [item.row.trial_id for item in advice.not_compared],
-        "unable": {row.trial_id: unable.kind for row, unable in advice.unable},
+        "not distinguished": [row.trial_id for row in advice.with_verdict("not distinguished")],
+        "worse": [row.trial_id for row in advice.with_verdict("worse")],
+        "not compared": [row.trial_id for row in advice.with_verdict("not compared")],
+        "unable": {row.trial_id: reason.kind for row, reason in advice.excluded},
         "front": sorted(advice.front),
     }
 
@@ -96,7 +96,7 @@ def _comparison(results: Results) -> Any:
         found = compare_sweeps(*halves)
     except ConfigError:
         return "not possible"
-    return {"measure": found.measure, "overall": _change(found), "rows": found.frame()["verdict"].tolist()}
+    return {"measure": found.metric, "overall": _change(found), "rows": [pair.verdict for pair in found.pairs]}
 
 
 def _change(found: SweepComparison) -> Any:

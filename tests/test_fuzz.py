@@ -6,7 +6,6 @@ runs. The seed is fixed, so that a failure repeats.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import copy
 import io
@@ -28,7 +27,6 @@ import pytest
 import torch
 from PIL import Image
 
-from dmls_ray.analysis.figures.jpeg import decode_jpeg, is_small_jpeg
 from dmls_ray.analysis.results import load
 from dmls_ray.cli.main import main
 from dmls_ray.storage.sweep_file import read_sweep
@@ -44,7 +42,7 @@ from tests.conftest import jpeg
 
 SEED = 20_261_122
 INPUTS = {
-    "runs.jsonl": 5_000, "objects": 1_500, "sweep.json": 2_000, "decoded images": 1_000, "pictures": 1_000,
+    "runs.jsonl": 5_000, "objects": 1_500, "sweep.json": 2_000, "decoded images": 1_000,
     "images": 1_000, "checkpoints": 300,
 }  # fmt: skip
 """Damaged inputs of each kind."""
@@ -347,19 +345,6 @@ def test_damaged_decoded_images_are_mapped_or_refused_in_one_line(watch: Watch) 
         path.write_bytes(files[path])
     load_decoded.cache_clear()
     failures.check("decoded images")
-
-
-@pytest.mark.slow
-def test_damaged_pictures_of_records_are_shown_or_left_out(watch: Watch, tmp_path: Path) -> None:
-    rng = random.Random(SEED)
-    failures = Failures(watch, tmp_path)
-    content = base64.b64decode(jpeg(60, 40))
-    for number in range(INPUTS["pictures"]):
-        picture = base64.b64encode(damaged_bytes(rng, content)).decode()
-        with failures.reading(f"{number} {picture}"):
-            is_small_jpeg(picture)
-            decode_jpeg(picture)
-    failures.check("pictures")
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import dmls_ray
 from dmls_ray.util import errors
 from tests.conftest import PROJECT
 
-HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib", "plotly", "PIL", "pyarrow")
+HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "vl_convert", "PIL", "pyarrow")
 
 
 def loaded_after(*modules: str) -> dict[str, set[str]]:
@@ -55,12 +55,12 @@ def test_the_lowest_layers_load_no_heavy_library() -> None:
     assert {name: heavy for name, heavy in loaded.items() if heavy} == {}
 
 
-def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw() -> None:
-    never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
+def test_analysis_loads_neither_torch_nor_ray_and_vl_convert_only_to_draw() -> None:
+    never = {"torch", "torchvision", "ray", "vl_convert", "PIL"}
     modules = (
         "results", "stats.intervals", "table.build", "summary.axis_answer", "summary.sweep_summary",
-        "tensorboard.messages", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
-        "table.layouts", "figures", "figures.static", "figures.interactive", "report.render",
+        "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
+        "table.layouts", "figures", "figures.vega", "report.render",
     )  # fmt: skip
     loaded = loaded_after(*(f"analysis.{module}" for module in modules))
     assert len(loaded) == len(modules)
@@ -175,6 +175,7 @@ def test_the_public_names_are_pinned() -> None:
     assert sorted(dmls_ray.__all__) == [
         "DmlsRayError",
         "InputError",
+        "Options",
         "Outcome",
         "Range",
         "RankInfo",

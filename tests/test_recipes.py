@@ -75,11 +75,11 @@ class PackageCopy:
 def add_field(copy: PackageCopy, declaration: str, docstring: str) -> None:
     """Add a field to the configuration of classification."""
     field = f'{declaration}\n"""{docstring}"""\n\n'
-    copy.insert(f"{CLASSIFICATION}/config.py", "    label_smoothing: float = setting(", field, indent=4)
+    copy.insert(f"{CLASSIFICATION}/config.py", "    label_smoothing: Share = setting(", field, indent=4)
 
 
 def add_axis(copy: PackageCopy) -> None:
-    add_field(copy, "logit_scale: float = setting(1.0, above=0)", "Factor of the logits.")
+    add_field(copy, "logit_scale: Annotated[float, Meta(gt=0)] = setting(1.0)", "Factor of the logits.")
     copy.insert(
         f"{CLASSIFICATION}/train.py",
         "        return F.cross_entropy(outputs, ",
@@ -91,7 +91,7 @@ def add_axis(copy: PackageCopy) -> None:
 def add_axis_with_a_number(copy: PackageCopy) -> None:
     add_field(
         copy,
-        "first_weights: int = setting(0, at_least=0)",
+        "first_weights: WholeNumber = setting(0)",
         "Number of parameters of which the norm is reported.",
     )
     copy.insert(
@@ -190,6 +190,16 @@ def add_dataset(copy: PackageCopy) -> None:
     )
 
 
+def add_option(copy: PackageCopy) -> None:
+    declaration = """
+        pause_s: NonNegativeNumber = setting(0.0, group="limits", reads=seconds_of)
+        \"\"\"Seconds between two runs.\"\"\"
+    """
+    copy.insert("dmls_ray/config/options.py", "    fresh: bool = setting(", declaration, indent=4)
+    imported = "from dmls_ray.config.fields import NonNegativeNumber\nfrom dmls_ray.util.quantities import seconds_of\n"
+    copy.insert("dmls_ray/config/options.py", "from dmls_ray.config.run_limits", imported)
+
+
 def add_launcher(copy: PackageCopy) -> None:
     copy.write(
         "dmls_ray/launchers/shell.py",
@@ -219,6 +229,8 @@ def add_launcher(copy: PackageCopy) -> None:
         LAUNCHER = Shell()
         ''',
     )
+    table = "dmls_ray/config/launcher_names.py"
+    copy.insert(table, '    "mpirun": LauncherFacts(', '"shell": LauncherFacts(),\n', indent=4)
 
 
 def add_implementation(copy: PackageCopy) -> None:
@@ -253,7 +265,7 @@ def add_workload(copy: PackageCopy) -> None:
 
         from dataclasses import dataclass
 
-        from dmls_ray.config.fields import setting
+        from dmls_ray.config.fields import PositiveNumber
         from dmls_ray.config.runtime import RuntimeConfig
         from dmls_ray.records.metric import Metric
         from dmls_ray.workloads.base import Workload
@@ -261,7 +273,7 @@ def add_workload(copy: PackageCopy) -> None:
 
         @dataclass(frozen=True, kw_only=True)
         class BrightnessConfig(RuntimeConfig):
-            factor: float = setting(1.5, above=0)
+            factor: PositiveNumber = 1.5
             """Factor of each pixel."""
 
 
@@ -315,23 +327,23 @@ def add_figure(copy: PackageCopy) -> None:
 
 
 def add_objective(copy: PackageCopy) -> None:
-    copy.write(
-        "dmls_ray/analysis/advise/objectives/step_time.py",
-        '''
-        """The shortest optimizer steps."""
-
-        from dmls_ray.analysis.advise.objective import Objective
-
-
+    objectives = "dmls_ray/analysis/advise/objectives.py"
+    copy.insert(
+        objectives,
+        "OBJECTIVES = {",
+        """
         class StepTime(Objective):
             name = "step-time"
             needs_times = True
 
             @classmethod
-            def metric(cls, table, request):
+            def choose_metric(cls, table, request):
                 return "step_ms_p50"
-        ''',
+
+
+        """,
     )
+    copy.insert(objectives, "Throughput, ", "StepTime, ")
 
 
 RECIPES: dict[str, Callable[[PackageCopy], None]] = {
@@ -340,6 +352,7 @@ RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "A number of each rank": add_metric_of_ranks,
     "A model": add_model,
     "A data set": add_dataset,
+    "An option of a sweep": add_option,
     "A launcher": add_launcher,
     "An implementation of an image operation": add_implementation,
     "A workload, for example another image operation": add_workload,
@@ -353,7 +366,7 @@ import contextlib, io, json, os, sys, traceback
 from pathlib import Path
 
 import dmls_ray
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
@@ -369,7 +382,7 @@ SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
 def dry_run(*flags):
     """The lines of the plan that the command line prints."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main(name="grid", question="What?", axis=None, defaults={}, arguments=[*flags, "--dry-run", "--repeats", "1"])
+        main(Preset(name="grid", question="What?", axis=None, axes={}), [*flags, "--dry-run", "--repeats", "1"])
     return out.getvalue().splitlines()
 
 
@@ -423,7 +436,7 @@ def number():
         "columns": list(both.frame()),
         "panels": [panel.y.label for chart in charts(both) if chart.name == "answer" for panel in chart.panels],
         "tags": list(run_values(few, "bench")),
-        "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.measure,
+        "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.metric,
         "page": page_of_metrics(),
     }
 
@@ -489,11 +502,20 @@ def operation():
 def figure():
     from dmls_ray import load
     from dmls_ray.analysis.figures import FIGURES, charts
-    from dmls_ray.analysis.figures.static import draw
     from dmls_ray.analysis.table.build import make_table
 
     drawn = {chart.name: chart for chart in charts(make_table(load(REFERENCE)))}
     return {"registered": list(FIGURES), "y": list(drawn["run_counts"].panels[0].series[0].y)}
+
+
+def option():
+    import inspect
+    from dmls_ray import sweep
+    from dmls_ray.config.options import FLAGS
+
+    plan = dry_run("--batch-per-rank", "8", "--pause-s", "2m")
+    keyword = inspect.signature(sweep).parameters["pause_s"]
+    return {"plan": plan, "value": FLAGS["pause_s"].parse("2m"), "default": keyword.default}
 
 
 def objective():
@@ -501,13 +523,13 @@ def objective():
     from dmls_ray.analysis.advise.rank import advise
 
     advice = advise(load(REFERENCE), "step-time")
-    return {"sentence": advice.sentence, "measure": advice.objective.measure}
+    return {"best": advice.best.name, "metric": advice.objective.metric}
 
 
 results = {}
-checks = (axis, number, rank_number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure,
-          objective)
-for check in checks:
+for check in (
+    axis, number, tests_of_metrics, model, dataset, option, launcher, implementation, operation, figure, objective
+):
     try:
         results[check.__name__] = check()
     except BaseException:
@@ -617,6 +639,13 @@ def test_a_new_data_set_is_trained_on(performed: Performed) -> None:
 
 
 @pytest.mark.slow
+def test_a_new_option_is_a_flag_and_a_keyword_of_sweep(performed: Performed) -> None:
+    effect = performed.effect("option")
+    assert effect["plan"]
+    assert (effect["value"], effect["default"]) == (120.0, 0.0)
+
+
+@pytest.mark.slow
 def test_a_new_launcher_is_a_choice_and_runs_two_ranks(performed: Performed) -> None:
     effect = performed.effect("launcher")
     assert any("launcher=shell" in line for line in effect["plan"]), effect["plan"]
@@ -648,5 +677,5 @@ def test_a_new_figure_is_registered_and_shows_recorded_runs(performed: Performed
 @pytest.mark.slow
 def test_a_new_objective_ranks_the_configurations(performed: Performed) -> None:
     effect = performed.effect("objective")
-    assert effect["measure"] == "step_ms_p50"
-    assert effect["sentence"].startswith("For step-time use world_size=1")
+    assert effect["metric"] == "step_ms_p50"
+    assert effect["best"].startswith("world_size=1")

@@ -17,11 +17,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
-
+from dmls_ray.analysis.stats.critical_batch import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval, estimate
-from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.table.axis_groups import count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -30,14 +28,8 @@ from dmls_ray.records.outcome import Outcome
 
 MIN_SPLIT = 4
 """Repeats from which on the first half chooses the learning rate and the others are reported."""
-FEWEST_BATCHES = 4
-"""The curve has two parameters; one batch more says how well it fits, and another how sure that is."""
 COARSE = 0.25
 """Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
-_REFUTED = 0.05
-"""Level of the test of the curve's fit."""
-_NEGLIGIBLE = 0.05
-"""Relative distance of a batch from the curve that is accepted, however sure it is."""
 _NOT_TESTED = f"how well the curve fits is not tested below {MIN_REPEATS} reported repeats"
 _TUNED = "lr"
 _UNOBSERVED = (Outcome.SKIPPED, Outcome.KILLED, Outcome.ERROR)
@@ -93,23 +85,19 @@ class CriticalBatch:
     points: Sequence[BatchPoint]
     is_split: bool
     """Whether other runs chose the learning rates than those that are reported."""
-    critical: Interval | None
-    """The critical batch, in samples, with a 95% interval; None with too few batches that reached the target, and where
-    their steps are not on the curve."""
+    curve: Curve | None
+    """None with too few batches that reached the target, and where their steps are not on the curve."""
     fit: str
     """What is said of how well the curve fits: why it does not, or why that could not be tested; empty where it does.
     """
-    fewest_steps: float | None
-    """Steps that no batch, however large, goes below, by the curve."""
     noise_scale: Estimate | None
     """Gradient noise scale of the reported runs, in samples, which predicts the critical batch; None if no run has
     it."""
 
-    def curve(self, batch: float) -> float | None:
-        """Steps to the target by the curve."""
-        if self.critical is None or self.fewest_steps is None:
-            return None
-        return self.fewest_steps * (1 + self.critical.centre / batch)
+    @property
+    def critical(self) -> Interval | None:
+        """The critical batch, in samples, with a 95% interval."""
+        return None if self.curve is None else self.curve.critical
 
     @property
     def fastest(self) -> BatchPoint | None:
@@ -140,16 +128,18 @@ def critical_batch(table: Table) -> CriticalBatch | None:
     points = [_point(batch, group, choosing) for batch, group in sorted(by_batch.items())]
     reported = chain.from_iterable(_reported(point.row, choosing) for point in points)
     noise = [run.metrics["gradient_noise_scale"] for run in reported if run.metrics.get("gradient_noise_scale")]
-    critical, fewest = _fit(points) or (None, None)
-    fit = "" if critical is None or fewest is None else _misfit(points, critical.centre, fewest)
+    # A batch with a run that did not reach the target is left out.
+    curve = fit_curve({point.batch: point.steps.centre for point in points if point.steps is not None})
+    fit = ""
+    if curve is not None:
+        fit = _misfit(points, curve)
     if fit and fit != _NOT_TESTED:
-        critical, fewest = None, None
+        curve = None
     return CriticalBatch(
         target=float(next(iter(targets)) or 0.0),
         points=points,
         is_split=bool(choosing),
-        critical=critical,
-        fewest_steps=fewest,
+        curve=curve,
         fit=fit,
         noise_scale=estimate(noise, "amount") if noise else None,
     )
@@ -244,61 +234,22 @@ def _rate(row: Row) -> float:
     return float(row.factors.get(_TUNED) or config.get(_TUNED) or 0.0)
 
 
-def _fit(points: Sequence[BatchPoint]) -> tuple[Interval, float] | None:
-    """The critical batch and the fewest steps, by least squares of the logarithms of the steps.
-
-    A batch with a run that did not reach the target is left out.
-    """
-    known = [(point.batch, point.steps.centre) for point in points if point.steps is not None]
-    if len(known) < FEWEST_BATCHES:
-        return None
-    from scipy.optimize import least_squares
-    from scipy.special import stdtrit
-
-    batches, steps = (np.array(values, dtype=float) for values in zip(*known, strict=True))
-    logs = np.log(steps)
-
-    def residuals(parameters: np.ndarray) -> np.ndarray:
-        return parameters[0] + np.log1p(np.exp(parameters[1]) / batches) - logs
-
-    found = least_squares(residuals, [logs.min(), math.log(float(np.median(batches)))])
-    degrees = len(known) - 2
-    try:
-        covariance = np.linalg.inv(found.jac.T @ found.jac) * 2 * found.cost / degrees
-        half_width = float(stdtrit(degrees, 0.975)) * math.sqrt(covariance[1, 1])
-    except (np.linalg.LinAlgError, ValueError):
-        half_width = math.inf
-    low, middle, high = (_exp(found.x[1] + side * half_width) for side in (-1, 0, 1))
-    return Interval(middle, low, high), _exp(float(found.x[0]))
-
-
-def _misfit(points: Sequence[BatchPoint], critical: float, fewest: float) -> str:
+def _misfit(points: Sequence[BatchPoint], curve: Curve) -> str:
     """Which batch is far from the curve, if its steps refute it; or that this could not be tested; empty otherwise."""
-    known = [point for point in points if point.steps is not None]
-    repeats = sorted(set.intersection(*(set(point.steps_by_repeat) for point in known)))
+    known = {point.batch: point for point in points if point.steps is not None}
+    repeats = sorted(set.intersection(*(set(point.steps_by_repeat) for point in known.values())))
     if len(repeats) < MIN_REPEATS:
         return _NOT_TESTED
-    batches = np.array([float(point.batch) for point in known])
-    logs = np.log([[point.steps_by_repeat[repeat] for point in known] for repeat in repeats])
-    curve = fewest * (1 + critical / batches)
-    # Without what a repeat's own curve would follow: the directions in which the two parameters move it.
-    moved = np.column_stack([np.ones(len(batches)), critical / (batches + critical)])
-    residuals = logs - np.log(curve)
-    residuals -= residuals @ moved @ np.linalg.pinv(moved)
-    between = [(point.steps_between_tests or 0.0) / 2 for point in known]
-    accepted = np.maximum(_NEGLIGIBLE, np.array(between) / np.exp(logs.mean(axis=0)))
-    beyond = np.abs(residuals.mean(axis=0)) - accepted
-    probability = lack_of_fit(residuals)
-    worst = int(np.argmax(beyond))
-    if beyond[worst] <= 0 or probability is None or probability >= _REFUTED:
+    steps, tolerance = {}, {}
+    for batch, point in known.items():
+        steps[batch] = {repeat: point.steps_by_repeat[repeat] for repeat in repeats}
+        tolerance[batch] = (point.steps_between_tests or 0.0) / 2
+    worst = refuting_batch(curve, steps, tolerance)
+    if worst is None:
         return ""
     measured = format_interval(known[worst].steps, GENERIC)
-    at = f"at {known[worst].batch} it has {GENERIC(float(round(curve[worst])))}, and {measured} were measured"
+    at = f"at {worst} it has {GENERIC(float(round(curve.steps(worst))))}, and {measured} were measured"
     return f"steps do not follow the curve S_min (1 + B_crit / B): {at}"
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
 
 
 def describe_critical(found: CriticalBatch) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.cli.flags import OPTIONS
+from dmls_ray.cli.flags import flag_of
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import SEED_STRIDE
-from dmls_ray.config.options import SEARCH_ONLY, Options
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError
@@ -59,14 +59,16 @@ class BestOfSearch:
         Raises:
             ConfigError: as `confirm`.
         """
-        name = self.where.rstrip("/")
-        folder = below("results", name.rpartition("/")[2]) if is_uri(name) else name
+        folder = self.where.rstrip("/")
+        if is_uri(folder):
+            folder = below("results", folder.rpartition("/")[2])
         seed = str(self.config["seed"])
         return self._command(["--seed", seed, "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"])
 
     def _command(self, flags: Sequence[str]) -> str:
-        python = ["python"] if self.program[0].endswith(".py") else []
-        words = [*python, *self.program, "--mode", "bench", *self._fields(), *self._options(), *flags]
+        words = [*self.program, "--mode", "bench", *self._fields(), *self._options(), *flags]
+        if self.program[0].endswith(".py"):
+            words.insert(0, "python")
         return shlex.join(words)
 
     def _fields(self) -> list[str]:
@@ -79,20 +81,19 @@ class BestOfSearch:
             if name in self.set_fields:
                 words += ["--set", name, _text(spec, value)]
             elif not _is_same(value, spec.default) or name in self.script_fields:
-                words += [_flag(name), _text(spec, value)]
+                words += [flag_of(name), _text(spec, value)]
         return words
 
     def _options(self) -> list[str]:
         words = []
-        for name, spec in OPTIONS.items():
+        for name, spec in FLAGS.items():
             value = getattr(self.options, name)
-            if name not in _NOT_KEPT and value != spec.default:
-                words += [_flag(name)] if spec.type == "bool" else [_flag(name), _text(spec, value)]
+            if name in _NOT_KEPT or value == spec.default:
+                continue
+            words.append(flag_of(name))
+            if spec.type != "bool":
+                words.append(_text(spec, value))
         return words
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _text(spec: FieldSpec, value: Any) -> str:
@@ -101,7 +102,7 @@ def _text(spec: FieldSpec, value: Any) -> str:
     Raises:
         ConfigError: there is none.
     """
-    text = spec.setting.none_word if value is None else as_flag_value(value)
+    text = as_flag_value(value)
     for candidate in (text, f"[{text}]", f"'{text}'"):
         is_flag = candidate.startswith("-") and isinstance(guess_value(candidate), str)
         if not is_flag and _is_read_as(spec, candidate, value):

@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import console as rich_console
 from rich.text import Text
@@ -28,6 +28,8 @@ _NARROWEST = 16
 """Characters that such a column keeps of its width."""
 _WIDEST_ANSWER = 100
 """Characters of a line of an answer: longer ones are hard to read."""
+_JUSTIFIED: dict[bool, Literal["left", "right"]] = {True: "left", False: "right"}
+"""Whether a column is of words -> how it is aligned."""
 _WIDEST = 1_000_000
 """More than any table has; narrower ones would be cut to it when they are measured."""
 
@@ -88,17 +90,19 @@ def print_table(
     if _least_width(frame, console) <= console.width:
         console.print(_rich_table(frame, wrapped=True))
         return
+    hidden: list[str] = []
     droppable = [head for head in spare if head in frame.columns]
-    for count in range(len(droppable) + 1):
-        shown = frame.drop(columns=droppable[:count])
-        if _least_width(shown, console, stacked=True) <= console.width:
-            console.print(_rich_table(shown, stacked=True, wrapped=True))
-            if count:
-                others = f", or {elsewhere}, has them" if elsewhere else " has them"
-                hidden = ", ".join(droppable[:count])
-                say(console, f"Not shown in this width: {hidden}; a wider terminal{others}.", "dim")
+    shown = frame
+    while _least_width(shown, console, stacked=True) > console.width:
+        if not droppable:
+            _print_records(frame, console)
             return
-    _print_records(frame, console)
+        hidden.append(droppable.pop(0))
+        shown = frame.drop(columns=hidden)
+    console.print(_rich_table(shown, stacked=True, wrapped=True))
+    if hidden:
+        places = f"a wider terminal, or {elsewhere}, has them" if elsewhere else "a wider terminal has them"
+        say(console, f"Not shown in this width: {', '.join(hidden)}; {places}.", "dim")
 
 
 def _print_records(frame: pd.DataFrame, console: rich_console.Console) -> None:
@@ -141,17 +145,22 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
     for head in frame.columns:
         text = _stacked(head, frame[head]) if stacked else head
         wraps = wrapped and head in _WRAPPED
-        drawn.add_column(
-            Text(text), justify="left" if head in LEFT_ALIGNED else "right", no_wrap=not wraps, overflow="fold"
-        )  # fmt: skip
+        drawn.add_column(Text(text), justify=_JUSTIFIED[head in LEFT_ALIGNED], no_wrap=not wraps, overflow="fold")
+    if stacked:
+        frame = frame.map(_in_lines)
     for cells in frame.itertuples(index=False):
-        # As texts: what looks like mark-up in a name is none.
-        drawn.add_row(*(Text(cell.replace(" [", "\n[") if stacked else cell) for cell in cells))
+        drawn.add_row(*map(Text, cells))  # as texts: what looks like mark-up in a name is none
     return drawn
+
+
+def _in_lines(cell: str) -> str:
+    """A value, and its interval on a further line."""
+    return cell.replace(" [", "\n[")
 
 
 def _stacked(head: str, cells: Iterable[str]) -> str:
     """A head in lines no wider than its cells, as far as it has places to break at."""
-    width = max((len(line) for cell in cells for line in cell.replace(" [", "\n[").splitlines()), default=0)
-    lines = head.replace("_", "_\n").replace(" [", "\n[").splitlines()
+    parts = [line for cell in cells for line in _in_lines(cell).splitlines()]
+    width = max(map(len, parts), default=0)
+    lines = _in_lines(head.replace("_", "_\n")).splitlines()
     return "\n".join(textwrap.fill(line, max(width, 8), break_long_words=False) for line in lines)

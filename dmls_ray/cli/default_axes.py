@@ -44,10 +44,12 @@ class DefaultAxes:
                 "asks about any, or a workload that has it."
             )
         several = {name: given for name, given in self.axes.items() if _is_axis(given)}
-        reason = f"not for {schema.title}"
-        pairs = [(name, value) for name, given in several.items() for value in _values_of(given)]
-        pairs += [pair for variant in self.variants for pair in variant.items()]
-        unfit = {pair: reason for pair in pairs if not _fits(schema, *pair)}
+        unfit: dict[tuple[str, Any], str] = {}
+        for fields in (several, *self.variants):
+            for name, given in fields.items():
+                for value in _values_of(given):
+                    if not _fits(schema, name, value):
+                        unfit[name, value] = f"not for {schema.title}"
         return replace(self, axes=several).without(unfit)
 
     def without(self, unfit: Unfit, asked: Mapping[str, Any] | None = None) -> DefaultAxes:
@@ -59,23 +61,32 @@ class DefaultAxes:
 
         The field that the script asks about keeps its values if fewer than two would be left: the sweep refuses them.
         """
-        axes, left_out = dict(self.axes), list(self.left_out)
-        unfit = {pair: reason for pair, reason in unfit.items() if pair[0] not in (asked or {})}
+        if asked is not None:
+            unfit = {pair: reason for pair, reason in unfit.items() if pair[0] not in asked}
         reasons = {name: reason for (name, _), reason in unfit.items()}
-        for name in [name for name in self.axes if name in reasons]:
-            values = _values_of(axes[name])
-            kept = [] if isinstance(axes[name], Range) else [value for value in values if (name, value) not in unfit]
+        axes, left_out = dict(self.axes), list(self.left_out)
+        for name, given in self.axes.items():
+            if name not in reasons:
+                continue
+            values = _values_of(given)
+            kept = [value for value in values if (name, value) not in unfit]
+            if isinstance(given, Range):  # a model that cannot take one of its values takes none
+                kept = []
             if name == self.axis and len(kept) < 2:
                 continue
-            lost = [value for value in values if value not in kept]
-            left_out.append((name, _with_values(name, lost) if kept else name, reasons[name]))
-            axes[name] = kept
-        axes = {name: given for name, given in axes.items() if given != []}
+            lost = [value for value in values if (name, value) in unfit]
+            if kept:
+                axes[name] = kept
+                left_out.append((name, _with_values(name, lost), reasons[name]))
+            else:
+                del axes[name]
+                left_out.append((name, name, reasons[name]))
 
         variants = []
         for variant in self.variants:
-            changes = [(name, value) for name, value in variant.items() if name in reasons and (name, value) in unfit]
-            left_out += [(name, _with_values(name, [value]), reasons[name]) for name, value in changes]
+            changes = [pair for pair in variant.items() if pair[0] in reasons and pair in unfit]
+            for name, value in changes:
+                left_out.append((name, _with_values(name, [value]), reasons[name]))
             if not changes:
                 variants.append(variant)
         return replace(self, axes=axes, variants=variants or [{}], left_out=tuple(left_out))
@@ -105,10 +116,14 @@ def _with_values(name: str, values: Sequence[Any]) -> str:
 def _fits(schema: Schema, name: str, value: Any) -> bool:
     """Whether a field exists and takes a value, or both ends of a range."""
     spec = schema.specs.get(name)
-    if spec is None or (isinstance(value, Range) and spec.type not in ("int", "float", "value")):
+    if spec is None or (isinstance(value, Range) and not spec.is_number):
         return False
-    ends = [value.low, value.high] if isinstance(value, Range) else [value]
     try:
-        return not any(spec.setting.range_error(spec.check(end)) for end in ends)
+        if not isinstance(value, Range):
+            spec.check(value)
+            return True
+        spec.check(value.low)
+        spec.check(value.high)
     except ConfigError:
         return False
+    return True

@@ -60,9 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = EXIT_OK
     except OSError as error:
         where, why = error.filename or "the output", error.strerror or error
-        code = print_error(
-            f"{name}: {where} cannot be used ({why}); check its permissions and the free space.", EXIT_BAD_INPUT
-        )
+        way_out = "check its permissions and the free space, or name another place"
+        code = print_error(f"{name}: {where} cannot be used ({why}); {way_out}.", EXIT_BAD_INPUT)
         try:
             sys.stdout.flush()
         except OSError:

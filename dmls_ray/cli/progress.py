@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.view import PlainView, Progress, ProgressView, compared_metrics
+from dmls_ray.execution.view import PlainView, Progress, ProgressView, compared_metrics, describe_end
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
@@ -21,7 +21,7 @@ from dmls_ray.util.text import escape_control_chars
 
 
 class LiveView:
-    """A table of the latest runs, the one under way with its epoch and loss, and the time left."""
+    """The latest runs, the one under way with its epoch and loss, and the time left."""
 
     _SHOWN = 8
 
@@ -56,17 +56,11 @@ class LiveView:
     def event(self, run: Run, event: RunEvent) -> None:
         name = self._progress.name(run)
         if isinstance(event, RunStarted):
-            again = f", attempt {event.attempt}: {event.after}" if event.attempt > 1 else ""
-            self._under_way = f"{name}{again}"
+            self._under_way = name
+            if event.attempt > 1:
+                self._under_way += f", attempt {event.attempt}: {event.after}"
         elif isinstance(event, EpochEnded):
-            epoch, epochs = event.epoch, run.values.get("epochs")
-            self._under_way = f"{name}  epoch {epoch.epoch}" + (f"/{epochs}" if epochs else "")
-            metrics = epoch.metrics
-            if "train_loss" in metrics:
-                self._under_way += f"  loss {metrics['train_loss']:.4f}"
-            if "test_accuracy" in metrics:
-                self._under_way += f"  test accuracy {metrics['test_accuracy']:.3f}"
-            self._under_way += "".join(f"  {text}" for text in compared_metrics(metrics))
+            self._under_way = f"{name}  {_describe_epoch(event, run.values.get('epochs'))}"
 
     def done(self, run: Run, record: RunRecord) -> None:
         self._progress.end(record)
@@ -76,40 +70,42 @@ class LiveView:
     def render(self) -> Group:
         """What the terminal shows now."""
         progress = self._progress
-        rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
-        shown = [record for _, record in self._latest]
-        columns = {
-            "images/s": [_number(record.metrics.get("images_per_s"), "{:,.0f}") for record in shown],
-            "test acc.": [_number(record.metrics.get("test_accuracy"), "{:.3f}") for record in shown],
-            "metrics": [escape_control_chars(", ".join(compared_metrics(record.metrics))) for record in shown],
-            "s": [_number(record.metrics.get("total_s"), "{:.2f}") for record in shown],
-        }
-        columns = {head: values for head, values in columns.items() if any(values)}
-        for head in ("run", "outcome", *columns):
-            rows.add_column(head, justify="left" if head in ("run", "outcome") else "right", no_wrap=True)
-        for (name, record), *values in zip(self._latest, *columns.values(), strict=True):
-            style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
-            # Texts, since what looks like mark-up in a name is none.
-            texts = [Text(escape_control_chars(name), style=style), Text(record.ending, style=style)]
-            rows.add_row(*texts, *map(Text, values))
+        lines = [_line(f"{name}  {describe_end(record)}", _style(record)) for name, record in self._latest]
+        lines.append(_line(self._under_way, "cyan"))
+        if self._open:
+            lines.append(_line(self._open, "dim"))
         left = progress.left_s if progress.total else None
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
             ProgressBar(total=max(progress.total, 1), completed=progress.ended, width=30),
             Text(f"{progress.ended}/{progress.total} runs"),
             Text(f"{duration(time.monotonic() - progress.began)} gone"),
-            Text(f"about {duration(left)} left" if left is not None else ""),
+            Text("" if left is None else f"about {duration(left)} left"),
         )
-        lines = [Text(escape_control_chars(self._under_way), style="cyan", no_wrap=True)]
-        if self._open:
-            lines.append(Text(escape_control_chars(self._open), style="dim"))
-        return Group(rows, *lines, bar)
+        return Group(*lines, bar)
+
+
+def _describe_epoch(event: EpochEnded, epochs: int | None) -> str:
+    epoch, metrics = event.epoch, event.epoch.metrics
+    parts = [f"epoch {epoch.epoch}/{epochs}" if epochs else f"epoch {epoch.epoch}"]
+    if "train_loss" in metrics:
+        parts.append(f"loss {metrics['train_loss']:.4f}")
+    if "test_accuracy" in metrics:
+        parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
+    return "  ".join([*parts, *compared_metrics(metrics)])
+
+
+def _line(text: str, style: str) -> Text:
+    """A line as it is: what looks like mark-up in a name is none."""
+    return Text(escape_control_chars(text), style=style, no_wrap=True)
+
+
+def _style(record: RunRecord) -> str:
+    if record.outcome is Outcome.OK:
+        return ""
+    return "yellow" if record.outcome.is_answer() else "red"
 
 
 def make_view(console: Console) -> ProgressView:
     """The live view in a terminal, else plain lines."""
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)

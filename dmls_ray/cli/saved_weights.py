@@ -17,10 +17,11 @@ def describe_saved_weights(results: Results) -> list[str]:
         return []
     path = saved[0] / "weights.pt"
     where = Path(results.where) / "runs"
-    lines = [
-        f"Weights: weights.pt in the folders below {where}. weights.json next to each has the model, the scaling of "
-        "its input, the order of the classes, and the Python that opens it."
-    ]
     description = json.loads((saved[0] / "weights.json").read_text(encoding="utf-8"))
-    code = [line.replace('"weights.pt"', repr(str(path))) for line in description.get("python", [])]
-    return [*lines, *([f"For {path}:", *code] if code else [])]
+    code = [line.replace('"weights.pt"', repr(str(path))) for line in description["python"]]
+    return [
+        f"Weights: weights.pt in the folders below {where}. weights.json next to each has the model, the scaling of "
+        "its input, the order of the classes, and the Python that opens it.",
+        f"For {path}:",
+        *code,
+    ]

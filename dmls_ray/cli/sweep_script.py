@@ -9,27 +9,24 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.cli.console import print_answer, print_table, say
-from dmls_ray.cli.default_axes import DefaultAxes
 from dmls_ray.cli.encoding import use_utf8
-from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, merge_axes, parse_range
-from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
-from dmls_ray.config.grid import Plan, Variant, configs_of
-from dmls_ray.config.options import SEARCH_ONLY, Options
-from dmls_ray.config.schema import Schema
-from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_sweep, results_location, search_minimizes
+from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser
+from dmls_ray.cli.request import Preset as Preset
+from dmls_ray.cli.request import Request, parse_request
+from dmls_ray.config.grid import Plan, configs_of
+from dmls_ray.config.options import Options
+from dmls_ray.execution.planning import finished_run_ids, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan, run_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.module_path import leave_out_folder
-from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
@@ -38,74 +35,30 @@ if TYPE_CHECKING:
     from dmls_ray.analysis.results import Results
 
 
-def main(
-    *,
-    name: str,
-    axis: str | None,
-    defaults: Mapping[str, Any],
-    question: str = "",
-    description: str = "",
-    variants: Sequence[Variant] = ({},),
-    how: Mapping[str, Any] | None = None,
-    workload: str = registry.DEFAULT,
-    train: str | None = None,
-    layout: str | None = None,
-    has_modules: bool = True,
-    arguments: Sequence[str] | None = None,
-) -> NoReturn:
+def main(preset: Preset, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a sweep from the command line, and exit.
 
     The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed
     or timeout or could not be written or uploaded, or when all were skipped, 2 for bad input, and 130 after Ctrl-C.
 
     Args:
-        name: names the results folder.
-        axis: the field that the sweep asks about; None for the first that varies.
-        defaults: values of fields for which no flag is given.
-        question: the question that the sweep asks; shown by --help. Without one, the report asks about what varies.
-        description: what --help shows instead.
-        variants: fields that are changed together at each point of the grid; a flag for any of them asks for a grid
-            instead.
-        how: values of options for which no flag is given.
-        workload: the workload that runs unless a flag names another.
-        train: a training function that runs instead of a workload, `module:function`.
-        layout: name of a table in `analysis.table.layouts` that is shown instead of the sweep's.
-        has_modules: whether the folder of the script has modules to import. Without, a module of the user that has the
-            name of a script, as optimizer.py, is found in the working folder.
+        preset: what the script asks.
         arguments: the command line without the program; by default that of sys.argv.
     """
     if arguments is None:
         use_utf8()
-    if not has_modules:
+    if not preset.has_modules:
         leave_out_folder(os.path.dirname(os.path.realpath(sys.argv[0])))
     # A job that is stopped by SIGTERM keeps its runs, as after Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = Parser(
-        description=inspect.cleandoc(description or question),
+        description=inspect.cleandoc(preset.description or preset.question),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    given: dict[str, Any] = {}
     try:
-        for word in words:
-            check_utf8(word, "The word")
-        default = registry.workload_of_function(train) if train else registry.workload(workload)
-        chosen = choose_workload(parser, words, default)
-        schema = chosen.schema()
-        default_axes = DefaultAxes(axis=axis, axes=defaults, variants=variants)
-        if chosen.name != default.name:
-            name, layout = folder_name(chosen), None
-            default_axes = default_axes.for_schema(schema)
-        add_flags(parser, schema, default_axes.axes, how or {})
-        given = vars(parse(parser, words))
-
-        if given["mode"] == "bench":
-            # Search options of the script do not apply.
-            given |= {key: OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
-        asked = inspect.cleandoc(question).partition("\n\n")[0]
-        script_options = {"name": name, "axis": axis, "question": asked, "layout": layout}
-        sys.exit(_run(chosen, schema, script_options, default_axes, dict(given)))
+        sys.exit(_run(parse_request(parser, preset, words)))
     except InputError as error:
         parser.error(str(error))
     except HeadLostError as error:
@@ -117,42 +70,14 @@ def main(
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _run(
-    chosen: Workload,
-    schema: Schema,
-    script_options: Mapping[str, Any],
-    default_axes: DefaultAxes,
-    given: dict[str, Any],
-) -> int:
-    dry_run = given.pop("dry_run")
-    program = [sys.argv[0]]
-    for name in ("train", "workload"):
-        if (chosen_by := given.pop(name)) is not None:
-            program += [f"--{name}", chosen_by]
-    # A key of a function's dict that had a range has no flag but --set.
-    ranged = [*given["range"], *given["log_range"]] if ":" in chosen.name else []
-    set_fields = [field for field, *_ in (*given["set"], *ranged)]
-    script_fields = {*default_axes.axes, *(field for variant in default_axes.variants for field in variant)}
-    given |= {spec.name: [True] for spec in schema.specs.values() if given.get(spec.name) == []}
-    for field, *texts in given.pop("set"):
-        given[field] = [schema.check_name(field).parse(text) for text in texts]
-    ranges = {field: parse_range(field, low, high) for field, low, high in given.pop("range")}
-    ranges |= {field: parse_range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
-
-    options = Options(**script_options, **{key: given.pop(key) for key in OPTIONS})
-    asked = {field: values for field, values in {**given, **ranges}.items() if values is not None}
-    if any(field in asked for variant in default_axes.variants for field in variant):
-        default_axes = replace(default_axes, variants=({},), left_out=())
-    plan, space = plan_sweep(merge_axes(default_axes.axes, asked), options, chosen, variants=default_axes.variants)
-    if unfit := chosen.unfit_values(configs_of(plan.runs)):
-        default_axes = default_axes.without(unfit, asked)
-        plan, space = plan_sweep(merge_axes(default_axes.axes, asked), options, chosen, variants=default_axes.variants)
-
+def _run(request: Request) -> int:
+    plan, space, left_out = request.plan()
+    options = request.options
     console = ProgressConsole()
-    if note := default_axes.note(asked):
-        say(console, note)
-    if dry_run:
-        return _show_plan(plan, options, chosen, console)
+    if left_out:
+        say(console, left_out)
+    if request.dry_run:
+        return _show_plan(plan, options, request.workload, console)
     from dmls_ray.cli.progress import make_view
 
     try:
@@ -162,8 +87,8 @@ def _run(
         print(_stopped(options), file=sys.stderr)
         return EXIT_INTERRUPTED
     best_of_search = functools.partial(
-        BestOfSearch, program=program, schema=schema, options=options, script_fields=script_fields,
-        set_fields=set_fields, repeats=plan.repeats,
+        BestOfSearch, program=[sys.argv[0], *request.workload_words], schema=request.workload.schema(),
+        options=options, script_fields=request.script_fields, set_fields=request.set_fields, repeats=plan.repeats,
     )  # fmt: skip
     return _show_results(results, plan, options, console, best_of_search)
 

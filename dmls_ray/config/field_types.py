@@ -1,239 +1,195 @@
-"""Types of fields: how a value is read from a text, checked, and handed to the code that has the field.
+"""Types of fields, from their annotations: plain values for hashes and records, and what the code gets.
 
-A value is kept as a plain one: a number, a text, true, false, None, or a tuple of such. Hashes and records have these.
-`native` makes of it what the annotation names: a list, a path, a member of an enumeration.
+A plain value is a number, a text, true, false, None, or a tuple of these. msgspec makes of it what the annotation
+names: a list, a path, a member of an enumeration.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 import os
-from collections.abc import Callable, Sequence
+import sys
+import types
+import typing
+from collections.abc import Sequence, Set
+from dataclasses import Field, dataclass
+from functools import cached_property
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args, get_origin
 
-from dmls_ray.config.value_texts import TRUTHS, as_flag_value, guess_value
+import msgspec
+from msgspec import inspect
+
+_SCALARS = (
+    inspect.AnyType, inspect.NoneType, inspect.BoolType, inspect.IntType, inspect.FloatType, inspect.StrType,
+    inspect.LiteralType,
+)  # fmt: skip
+_LISTS = (
+    inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.TupleType,
+    inspect.NamedTupleType,
+)  # fmt: skip
+
+_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+"""Texts of a field that is true or false, besides 1 and 0."""
 
 
-class UnfitError(Exception):
-    """A value is not of a type. The message is empty, or says why and the way out: `is not finite; give a number`."""
+class UnsupportedError(Exception):
+    """Values of a type have no plain form; the message is the name of the type."""
 
 
+@dataclass(frozen=True)
 class FieldType:
-    """A type of values: any plain value as it is.
+    """A type of values; by default any plain value."""
 
-    A text that is written as a number is a number here, and one in quotation marks is a text.
+    hint: Any = Any
+    """The annotation."""
+
+    @cached_property
+    def members(self) -> tuple[inspect.Type, ...]:
+        """The types of a union, or the only one, without that of None."""
+        described = inspect.type_info(self.hint)
+        union = described.types if isinstance(described, inspect.UnionType) else (described,)
+        return tuple(member for member in union if not isinstance(member, inspect.NoneType))
+
+    @cached_property
+    def is_converted(self) -> bool:
+        """Whether the code gets another object than the plain value."""
+        return not all(isinstance(member, _SCALARS) for member in self.members)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether one value may have several parts."""
+        return any(isinstance(member, _LISTS) for member in self.members)
+
+    @cached_property
+    def enumeration(self) -> type[enum.Enum] | None:
+        """The enumeration of which its values are members."""
+        return next((member.cls for member in self.members if isinstance(member, inspect.EnumType)), None)
+
+    def convert(self, value: Any, *, strict: bool = False) -> Any:
+        """The plain value of a value.
+
+        Args:
+            value: given in Python, or the text of a flag.
+            strict: a text is no number.
+
+        Raises:
+            ValueError: the value is of another type, or out of bounds.
+        """
+        if isinstance(value, enum.Enum) and self.hint is Any:
+            raise ValueError("expected a number, a text, true, false or none")
+        native = self.native(plain_value(value), strict=strict)
+        # Members have no other plain form that is a word for every enumeration.
+        return native.name if isinstance(native, enum.Enum) else plain_value(native)
+
+    def native(self, plain: Any, *, strict: bool = False) -> Any:
+        """What the annotation names, from a plain value.
+
+        Raises:
+            ValueError: as `convert`.
+        """
+        if isinstance(plain, str) and self.hint is bool:
+            plain = _TRUTHS.get(plain.lower(), plain)
+        if isinstance(plain, str) and self.enumeration is not None and plain in self.enumeration.__members__:
+            return self.enumeration[plain]
+        return msgspec.convert(plain, self.hint, strict=strict, dec_hook=_make_path)
+
+
+def plain_value(value: Any) -> Any:
+    """The plain form of a value.
+
+    Raises:
+        ValueError: it has none.
     """
-
-    name = "value"
-    """Short name, for the help of a flag."""
-    singular, plural = "a plain value", "plain values"
-    """What one value and several are called in a message."""
-    choices: tuple[Any, ...] = ()
-    """The allowed plain values; empty if there are none to list."""
-    has_parts = False
-    """One value has several parts, as a list has."""
-    is_converted = False
-    """What code gets is another object than the plain value."""
-
-    def parse(self, text: str) -> Any:
-        """The plain value that a text of a command line means.
-
-        Raises:
-            UnfitError: it means none.
-        """
-        return self.check(guess_value(text))
-
-    def check(self, value: Any) -> Any:
-        """The plain value of a value that code has given.
-
-        Raises:
-            UnfitError: it is of another type.
-        """
-        value = without_numpy(value)
-        if isinstance(value, list | tuple):
-            return tuple(self.check(item) for item in value)
-        if isinstance(value, float):
-            return _finite(value)
-        if isinstance(value, enum.Enum) or not isinstance(value, bool | int | str | None):
-            raise UnfitError("is no plain value; give a number, a text, true, false or none")
-        return value if isinstance(value, bool | str | None) else _of_64_bits(value)
-
-    def native(self, plain: Any) -> Any:
-        """What the annotation names, from its plain value."""
-        return plain
-
-
-class WholeNumber(FieldType):
-    """`int`; 1e5, which has no fraction, is one, too."""
-
-    name, singular, plural = "int", "a whole number", "whole numbers"
-
-    def parse(self, text: str) -> int:
-        try:
-            value: float = int(text)
-        except ValueError:
-            value = _float_of(text)
-        return self.check(value)
-
-    def check(self, value: Any) -> int:
-        value = without_numpy(value)
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-            return int(value)
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise UnfitError
-        return _of_64_bits(value.__index__())
-
-
-class Number(FieldType):
-    """`float`; a whole number is one, too."""
-
-    name, singular, plural = "float", "a number", "numbers"
-
-    def parse(self, text: str) -> float:
-        return self.check(_float_of(text))
-
-    def check(self, value: Any) -> float:
-        value = without_numpy(value)
-        if isinstance(value, bool | str) or not hasattr(value, "__float__"):
-            raise UnfitError
-        try:
-            return _finite(float(value))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UnfitError from error
-
-
-class Text(FieldType):
-    """`str`."""
-
-    name, singular, plural = "str", "a text", "texts"
-
-    def parse(self, text: str) -> str:
-        return text
-
-    def check(self, value: Any) -> str:
-        value = without_numpy(value)
-        if not isinstance(value, str):
-            raise UnfitError
-        return str(value.value) if isinstance(value, enum.Enum) else value
-
-
-class Truth(FieldType):
-    """`bool`."""
-
-    name, singular, plural = "bool", "true or false", "values true or false"
-
-    def parse(self, text: str) -> bool:
-        if text.lower() not in TRUTHS:
-            raise UnfitError("is unknown; choose from true, false")
-        return TRUTHS[text.lower()]
-
-    def check(self, value: Any) -> bool:
-        value = without_numpy(value)
-        if not isinstance(value, bool):
-            raise UnfitError
+    if hasattr(value, "tolist"):  # of NumPy, or a tensor
+        value = value.tolist()
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if value is None or isinstance(value, str):
         return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("expected a finite number")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError("expected a number of at most 64 bits")
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Set):
+        return tuple(sorted(map(plain_value, value), key=repr))
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return tuple(map(plain_value, value))
+    raise ValueError("expected a number, a text, true, false or none")
 
 
-class PathName(FieldType):
-    """`pathlib.Path`, or another class of `pathlib`."""
-
-    name, singular, plural = "path", "a path", "paths"
-    is_converted = True
-
-    def __init__(self, make: Callable[[str | os.PathLike[str]], PurePath]) -> None:
-        self._make = make
-
-    def parse(self, text: str) -> str:
-        return str(self._make(text))
-
-    def check(self, value: Any) -> str:
-        if not isinstance(value, str | os.PathLike):
-            raise UnfitError
-        return str(self._make(value))
-
-    def native(self, plain: str) -> PurePath:
-        return self._make(plain)
-
-
-class OneOf(FieldType):
-    """`Literal`, or the names in a registry."""
-
-    def __init__(self, choices: Sequence[Any]) -> None:
-        kinds = {type(choice).__name__ for choice in choices}
-        self.name = kinds.pop() if len(kinds) == 1 else "value"
-        self.choices = tuple(choices)
-        self.singular = self.plural = f"one of {', '.join(map(as_flag_value, choices))}"
-
-    def parse(self, text: str) -> Any:
-        same = [choice for choice in self.choices if as_flag_value(choice) == text]
-        if len(same) > 1:
-            raise UnfitError(f"may be {' or '.join(map(repr, same))}; call sweep() from Python, where they differ")
-        return same[0] if same else self.check(guess_value(text))
-
-    def check(self, value: Any) -> Any:
-        value = without_numpy(value)
-        for choice in self.choices:
-            if value == choice and isinstance(value, bool) == isinstance(choice, bool):
-                return choice
-        raise UnfitError(f"is unknown; choose from {', '.join(map(as_flag_value, self.choices))}")
-
-
-class Member(FieldType):
-    """A member of an enumeration, by its name or its value. Its plain value is its name."""
-
-    is_converted = True
-
-    def __init__(self, members: Sequence[enum.Enum]) -> None:
-        self._members = tuple(members)
-        self._cls = type(members[0])
-        self.name = self._cls.__name__
-        self.choices = tuple(member.name for member in members)
-        self.singular = self.plural = f"one of {', '.join(self.choices)}"
-
-    def parse(self, text: str) -> str:
-        alias = [member for name, member in self._cls.__members__.items() if name == text]
-        by_value = [member for member in self._members if as_flag_value(member.value) == text]
-        similar = [member for member in self._members if member.name.lower() == text.lower()]
-        for found in (alias, by_value, similar):
-            if len(found) == 1 and found[0] in self._members:
-                return found[0].name
-        raise UnfitError(f"is unknown; choose from {', '.join(self.choices)}")
-
-    def check(self, value: Any) -> str:
-        if isinstance(value, str) and not isinstance(value, self._cls):
-            return self.parse(value)
-        value = without_numpy(value)
-        for member in self._members:
-            is_member = value is member
-            if is_member or (member.value == value and isinstance(member.value, bool) == isinstance(value, bool)):
-                return member.name
-        raise UnfitError(f"is unknown; choose from {', '.join(self.choices)}")
-
-    def native(self, plain: str) -> enum.Enum:
-        return self._cls[plain]
-
-
-def without_numpy(value: Any) -> Any:
-    """A scalar of NumPy, or a tensor of one element, as a value of Python."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-
-
-def _float_of(text: str) -> float:
+def annotation_of(config_class: type, item: Field[Any]) -> Any:
+    """The annotation of a field of a dataclass, evaluated where the field is defined; its text if it cannot be."""
+    owner = next(
+        base
+        for base in reversed(config_class.__mro__)
+        if getattr(base, "__dataclass_fields__", {}).get(item.name) is item
+    )
+    names = {**vars(sys.modules.get(owner.__module__, types)), **vars(owner)}
+    alone = types.SimpleNamespace(__annotations__={item.name: item.type})
     try:
-        return float(text)
-    except ValueError as error:
-        raise UnfitError from error
+        return typing.get_type_hints(alone, globalns=names, include_extras=True)[item.name]
+    except Exception:  # noqa: BLE001 - annotations are code of the user, and may name what only a type checker imports
+        return str(item.type)
 
 
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise UnfitError("is not finite; give a number")
-    return value
+def field_type(hint: Any, default: Any = None) -> FieldType:
+    """The type of an annotation.
+
+    Args:
+        hint: the annotation.
+        default: the default of the field.
+
+    Raises:
+        UnsupportedError: values of this type have no plain form.
+    """
+    if isinstance(hint, dataclasses.InitVar):
+        hint = hint.type
+    if str in get_args(hint) and get_origin(hint) in (types.UnionType, typing.Union):
+        # msgspec has no union with a path; of str | Path, the code gets a text.
+        texts = [argument for argument in get_args(hint) if not _is_path(argument)]
+        hint = typing.Union[tuple(texts)]  # noqa: UP007 - their number is not known
+    if hint is object:
+        return FieldType()
+    try:
+        if _is_supported(inspect.type_info(hint)):
+            return FieldType(hint)
+    except TypeError:  # msgspec does not support it
+        pass
+    if default is not None and _is_scalar(default):
+        return FieldType()
+    raise UnsupportedError(hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint))
 
 
-def _of_64_bits(value: int) -> int:
-    if abs(value) >= 2**63:
-        raise UnfitError("has more than 64 bits; give a smaller one")
-    return value
+def _is_path(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, os.PathLike)
+
+
+def _is_supported(described: Any) -> bool:
+    if isinstance(described, inspect.CustomType):
+        return issubclass(described.cls, PurePath)
+    if isinstance(described, inspect.EnumType):
+        return not issubclass(described.cls, enum.Flag)
+    parts = [*getattr(described, "types", ()), *getattr(described, "item_types", ())]
+    if hasattr(described, "item_type"):
+        parts.append(described.item_type)
+    if isinstance(described, inspect.NamedTupleType):
+        parts = [item.type for item in described.fields]
+    return isinstance(described, _SCALARS) or (bool(parts) and all(map(_is_supported, parts)))
+
+
+def _is_scalar(value: Any) -> bool:
+    try:
+        return not isinstance(plain_value(value), tuple) and not isinstance(value, enum.Enum)
+    except ValueError:
+        return False
+
+
+def _make_path(cls: Any, value: Any) -> Any:
+    return cls(value)

@@ -1,43 +1,51 @@
 """`FieldSpec` and `Setting`: what a configuration class says about each field, and the check of a value.
 
-A configuration class is a dataclass; a docstring under a field is its help. `field_type` lists the types.
+A configuration class is a dataclass. A field's annotation is its type with bounds, the docstring under it its help:
+
+    label_smoothing: Annotated[float, Meta(ge=0, lt=1)] = setting(0.0, group="regularization")
+    \"\"\"Share of the target that is spread over all classes.\"\"\"
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import operator
-import textwrap
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from dmls_ray.config.annotations import UnsupportedError, annotation_of, field_type
-from dmls_ray.config.field_types import FieldType, OneOf, UnfitError
-from dmls_ray.config.value_texts import as_flag_value
+import msgspec
+from msgspec import Meta
+
+from dmls_ray.config.field_docs import field_docs
+from dmls_ray.config.field_types import FieldType, UnsupportedError, annotation_of, field_type
+from dmls_ray.config.value_texts import as_flag_value, guess_value, parts_of
 from dmls_ray.util.errors import ConfigError, ConflictError
+
+Count = Annotated[int, Meta(ge=1)]
+WholeNumber = Annotated[int, Meta(ge=0)]
+PositiveNumber = Annotated[float, Meta(gt=0)]
+NonNegativeNumber = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, lt=1)]
+Name = Annotated[str, Meta(pattern=r"\S")]
+
+GROUPS = (
+    "data", "ranks", "optimization", "launching", "computation", "regularization", "loss", "augmentation",
+    "early stopping", "target", "loading",
+    "script", "mode", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display", "",
+)  # fmt: skip
+"""Groups of fields, in the order of columns, labels and flags; the last is that of fields without a group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Metadata of a field: its bounds, its unit and the conditions under which it has an effect."""
+    """Metadata of a field: its group, its unit and the conditions under which it has an effect."""
 
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    choices: tuple[str, ...] = ()
-    """Values of a text whose choices a registry defines; a Literal defines its choices itself."""
-    or_none: bool = False
-    """None means no limit, so the way out for a number names it."""
-    none_word: str = "none"
-    """Text of None: `auto`, say, where the program chooses a value then."""
+    group: str = ""
+    """Its group in `GROUPS`. Within a group, fields have the order of their declarations."""
     reads: Callable[[str], float] | None = None
     """Reads a number from a text as people type it: `20m`, say. Its ValueError names the way out."""
-    not_empty: bool = False
-    """The text contains more than blanks."""
     unit: str = ""
     """Unit of a number, for the axis of a figure."""
     family: str = ""
@@ -46,27 +54,8 @@ class Setting:
     """Another field and the values of it with which this field has an effect; None: it always has."""
     gpu_only: tuple[Any, str] | None = None
     """A value that CPUs do not support, and the way out."""
-    is_explored: bool = True
-    """Advice may suggest values beyond those that a sweep has."""
     ddp_only: bool = False
     """The field configures the exchange of gradients, so it has no effect at world_size=1."""
-
-    def range_error(self, value: Any) -> str:
-        """The way out for a value out of bounds; empty for a value within them."""
-        if value is None:
-            return ""
-        if self.not_empty and not value.strip():
-            return "give a name"
-        bounds = (
-            ("{:.10g} or more", self.at_least, operator.ge),
-            ("more than {:.10g}", self.above, operator.gt),
-            ("at most {:.10g}", self.at_most, operator.le),
-            ("less than {:.10g}", self.below, operator.lt),
-        )
-        given = [(text.format(bound), compare(value, bound)) for text, bound, compare in bounds if bound is not None]
-        if all(holds for _, holds in given):
-            return ""
-        return f"give {' and '.join(text for text, _ in given)}" + (f", or {self.none_word}" if self.or_none else "")
 
 
 def setting(default: Any, **metadata: Any) -> Any:
@@ -74,7 +63,15 @@ def setting(default: Any, **metadata: Any) -> Any:
     return field(default=default, metadata={"setting": Setting(**metadata)})
 
 
-_PLAIN = FieldType()
+_TYPE_NAMES: dict[type, str] = {
+    msgspec.inspect.IntType: "int", msgspec.inspect.FloatType: "float", msgspec.inspect.StrType: "str",
+    msgspec.inspect.BoolType: "bool",
+}  # fmt: skip
+
+_ANY = FieldType()
+
+_LONGEST_SHOWN = 100
+"""Most characters of a wrong value in a message."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +81,49 @@ class FieldSpec:
     name: str
     help: str = ""
     default: Any = None
-    kind: FieldType = _PLAIN
-    or_none: bool = True
-    """None is a value, too."""
+    kind: FieldType = _ANY
     setting: Setting = Setting()
-    """Bounds, unit and conditions."""
 
-    @property
+    @cached_property
     def type(self) -> str:
         """`int`, `float`, `str`, `bool` or `tuple`; `value` for any plain value."""
-        return self.kind.name
+        if self.choices:
+            names = {type(choice).__name__ for choice in self.choices}
+        else:
+            names = {_TYPE_NAMES.get(type(member), "value") for member in self.kind.members}
+        return names.pop() if len(names) == 1 else "value"
+
+    @cached_property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values; empty if values besides those of a Literal or an enumeration are allowed."""
+        return self._listed if len(self.kind.members) == 1 else ()
+
+    @cached_property
+    def _listed(self) -> tuple[Any, ...]:
+        """The values of a Literal in its order, or the names of an enumeration."""
+        if self.kind.enumeration is not None:
+            return tuple(member.name for member in self.kind.enumeration)
+        hints = (self.kind.hint, *get_args(self.kind.hint))
+        literals = [get_args(hint) for hint in hints if get_origin(hint) is Literal]
+        return tuple(value for values in literals for value in values if value is not None)
+
+    @cached_property
+    def or_none(self) -> bool:
+        """Whether None is one of its values."""
+        try:
+            return self.kind.convert(None) is None
+        except ValueError:
+            return False
 
     @property
-    def choices(self) -> tuple[Any, ...]:
-        """The allowed values; empty if all of its type are allowed."""
-        return self.kind.choices
+    def is_number(self) -> bool:
+        """Whether a range of numbers has values of this field."""
+        return self.type in ("int", "float", "value") and not self.choices
+
+    @property
+    def least(self) -> float | None:
+        """The bound that a value is at least; None without one."""
+        return getattr(self.kind.members[0], "ge", None)
 
     def parse(self, text: str) -> Any:
         """The value of a flag's text.
@@ -106,32 +131,36 @@ class FieldSpec:
         Raises:
             ConfigError: the text is no value of this field.
         """
-        if self.or_none and text.lower() == self.setting.none_word and text not in self.choices:
+        if self.or_none and text.lower() == "none":
             return None
-        if self.setting.reads is not None:
-            return self.check(text)
+        given: Any = text
+        if self.kind.has_lists and (len(self.kind.members) == 1 or set(text) & set("[(,")):
+            try:
+                given = parts_of(text)
+            except ValueError as error:
+                raise self._unfit(text, "expected values separated by commas, lists in brackets") from error
         try:
-            return self.kind.parse(text)
-        except UnfitError as error:
+            # A text that looks like a number is one, where the field has both.
+            return self.kind.convert(guess_value(given), strict=True)
+        except msgspec.ValidationError:
+            return self.check(given)
+        except ValueError as error:
             raise self._unfit(text, str(error)) from error
 
     def check(self, value: Any) -> Any:
-        """The plain value of a value given in Python.
+        """The plain value of a value given in Python, or as a text.
 
         Raises:
-            ConfigError: the value is of the wrong type or not among the choices.
+            ConfigError: the value is of the wrong type, out of bounds or not among the choices.
         """
-        if self.or_none and (value is None or (isinstance(value, str) and value == self.setting.none_word != "none")):
-            return None
-        if self.setting.reads is not None and isinstance(value, str):
-            try:
-                value = self.setting.reads(value)
-            except ValueError as error:
-                raise ConfigError(f"{self.name}={value} is not {self.kind.singular}; {error}.") from error
         try:
-            return self.kind.check(value)
-        except UnfitError as error:
-            raise self._unfit(str(value) if str(error) else repr(value), str(error)) from error
+            if self.setting.reads is not None and isinstance(value, str):
+                value = self.setting.reads(value)
+            if self.type == "int" and isinstance(value, float) and value.is_integer():
+                value = int(value)
+            return self.kind.convert(value)
+        except ValueError as error:
+            raise self._unfit(value, str(error)) from error
 
     def native(self, value: Any) -> Any:
         """A value as the annotation of the field has it: a list, a path, a member of an enumeration.
@@ -139,22 +168,31 @@ class FieldSpec:
         Raises:
             ConfigError: as `check`.
         """
-        return None if value is None else self.kind.native(self.check(value))
+        if value is None:
+            return None
+        return self.kind.native(self.check(value))
 
     def plain(self, value: Any) -> Any:
         """The plain value of one that `native` has returned."""
-        return value if value is None or not self.kind.is_converted else self.kind.check(value)
+        if value is None or not self.kind.is_converted:
+            return value
+        return self.check(value)
 
-    def _unfit(self, shown: str, reason: str) -> ConfigError:
-        none = f", or {self.setting.none_word}" if self.or_none else ""
-        shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
-        return ConfigError(
-            f"{self.name}={shown} {reason or f'is not {self.kind.singular}; give {self.kind.singular}{none}'}."
-        )
+    def _unfit(self, value: Any, message: str) -> ConfigError:
+        shown = as_flag_value(value)
+        if len(shown) > _LONGEST_SHOWN:
+            shown = f"{shown[:_LONGEST_SHOWN]}..."
+        if self._listed and (self.choices or message.startswith("Invalid enum value")):
+            return ConfigError(f"{self.name}={shown} is unknown; choose from {self._alternatives()}.")
+        expected = message.partition(", got ")[0].replace("`", "").replace("null", "none")
+        return ConfigError(f"{self.name}={shown}: {expected[:1].lower()}{expected[1:]}.")
 
-
-_LONGEST_SHOWN = 100
-"""Most characters of a wrong value in a message."""
+    def _alternatives(self) -> str:
+        values = ", ".join(map(as_flag_value, self._listed))
+        others = [_TYPE_NAMES[type(member)] for member in self.kind.members if type(member) in _TYPE_NAMES]
+        if not others:
+            return values
+        return f"{values}, or give {' or '.join(others)}"
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
@@ -186,17 +224,13 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
 
 
 def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
-    docs: dict[str, str] = {}
-    for base in reversed(config_class.__mro__):
-        if dataclasses.is_dataclass(base):
-            docs |= _field_docs(base)
+    docs = field_docs(config_class)
     specs, fixed = {}, {}
     for item in _fields_of_init(config_class):
-        given = item.metadata.get("setting")
-        setting = given if isinstance(given, Setting) else Setting()
         default = _default_of(config_class, item)
+        metadata = _setting_of(item)
         try:
-            kind, or_none = field_type(annotation_of(config_class, item), default)
+            kind = field_type(annotation_of(config_class, item), default)
         except UnsupportedError as error:
             fixed[item.name] = (
                 f"{item.name} of {config_class.__name__} is of type {error}, of which no flag or axis has values; use "
@@ -205,15 +239,23 @@ def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, st
             if item.default is item.default_factory is MISSING:
                 raise ConfigError(f"{fixed[item.name]}, or give it a default.") from error
             continue
-        kind = OneOf(setting.choices) if setting.choices else kind
-        spec = FieldSpec(item.name, docs.get(item.name, ""), None, kind, or_none, setting)
-        if default is not None:
-            try:
-                default = spec.check(default)
-            except ConfigError as error:
-                raise ConfigError(f"the default in {config_class.__name__}: {error}") from error
-        specs[item.name] = dataclasses.replace(spec, default=default)
+        spec = FieldSpec(item.name, docs.get(item.name, ""), None, kind, metadata)
+        specs[item.name] = dataclasses.replace(spec, default=_plain_default(config_class, spec, default))
     return specs, fixed
+
+
+def _setting_of(item: Field[Any]) -> Setting:
+    given = item.metadata.get("setting")
+    return given if isinstance(given, Setting) else Setting()
+
+
+def _plain_default(config_class: type, spec: FieldSpec, default: Any) -> Any:
+    if default is None:
+        return None
+    try:
+        return spec.check(default)
+    except ConfigError as error:
+        raise ConfigError(f"the default in {config_class.__name__}: {error}") from error
 
 
 def _fields_of_init(config_class: type) -> list[Field[Any]]:
@@ -231,8 +273,10 @@ def _default_of(config_class: type, item: Field[Any]) -> Any:
     Raises:
         ConfigError: the function that makes it fails.
     """
+    if item.default is not MISSING:
+        return item.default
     if item.default_factory is MISSING:
-        return None if item.default is MISSING else item.default
+        return None
     try:
         return item.default_factory()
     except Exception as error:
@@ -243,14 +287,8 @@ def _default_of(config_class: type, item: Field[Any]) -> Any:
 
 
 def ordered_fields(config_class: type) -> list[Field[Any]]:
-    """The fields of a dataclass in the order of tables, labels and flags.
-
-    A class attribute FIELD_ORDER gives this order, since dataclasses put inherited fields first. Fields that it does
-    not name follow.
-    """
-    by_name = {item.name: item for item in fields(config_class)}
-    order = dict.fromkeys((*getattr(config_class, "FIELD_ORDER", ()), *by_name))
-    return [by_name[name] for name in order]
+    """The fields of a dataclass in the order of tables, labels and flags: by their groups, and then as declared."""
+    return sorted(fields(config_class), key=lambda item: GROUPS.index(_setting_of(item).group))
 
 
 def required_fields(config_class: type) -> list[str]:
@@ -267,13 +305,13 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
     """Check each value of a new frozen configuration, and set it converted to the type of its field.
 
     Raises:
-        ConfigError: a value has the wrong type, is not among the choices, or is out of bounds.
+        ConfigError: a value has the wrong type, is out of bounds or is not among the choices.
     """
     for spec in specs:
         value = spec.check(getattr(config, spec.name))
-        if way_out := spec.setting.range_error(value):
-            raise ConfigError(f"{spec.name}={value} is out of range; {way_out}.")
-        object.__setattr__(config, spec.name, spec.native(value))
+        if spec.kind.is_converted:
+            value = spec.kind.native(value)
+        object.__setattr__(config, spec.name, value)
 
 
 def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:
@@ -290,18 +328,3 @@ def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any])
         f"{spec.name}={', '.join(map(str, values))} has no effect with {condition}={', '.join(map(str, others))}; use "
         f"{condition} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
     )
-
-
-def _field_docs(config_class: type) -> dict[str, str]:
-    """The docstring under each field; empty without the source."""
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
-    except (OSError, TypeError):  # typed into an interpreter
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    docs = {}
-    for node, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docs[node.target.id] = inspect.cleandoc(str(after.value.value))
-    return docs

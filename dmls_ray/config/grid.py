@@ -84,10 +84,12 @@ class Plan:
 
     def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
         """A copy in which each run that is not feasible has its reason as `skip`."""
-        return replace(
-            self,
-            runs=tuple(replace(run, skip=run.skip or reason(run.config)) if run.config else run for run in self.runs),
-        )
+        runs = []
+        for run in self.runs:
+            if run.config is not None and not run.skip:
+                run = replace(run, skip=reason(run.config))
+            runs.append(run)
+        return replace(self, runs=tuple(runs))
 
     def pending(self, done: Collection[str]) -> tuple[Run, ...]:
         """The runs whose run_id is not in `done`."""
@@ -170,15 +172,11 @@ def build_plan(
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         for trial_id in random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials)):
             runs.append(replace(trials[trial_id], repeat=repeat, order=len(runs)))
-    given = {
-        name: tuple(
-            dict.fromkeys(
-                [*settled.get(name, (defaults[name],)), *(variant[name] for variant in changed if name in variant)]
-            )
-        )
-        for name in defaults
-        if name in settled or name in in_variants
-    }
+    given = {}
+    for name in defaults:
+        if name in settled or name in in_variants:
+            of_variants = [variant[name] for variant in changed if name in variant]
+            given[name] = tuple(dict.fromkeys([*settled.get(name, (defaults[name],)), *of_variants]))
     return Plan(
         axes=given,
         repeats=repeats,
@@ -229,7 +227,7 @@ def _has_several_values(given: Any, spec: FieldSpec) -> bool:
     is_array = isinstance(given, Iterable) and hasattr(given, "tolist")
     if not is_array and (not isinstance(given, Sequence | set | frozenset) or isinstance(given, str | bytes)):
         return False
-    if not spec.kind.has_parts:
+    if not spec.kind.has_lists:
         return True
     return not isinstance(given, tuple) and all(_is_value(item, spec) for item in given)
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmls_ray.config.fields import Count, NonNegativeNumber, PositiveNumber, WholeNumber, setting
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunLimits:
-    """Limits of runs. `Options` has each of these fields as a flag, with the same default."""
+    """Limits of runs. They are options of a sweep: `Options` inherits them."""
 
-    max_retries: int = 1
-    """Retries of a run that was killed or timed out."""
-    run_timeout: float | None = None
-    """Seconds that one attempt at a run may take; None: unlimited."""
-    stall_timeout: float | None = 600.0
-    """Seconds without progress of any rank after which a run is ended, and without a request for work after which an
-    idle rank is replaced; None: unlimited."""
-    wait_for_ranks: float = 60.0
-    """Seconds that a run waits for ranks whose machine has left. If it is more than 600, also the seconds that a sweep
+    max_retries: WholeNumber = setting(1, group="limits")
+    """How often a run that was killed or timed out is started again."""
+    run_timeout: PositiveNumber | None = setting(None, group="limits")
+    """Seconds that an attempt at a run may take; without it, no limit."""
+    stall_timeout: PositiveNumber | None = setting(600.0, group="limits")
+    """Seconds without an optimizer step, a test batch or an event after which a run is ended, and without a request for
+    work after which an idle rank is replaced; none: no limit."""
+    wait_for_ranks: NonNegativeNumber = setting(60.0, group="limits")
+    """Seconds that a run waits for ranks whose machine has left, before it is skipped; above 600, also how long a sweep
     waits for a full cluster."""
-    give_up_after: int = 2
-    """Equal failures of a trial in a row after which its further runs are skipped."""
-    recycle_above_mib: float | None = None
-    """Resident memory above which the process of a rank is replaced between two runs; None: never."""
+    give_up_after: Count = setting(2, group="limits")
+    """Number of equal failures of a trial in a row after which its further repeats are skipped."""
+    recycle_above_mib: PositiveNumber | None = setting(None, group="limits")
+    """Resident set above which a rank's process is replaced between two runs; without it, never."""

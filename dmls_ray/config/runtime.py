@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, ordered_fields, set_checked, setting
+from msgspec import Meta
+
+from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, ordered_fields, set_checked, setting
 from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.config.launcher_names import any_of, launcher_facts
+from dmls_ray.config.launcher_names import LAUNCHERS, any_of
 from dmls_ray.util.errors import ConflictError
 
 BackendName = Literal["auto", "nccl", "gloo", "mpi"]
 if TYPE_CHECKING:
     LauncherName = str
 else:
-    LauncherName = Literal[tuple(launcher_facts())]
+    LauncherName = Literal[tuple(LAUNCHERS)]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 
-_MPI_LAUNCHERS = any_of(name for name, facts in launcher_facts().items() if "mpi" in facts.backends)
+_MPI_LAUNCHERS = any_of(name for name, facts in LAUNCHERS.items() if "mpi" in facts.backends)
 
 
 @dataclass(frozen=True)
@@ -44,30 +46,30 @@ class RuntimeConfig:
         ConflictError: values that are valid alone do not go together.
     """
 
-    world_size: int = setting(1, at_least=1, unit="ranks")
+    world_size: Count = setting(1, group="ranks", unit="ranks")
     """Number of ranks (worker processes) that train together."""
 
-    machines: int | None = setting(None, at_least=1)
+    machines: Count | None = setting(None, group="ranks")
     """Number of machines that the ranks are spread over equally; without it, as few as possible. With
     ranks_per_machine, world_size is their product."""
 
-    ranks_per_machine: int | None = setting(None, at_least=1)
+    ranks_per_machine: Count | None = setting(None, group="ranks")
     """Number of ranks on each machine; without it, world_size / machines."""
 
-    backend: BackendName = setting("auto", gpu_only=("nccl", "Use backend gloo"))
+    backend: BackendName = setting("auto", group="launching", gpu_only=("nccl", "Use backend gloo"))
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""
 
-    launcher: LauncherName = "ray"
+    launcher: LauncherName = setting("ray", group="launching")
     """Program that starts the ranks: ray is the worker group; inline, spawn (torch.multiprocessing), torchrun and
     mpirun start an interpreter per rank for each run."""
 
-    device: DeviceName = "auto"
+    device: DeviceName = setting("auto", group="computation")
     """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
 
-    threads_per_rank: int = setting(1, at_least=1, unit="threads")
+    threads_per_rank: Count = setting(1, group="computation", unit="threads")
     """CPU threads a rank computes with."""
 
-    seed: int = setting(0, at_least=0, below=2**31, is_explored=False)
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] = setting(0)
     """Seed of the first repeat; each further repeat has another seed."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
@@ -77,12 +79,12 @@ class RuntimeConfig:
             "launcher ray, or machines 1.",
         ),
         Conflict(
-            lambda config: config.world_size > 1 and launcher_facts()[config.launcher].one_process,
+            lambda config: config.world_size > 1 and LAUNCHERS[config.launcher].one_process,
             "launcher={launcher} is one process and world_size={world_size} needs as many; use world_size 1, or "
-            f"launcher {any_of(name for name, facts in launcher_facts().items() if not facts.one_process)}.",
+            f"launcher {any_of(name for name, facts in LAUNCHERS.items() if not facts.one_process)}.",
         ),
         Conflict(
-            lambda config: config.backend == "mpi" and "mpi" not in launcher_facts()[config.launcher].backends,
+            lambda config: config.backend == "mpi" and "mpi" not in LAUNCHERS[config.launcher].backends,
             f"backend=mpi needs ranks that {_MPI_LAUNCHERS} starts and launcher={{launcher}} does not; use launcher "
             f"{_MPI_LAUNCHERS}, or backend gloo.",
         ),

@@ -10,6 +10,7 @@ from typing import Any
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.text import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,5 +57,6 @@ class Schema:
         if name in self.refused:
             raise ConfigError(f"{self.refused[name]}.")
         if name not in self.specs:
-            raise ConfigError(f"{name} is no field of {self.title}; the fields are {', '.join(self.specs)}.")
+            meant = did_you_mean(name, [*self.specs])
+            raise ConfigError(f"{name} is no field of {self.title}; {meant}the fields are {', '.join(self.specs)}.")
         return self.specs[name]

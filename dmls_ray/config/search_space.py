@@ -36,6 +36,9 @@ class Range:
     def __str__(self) -> str:
         return f"any from {self.low:g} to {self.high:g}" + (", by its logarithm" if self.log else "")
 
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
     def draw(self, chance: random.Random) -> float:
         """A random number of the range."""
         if self.log:
@@ -56,13 +59,14 @@ class SearchSpace:
     def draw(self, count: int, seed: int) -> list[dict[str, Any]]:
         """`count` random points. A larger count begins with the same points."""
         chance = random.Random(seed)
-        return [
-            {
-                name: self.value_of(name, item.draw(chance) if isinstance(item, Range) else chance.choice(item))
-                for name, item in self.free.items()
-            }
-            for _ in range(count)
-        ]
+        points = []
+        for _ in range(count):
+            point = {}
+            for name, item in self.free.items():
+                drawn = item.draw(chance) if isinstance(item, Range) else chance.choice(item)
+                point[name] = self.value_of(name, drawn)
+            points.append(point)
+        return points
 
     def value_of(self, name: str, value: Any) -> Any:
         """A value converted to the type of its field. A value of a range has four digits, so tables show it exactly."""
@@ -83,10 +87,9 @@ class SearchSpace:
 
     def contains(self, point: Mapping[str, Any]) -> bool:
         """Whether a point lies in this space."""
-        return point.keys() == self.free.keys() and all(
-            item.low <= point[name] <= item.high if isinstance(item, Range) else point[name] in item
-            for name, item in self.free.items()
-        )
+        if point.keys() != self.free.keys():
+            return False
+        return all(point[name] in item for name, item in self.free.items())
 
     def is_whole(self, name: str) -> bool:
         """Whether a field takes whole numbers."""
@@ -126,7 +129,7 @@ def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
     free: dict[str, tuple[Any, ...] | Range] = {}
     for name, given in axes.items():
         if isinstance(given, Range):
-            if schema.check_name(name).type not in ("int", "float", "value"):
+            if not schema.check_name(name).is_number:
                 raise ConfigError(f"{name} is no number, so it has no range; give several values of it.")
             for end in (given.low, given.high):
                 schema.check(name, round(end) if schema.specs[name].type == "int" else end)

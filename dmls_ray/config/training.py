@@ -5,10 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from dmls_ray.config.fields import as_flag_value, field_specs, no_effect, setting
+from msgspec import Meta
+
+from dmls_ray.config.fields import (
+    Count,
+    NonNegativeNumber,
+    PositiveNumber,
+    Share,
+    WholeNumber,
+    field_specs,
+    no_effect,
+    setting,
+)
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
+from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError, ConflictError
 
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
@@ -34,93 +46,97 @@ class TrainingConfig(RuntimeConfig):
         ConflictError: values that are valid alone do not go together.
     """
 
-    batch_per_rank: int | None = setting(None, at_least=1, unit="samples")
+    batch_per_rank: Count | None = setting(None, group="optimization", unit="samples")
     """Samples a rank takes in one forward pass."""
 
-    global_batch: int | None = setting(None, at_least=1, unit="samples")
+    global_batch: Count | None = setting(None, group="optimization", unit="samples")
     """Samples all ranks take in one optimizer step: batch_per_rank x world_size x accum_steps."""
 
-    accum_steps: int = setting(1, at_least=1, unit="passes")
+    accum_steps: Count = setting(1, group="optimization", unit="passes")
     """Forward passes per optimizer step (gradient accumulation)."""
 
-    test_batch_per_rank: int | None = setting(None, at_least=1, is_explored=False)
+    test_batch_per_rank: Count | None = setting(None, group="optimization")
     """Samples a rank takes in one forward pass of a test; without it, batch_per_rank."""
 
-    epochs: int = setting(5, at_least=1, unit="passes over the data")
+    epochs: Count = setting(5, group="optimization", unit="passes over the data")
     """Passes over the training samples."""
 
-    optimizer: OptimizerName = "adam"
+    optimizer: OptimizerName = setting("adam", group="optimization")
     """Optimizer of PyTorch, fused if the device supports it."""
 
-    lr: float = setting(1e-3, above=0)
+    lr: PositiveNumber = setting(1e-3, group="optimization")
     """Learning rate, before lr_scaling."""
 
-    lr_scaling: LrScaling = "none"
+    lr_scaling: LrScaling = setting("none", group="optimization")
     """How lr follows global_batch: not at all, by global_batch / lr_base_batch, or by its square root."""
 
-    lr_base_batch: int = setting(32, at_least=1, counts_with=("lr_scaling", ("linear", "sqrt")), is_explored=False)
+    lr_base_batch: Count = setting(32, group="optimization", counts_with=("lr_scaling", ("linear", "sqrt")))
     """Global batch at which lr is not scaled."""
 
     # Adam's momentum is beta1, which is no field here.
-    momentum: float = setting(0.0, at_least=0, below=1, counts_with=("optimizer", ("sgd", "rmsprop")))
+    momentum: Share = setting(0.0, group="optimization", counts_with=("optimizer", ("sgd", "rmsprop")))
     """Momentum of sgd and rmsprop."""
 
-    weight_decay: float = setting(0.0, at_least=0, family="regulariser")
+    weight_decay: NonNegativeNumber = setting(0.0, group="optimization", family="regulariser")
     """Weight decay: L2 in the gradient, decoupled for adamw."""
 
-    precision: Precision = setting("fp32", gpu_only=("tf32", "Use precision fp32 or amp-bf16"))
+    precision: Precision = setting("fp32", group="computation", gpu_only=("tf32", "Use precision fp32 or amp-bf16"))
     """Number format of the forward and backward pass: fp32; tf32 (GPUs); amp-fp16, amp-bf16 (autocast)."""
 
-    l1: float = setting(0.0, at_least=0, family="regulariser")
+    l1: NonNegativeNumber = setting(0.0, group="loss", family="regulariser")
     """Factor of the sum of absolute parameters that is added to the loss."""
 
-    clip_norm: float | None = setting(None, above=0)
+    clip_norm: PositiveNumber | None = setting(None, group="optimization")
     """Largest norm of an optimizer step's gradient, over all parameters."""
 
-    lr_schedule: LrSchedule = "constant"
+    lr_schedule: LrSchedule = setting("constant", group="optimization")
     """Course of lr after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
 
-    lr_warmup_steps: int = setting(0, at_least=0)
+    lr_warmup_steps: WholeNumber = setting(0, group="optimization")
     """First optimizer steps over which lr rises linearly to its full value."""
 
-    early_stopping: str = setting("off", family="regulariser")
+    early_stopping: str = setting("off", group="early stopping", family="regulariser")
     """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored. A
     test metric that chooses the epoch flatters the result on the test samples; a validation metric does not."""
 
-    patience: int = setting(
-        2, at_least=1, counts_with=("early_stopping", ("test_loss", "validation_loss")), is_explored=False
+    patience: Count = setting(
+        2, group="early stopping", counts_with=("early_stopping", ("test_loss", "validation_loss"))
     )
     """Epochs without improvement that early_stopping allows."""
 
-    validation_share: float = setting(0.0, at_least=0, below=1)
+    validation_share: Share = setting(0.0, group="early stopping")
     """Share of the training samples that is used for validation after every epoch instead."""
 
-    noise_scale: bool = False
+    noise_scale: bool = setting(False, group="computation")
     """Estimate the gradient noise scale from local and averaged gradients (needs two ranks or accumulation)."""
 
-    compile: CompileMode = "off"
+    compile: CompileMode = setting("off", group="computation")
     """torch.compile of the model: off, or its mode."""
 
-    bucket_cap_mib: float | None = setting(None, above=0, at_most=1e6, unit="MiB", ddp_only=True)
+    bucket_cap_mib: Annotated[float, Meta(gt=0, le=1e6)] | None = setting(
+        None, group="computation", unit="MiB", ddp_only=True
+    )
     """Size of DDP's gradient buckets; without it, PyTorch's default."""
 
-    gradient_as_bucket_view: bool = setting(False, ddp_only=True)
+    gradient_as_bucket_view: bool = setting(False, group="computation", ddp_only=True)
     """Let gradients be views of DDP's buckets, which saves a copy."""
 
-    static_graph: bool = setting(False, ddp_only=True)
+    static_graph: bool = setting(False, group="computation", ddp_only=True)
     """Promise DDP that the graph is the same in every pass."""
 
     # PowerSGD can deadlock over gloo.
-    compression: Compression = setting("none", ddp_only=True, gpu_only=("powersgd", "Use compression fp16 or bf16"))
+    compression: Compression = setting(
+        "none", group="computation", ddp_only=True, gpu_only=("powersgd", "Use compression fp16 or bf16")
+    )
     """Compression of gradients between ranks, by DDP's hooks."""
 
-    zero_redundancy: bool = setting(False, ddp_only=True)
+    zero_redundancy: bool = setting(False, group="computation", ddp_only=True)
     """Distribute the optimizer's state over the ranks (ZeroRedundancyOptimizer)."""
 
-    shuffle: bool = True
+    shuffle: bool = setting(True, group="loading")
     """Reshuffle the training samples every epoch, from seed and epoch."""
 
-    warmup_steps: int = setting(5, at_least=0, is_explored=False)
+    warmup_steps: WholeNumber = setting(5, group="loading")
     """First optimizer steps that no rate counts (at most half of all steps)."""
 
     DERIVED: ClassVar[frozenset[str]] = frozenset({"global_batch"})

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
+
+from msgspec import Meta
+
+from dmls_ray.config.fields import NonNegativeNumber, Share, setting
+from dmls_ray.util.quantities import seconds_of, share_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Until:
-    """Until when trials are repeated. `Options` has each of these fields as a flag, with the same default."""
+    """Until when trials are repeated. These are options of a sweep: `Options` inherits them."""
 
-    within: float = 0.05
-    """Half-width of an interval that is narrow enough: 0.05 for 5% of a ratio, or for 0.05 of an accuracy."""
-    equivalent: float = 0.02
-    """Difference that counts as none: 0.02 for 2% of a ratio, or for 0.02 of an accuracy."""
-    max_repeats: int = 30
-    budget: float | None = 60.0
-    """Seconds for repeats beyond the third; None: unlimited."""
-    race: bool = False
-    """Whether a trial that is beaten takes no part in further blocks."""
-    aim: str | None = None
-    """What trials race for: an objective of `dmls-ray advise`."""
+    within: Annotated[float, Meta(gt=0, lt=1)] = setting(0.05, group="stopping", reads=share_of)
+    """Half-width of an interval from which on a comparison needs no further repeat: 5% of a ratio, 0.05 of an
+    accuracy."""
+    equivalent: Share = setting(0.02, group="stopping", reads=share_of)
+    """Two trials whose interval shows that they differ by less are equal, and need no further repeat."""
+    max_repeats: Annotated[int, Meta(ge=3)] = setting(30, group="stopping")
+    """Most repeats of a trial."""
+    budget: NonNegativeNumber | None = setting(60.0, group="stopping", reads=seconds_of)
+    """Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in it.
+    none: no limit."""
+    race: bool = setting(False, group="stopping")
+    """Leave a trial out of further repeats once it is beaten for the --aim."""
+    aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = setting(None, group="stopping")
+    """What trials race for: most throughput, highest accuracy, shortest time to --target-accuracy, least memory."""
 
     def describe(self) -> dict[str, Any]:
         """As sweep.json records it."""

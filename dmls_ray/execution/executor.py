@@ -201,7 +201,7 @@ class Executor:
         trials = self.search.trials(factory, jobs, group.ranks) if self.search else in_turn
         kept = [record for record in self.store.records if record.run_id not in again]
         # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
-        self.board.begin(kept, [run.values for run in self.plan.runs])
+        self.board.begin(kept)
         cut_short, is_left = True, False
         try:
             group.start()

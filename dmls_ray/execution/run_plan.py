@@ -14,8 +14,7 @@ from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_curr
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import Results, results_of
 from dmls_ray.analysis.summary.phrases import count_noun
-from dmls_ray.analysis.tensorboard.folder import FOLDER
-from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
+from dmls_ray.analysis.tensorboard.live import FOLDER, LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace

@@ -10,9 +10,6 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
 
-POSITION = 1
-ONE_PROCESS = True
-
 
 def run_inline(
     config: RuntimeConfig,

@@ -11,9 +11,6 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import Launcher, Rendezvous
 from dmls_ray.util.errors import ClusterError
 
-POSITION = 4
-BACKENDS = ("mpi",)
-
 _HOST = "127.0.0.1"
 
 

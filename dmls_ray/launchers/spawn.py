@@ -18,8 +18,6 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
 
-POSITION = 2
-
 _HOST = "127.0.0.1"
 
 _LOOK_S = 1.0

@@ -8,8 +8,6 @@ import sys
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import Launcher, Rendezvous
 
-POSITION = 3
-
 
 class Torchrun(Launcher):
     """Starts `python -m torch.distributed.run`."""

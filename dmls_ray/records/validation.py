@@ -39,7 +39,7 @@ def check_field_values(specs: Mapping[str, FieldSpec], config: Mapping[str, Any]
             continue
         if type(value) not in _TYPES[spec.type]:
             raise ValueError(f"{name} is {type(value).__name__} and not {spec.type}")
-        if (least := spec.setting.at_least) is not None and value < least:
+        if (least := spec.least) is not None and value < least:
             raise ValueError(f"{name} is {value} and not at least {least}")
 
 

@@ -24,12 +24,6 @@ from dmls_ray.records.validation import check_field_values
 from dmls_ray.util.errors import ConfigError, ConflictError, DataError, InputError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
 
-_HOOKS = (
-    "specs", "schema", "name_objects", "factors", "infeasible_reason", "unfit_values", "check", "prepare",
-    "cached_data", "modules", "functions", "data_sets", "fingerprint", "writes_files", "estimate_s",
-)  # fmt: skip
-"""Methods of a subclass whose errors name the workload: the driver calls them."""
-
 
 def _naming_its_workload(hook: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a method of a workload, so that an unexpected error becomes one line."""
@@ -78,8 +72,8 @@ class Workload:
     """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
 
     def __init_subclass__(cls) -> None:
-        for name in _HOOKS:
-            if inspect.isfunction(hook := vars(cls).get(name)):
+        for name, hook in list(vars(cls).items()):
+            if inspect.isfunction(hook) and name in vars(Workload) and not name.startswith("_"):
                 setattr(cls, name, _naming_its_workload(hook))
 
     @classmethod

@@ -43,10 +43,9 @@ def workload(name: str) -> Workload:
     Raises:
         ConfigError: there is none, or it has a mistake.
     """
-    points = installed().get(name)
-    if points is None:
+    if name not in installed():
         raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(installed())}.")
-    return _class_of(tuple(points))()
+    return _class_of(installed()[name])()
 
 
 def workload_of(config: Mapping[str, Any]) -> Workload:
@@ -81,20 +80,18 @@ def default_entrypoint() -> Callable[..., Any]:
 
 
 @functools.cache
-def installed() -> Mapping[str, Sequence[EntryPoint]]:
-    """Return the entry points of each workload by its name: several, if packages have chosen the same name.
+def installed() -> Mapping[str, EntryPoint]:
+    """Return the entry point of each workload by its name; that of dmls_ray goes before one of another package.
 
     Tests clear this cache when they add a workload.
     """
-    points: dict[str, list[EntryPoint]] = {}
-    for point in (*_BUILT_IN.values(), *entry_points(group=GROUP)):
-        points.setdefault(point.name, []).append(point)
-    return points
+    others = {point.name: point for point in entry_points(group=GROUP)}
+    return {**_BUILT_IN, **others, **_BUILT_IN}
 
 
 def usable_workloads() -> Sequence[type[Workload]]:
     """Return the classes of all workloads, without those that have a mistake: each gives one warning."""
-    return _usable(tuple(map(tuple, installed().values())))
+    return _usable(tuple(installed().values()))
 
 
 def registered_metrics() -> Mapping[str, Metric]:
@@ -135,44 +132,35 @@ def _metrics(classes: tuple[type[Workload], ...]) -> Mapping[str, Metric]:
 
 
 @functools.cache
-def _usable(installed: tuple[tuple[EntryPoint, ...], ...]) -> tuple[type[Workload], ...]:
+def _usable(installed: tuple[EntryPoint, ...]) -> tuple[type[Workload], ...]:
     classes = []
-    for points in installed:
+    for point in installed:
         try:
-            classes.append(_class_of(points))
+            classes.append(_class_of(point))
         except ConfigError as error:
             warn(str(error))
-        if points[0] in _BUILT_IN.values() and points[1:]:
-            warn(f"workload {points[0].name} of {_packages(points[1:])} is left out: dmls_ray has one of that name.")
     return tuple(classes)
 
 
 @functools.cache
-def _class_of(points: tuple[EntryPoint, ...]) -> type[Workload]:
-    """Load the workload of these entry points, which have one name.
+def _class_of(point: EntryPoint) -> type[Workload]:
+    """Load the workload of an entry point.
 
     Raises:
-        ConfigError: there are several, or the workload has a mistake.
+        ConfigError: it has a mistake.
     """
-    point = points[0]
     if point in _BUILT_IN.values():
         loaded: type[Workload] = pkgutil.resolve_name(point.value)
         return loaded
-    where = f"workload {point.name} of {_packages(points)}"
-    if len(points) > 1:
-        raise ConfigError(f"{where}: both packages have a workload of this name; uninstall one of them.")
+    package = point.dist.name if point.dist else "an unknown package"
+    where = f"workload {point.name} of the installed package {package}, entry point {point.name}={point.value}"
     try:
-        plugin: Any = import_function(point.value, flag=f"{where}: its entry point {point.name}")
+        plugin: Any = import_function(point.value, flag=point.name)
     except InputError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"{where}: {error}") from error
     if mistake := find_mistake(point.name, plugin):
-        raise ConfigError(f"{where}, entry point {point.name}={point.value}: {mistake}.")
+        raise ConfigError(f"{where}: {mistake}.")
     return plugin
-
-
-def _packages(points: Iterable[EntryPoint]) -> str:
-    names = " and ".join(point.dist.name if point.dist else "an unknown package" for point in points)
-    return f"the installed package {names}"
 
 
 @functools.cache
@@ -182,5 +170,5 @@ def _of_function(train: str) -> Workload:
 
 def _built_in_of_function(train: str) -> type[Workload] | None:
     """Return the workload of this package that recorded configurations name by a training function."""
-    classes = (_class_of((point,)) for point in _BUILT_IN.values())
+    classes = (_class_of(point) for point in _BUILT_IN.values())
     return next((item for item in classes if item.claims({"train": train})), None)

@@ -6,13 +6,12 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-from dmls_ray.config.fields import field_specs, fixed_fields
+from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS
 from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.records.versions import FIELD as VERSION_FIELD
-from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
 
 RESERVED_FIELDS = ("train", "workload", VERSION_FIELD)
@@ -34,24 +33,19 @@ def find_mistake(name: str, loaded: Any) -> str:
             return f"its class {loaded.__name__} has no {attribute}; set it"
     if loaded.name != name:
         return f"its class {loaded.__name__} has the name {loaded.name!r}; give the class and the entry point one name"
-    if not isinstance(loaded.entrypoint, str) or not is_reference(loaded.entrypoint):
-        return f"its entrypoint {loaded.entrypoint!r} is not of the form module:function"
-    return _mistake_in_config(loaded.config) or _mistake_in_metrics(loaded) or _mistake_in_init(loaded)
+    return _mistake_in_config(loaded.config) or _mistake_in_metrics(loaded)
 
 
 def _mistake_in_config(config: Any) -> str:
-    is_runtime_config = isinstance(config, type) and issubclass(config, RuntimeConfig)
-    if not is_runtime_config or "__dataclass_fields__" not in vars(config):
-        return f"its config {config!r} is not a frozen dataclass that extends RuntimeConfig; make it one"
     try:
         typing.get_type_hints(config)
-        specs, fixed = field_specs(config), fixed_fields(config)
+        specs = field_specs(config)
     except Exception as error:  # noqa: BLE001 - annotations are code of another package
-        return f"the fields of {config.__name__} cannot be read ({type(error).__name__}: {error}); correct their types"
+        return f"its config {config!r} is no dataclass whose fields can be read ({type(error).__name__}: {error})"
     reserved = [field for field in RESERVED_FIELDS if field in specs]
-    if reserved:
-        return f"its field {reserved[0]} has a reserved name; give it another name"
-    return next(iter(fixed.values()), "")
+    if reserved or not issubclass(config, RuntimeConfig):
+        return f"its config {config!r} has to extend RuntimeConfig, and may not have the fields {RESERVED_FIELDS}"
+    return ""
 
 
 def _mistake_in_metrics(workload: type[Workload]) -> str:
@@ -65,11 +59,3 @@ def _mistake_in_metrics(workload: type[Workload]) -> str:
     if workload.throughput in (None, *rates):
         return ""
     return f"its throughput {workload.throughput!r} is no metric of kind rate; name one of {', '.join(sorted(rates))}"
-
-
-def _mistake_in_init(workload: type[Workload]) -> str:
-    try:
-        workload()
-    except Exception as error:  # noqa: BLE001 - code of another package
-        return f"{workload.__name__}() raises {type(error).__name__}: {error}; it is called without arguments"
-    return ""

@@ -69,17 +69,6 @@ def test_what_looks_like_mark_up_in_the_name_of_a_measure_is_shown_as_it_is() ->
         assert "[red]loss 1, [/x] 2" in _text(view)
 
 
-def test_the_live_view_has_no_column_that_no_run_has_a_value_for() -> None:
-    view = LiveView(Console(file=io.StringIO(), width=100, force_terminal=True))
-    view.begin(PLAN.runs, [], PLAN.varied)
-    with view:
-        view.done(PLAN.runs[0], record(metrics={"total_s": 2.0}))
-        text = _text(view)
-    assert "images/s" not in text
-    assert "metrics" not in text
-    assert "2.00" in text
-
-
 def _text(view: LiveView) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(view.render())

@@ -9,7 +9,7 @@ from dmls_ray.util.errors import ConfigError
 
 def test_a_sweep_repeats_until_it_is_decided_unless_a_number_is_given() -> None:
     assert Options().until == Until()
-    assert Options(repeats="auto").until == Until()  # type: ignore[arg-type]
+    assert Options(repeats="auto").until == Until()
     assert Options().blocks == Until.max_repeats
     assert Options(repeats=5).until is None
     assert Options(repeats=5).blocks == 5
@@ -29,12 +29,12 @@ def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"within": 0.0}, "within=0.0 is out of range; give more than 0"),
-        ({"within": "wide"}, "within=wide is not a number; give a share: 0.05 or 5%"),
-        ({"budget": "tomorrow"}, "budget=tomorrow is not a number; give a duration: 90s, 20m or 2h"),
-        ({"repeats": "never"}, "repeats='never' is not a whole number; give a whole number, or auto"),
-        ({"max_repeats": 2}, "max_repeats=2 is out of range; give 3 or more"),
-        ({"repeats": 0}, "repeats=0 is out of range; give 1 or more, or auto"),
+        ({"within": 0.0}, "within=0.0: expected float > 0"),
+        ({"within": "wide"}, "within=wide: give a share: 0.05 or 5%"),
+        ({"budget": "tomorrow"}, "budget=tomorrow: give a duration: 90s, 20m or 2h"),
+        ({"repeats": "never"}, "repeats=never is unknown; choose from auto, or give int"),
+        ({"max_repeats": 2}, "max_repeats=2: expected int >= 3"),
+        ({"repeats": 0}, "repeats=0: expected int >= 1"),
         (
             {"repeats": 5, "budget": 20.0},
             "budget=20.0 only applies to repeats=auto, and not to repeats=5; leave",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dmls_ray.config.fields import setting
+from dmls_ray.config.fields import Count
 from dmls_ray.config.runtime import Conflict
 from dmls_ray.config.training import DDP_ONLY, TrainingConfig
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -18,8 +18,8 @@ from dmls_ray.util.errors import ConfigError, ConflictError
 class LanguageConfig(TrainingConfig):
     """A configuration of another workload."""
 
-    context: int = setting(64, at_least=1)
-    heads: int = setting(2, at_least=1)
+    context: Count = 64
+    heads: Count = 2
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         Conflict(lambda config: config.context % config.heads, "context={context} does not divide by heads={heads}."),

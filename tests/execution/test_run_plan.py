@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import dmls_ray.execution.run_plan as run_plan_module
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
@@ -61,7 +61,7 @@ def test_the_command_line_has_its_table_and_answer_without_a_report(
 ) -> None:
     (finished / "report.html").mkdir()
     with pytest.raises(SystemExit) as ended:
-        main(name="test", question="What?", axis="batch_per_rank", defaults=GRID, arguments=["--out", str(finished)])
+        main(Preset(name="test", question="What?", axis="batch_per_rank", axes=GRID), ["--out", str(finished)])
     out = capsys.readouterr().out
     assert ended.value.code == 0
     assert "0.900 at 16 to 0.900 at 32" in out
@@ -140,9 +140,7 @@ def test_a_disk_without_space_ends_the_sweep_without_further_files(
     monkeypatch.setattr(run_plan_module, "write_derived_files", lambda *_: pytest.fail("files are written"))
     with pytest.raises(NotKeptError):
         call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
+    axes = {**GRID, "batch_per_rank": [16, 64]}
     with pytest.raises(SystemExit) as ended:
-        main(
-            name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},
-            arguments=["--out", str(finished)],
-        )  # fmt: skip
+        main(Preset(name="test", question="What?", axis="batch_per_rank", axes=axes), ["--out", str(finished)])
     assert ended.value.code == 1

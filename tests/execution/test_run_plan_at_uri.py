@@ -98,11 +98,10 @@ def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(
 
 
 def test_a_dry_run_shows_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
+    axes = {**GRID, "batch_per_rank": [16, 64]}
+    preset = sweep_script.Preset(name="test", question="What?", axis="batch_per_rank", axes=axes)
     with pytest.raises(SystemExit) as ended:
-        sweep_script.main(
-            name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},
-            arguments=["--out", finished, "--dry-run"],
-        )  # fmt: skip
+        sweep_script.main(preset, ["--out", finished, "--dry-run"])
     out = capsys.readouterr().out
     assert ended.value.code == 0
     assert (out.count("  done"), out.count("  to run")) == (3, 3)

@@ -14,7 +14,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.report.logs import run_files
 from dmls_ray.analysis.results import Results
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
@@ -152,11 +152,9 @@ def test_a_dry_run_says_why_runs_are_made_again_and_after_an_undo_that_there_is_
     files: Path, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def planned() -> list[str]:
+        preset = Preset(name="grid", question="What?", axis=None, axes={}, train="edited_t:train")
         with pytest.raises(SystemExit) as ended:
-            main(
-                name="grid", question="What?", axis=None, defaults={}, train="edited_t:train",
-                arguments=["--set", "lr", "0.1", "0.2", "--out", "out", "--repeats", "1", "--dry-run"],
-            )  # fmt: skip
+            main(preset, ["--set", "lr", "0.1", "0.2", "--out", "out", "--repeats", "1", "--dry-run"])
         assert ended.value.code == 0
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 

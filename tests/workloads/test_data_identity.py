@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -25,7 +24,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
 from tests.new_processes import run_ranks
-from tests.workloads.classification.data.samples import READ_ARRAYS, idx, write_arrays, write_folder, write_mnist
+from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays, write_folder
 
 
 def work_is_done(workload: Workload, schema: Schema, axes: dict[str, Any], records: list[RunRecord]) -> bool:
@@ -70,15 +69,6 @@ def test_an_edited_image_makes_the_work_on_its_folder_undone_and_undone_work_is_
     assert not images_are_done(records, **axes)
     image.write_bytes(before)
     assert images_are_done(records, **axes)
-
-
-def test_an_edited_file_of_mnist_makes_the_work_on_it_undone(tmp_path: Path) -> None:
-    write_mnist(tmp_path / "MNIST" / "raw")
-    records: list[RunRecord] = []
-    axes = {"dataset": "mnist", "data_dir": str(tmp_path)}
-    assert images_are_done(records, **axes)
-    (tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(5)))
-    assert not images_are_done(records, **axes)
 
 
 def test_data_that_are_not_on_this_machine_are_no_reason_to_run_again(tmp_path: Path) -> None:

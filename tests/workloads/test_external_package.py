@@ -13,6 +13,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cli.main import main
+from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.cli.sweep_script import main as sweep_main
 from dmls_ray.workloads import registry
 from tests.conftest import PROJECT
@@ -77,11 +78,11 @@ def run(config, rank, emit):
 """
 
 SCRIPT = """
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli.sweep_script import Preset, main
 
 if __name__ == "__main__":
-    main(name="pi", question="Does pi get better with more points?", axis="points",
-         workload="pi", defaults={"points": [1000, 4000]})
+    main(Preset(name="pi", question="Does pi get better with more points?", axis="points",
+                workload="pi", axes={"points": [1000, 4000]}))
 """
 
 INLINE = ("--launcher", "inline", "--device", "cpu")
@@ -115,10 +116,9 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def sweep_script(*words: object, workload: str = "pi", axis: str | None = "points") -> int:
+    preset = Preset(name=workload, question="Why?", axis=axis, workload=workload, axes={})
     with pytest.raises(SystemExit) as ended:
-        sweep_main(
-            name=workload, question="Why?", axis=axis, workload=workload, defaults={}, arguments=[*map(str, words)]
-        )
+        sweep_main(preset, [*map(str, words)])
     return int(ended.value.code or 0)
 
 
@@ -137,7 +137,7 @@ def test_its_fields_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--model" not in help_text
 
     assert sweep_script("--points", "many") == 2
-    assert "points=many is not a whole number; give a whole number." in capsys.readouterr().err
+    assert "points=many: expected int." in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("installed")

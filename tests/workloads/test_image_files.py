@@ -27,18 +27,6 @@ def pgm(levels: np.ndarray, largest: int) -> bytes:
     return f"P5 2 2 {largest}\n".encode() + levels.astype(">u2").tobytes()
 
 
-def twelve_bits() -> bytes:
-    """A TIFF file of two rows, each of two pixels in three bytes."""
-    rows = [(first * 4095 // 255, second * 4095 // 255) for first, second in LEVELS.tolist()]
-    pixels = b"".join(((first << 12) | second).to_bytes(3, "big") for first, second in rows)
-    entries = [(256, 2), (257, 2), (258, 12), (259, 1), (262, 1), (273, 8), (277, 1), (278, 2), (279, len(pixels))]
-    tags = b"".join(
-        tag.to_bytes(2, "little") + b"\x04\0\x01\0\0\0" + value.to_bytes(4, "little") for tag, value in entries
-    )
-    start = (8 + len(pixels)).to_bytes(4, "little")
-    return b"II*\0" + start + pixels + len(entries).to_bytes(2, "little") + tags + b"\0\0\0\0"
-
-
 GREY = Image.fromarray(LEVELS)
 FILES = {
     "8 bits.png": encoded(GREY, format="PNG"),
@@ -47,7 +35,6 @@ FILES = {
     "16 bits, largest byte first.tiff": encoded(
         Image.frombytes("I;16B", (2, 2), SIXTEEN.astype(">u2").tobytes()), format="TIFF"
     ),
-    "12 bits.tif": twelve_bits(),
     "16 bits.pgm": pgm(SIXTEEN, 65535),
     "10 bits.pgm": pgm(np.rint(LEVELS / 255 * 1023), 1023),
     "palette.png": encoded(GREY.convert("P"), format="PNG"),

@@ -39,7 +39,7 @@ class External(Workload):
 @pytest.fixture
 def external(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("external", f"{__name__}:External", registry.GROUP)
-    installed = {"external": [point], **registry.installed()}
+    installed = {"external": point, **registry.installed()}
     monkeypatch.setattr(registry, "installed", lambda: installed)
 
 
@@ -82,12 +82,6 @@ def test_a_training_function_is_a_workload_of_its_name() -> None:
 )
 def test_entrypoints_exist(config: dict[str, Any], function: Any) -> None:
     assert import_function(registry.workload_of(config).entrypoint, flag="entrypoint") is function
-
-
-def test_the_configuration_of_grayscale_is_recorded_under_its_first_name() -> None:
-    config = registry.workload("grayscale").schema().make(implementation="numpy")
-    assert config.canonical()["train"] == RECORDED_NAME
-    assert registry.workload_of(config.canonical()).name == "grayscale"
 
 
 @pytest.mark.usefixtures("external")

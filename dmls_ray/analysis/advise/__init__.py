@@ -1,1 +1,1 @@
-"""`dmls-ray advise`: rank configurations by an objective and suggest what to run next."""
+"""`dmls-ray advise`: the trials of a sweep ranked by an objective."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
@@ -12,7 +12,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
 _DECIMALS = {"total_s": 3, "host_mem_mib": 0}
-"""Digits to which means are compared; other measures to four digits, shares to three decimals."""
+"""Digits to which means are compared; other metrics to four digits, shares to three decimals."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,12 @@ def costs_of(table: Table) -> list[str]:
 
     The duration of runs that go on for a given time is no cost.
     """
-    memory = memory_metric(table.rows)
-    return [*([] if table.presentation.duration_set_by else ["total_s"]), *([memory] if memory else [])]
+    costs = []
+    if not table.presentation.duration_set_by:
+        costs.append("total_s")
+    if memory := memory_metric(table.rows):
+        costs.append(memory)
+    return costs
 
 
 def front_of(
@@ -60,46 +64,63 @@ def front_of(
         any_accuracy: whether a trial may be on the front that loses accuracy.
     """
     together = [row for row in table.rows if not row.independent_ranks]
-    # What a search stopped has the accuracy of an early epoch.
-    rows = [row for row in together if row.value_of(learnt) is not None and not row.is_stopped]
-    accuracies = [learnt] if rows else []
-    rows = rows or together
-    costs = [name for name in costs_of(table) if name != learnt and any(row.value_of(name) is not None for row in rows)]
-    rows = [row for row in rows if all(row.value_of(name) is not None for name in costs)]
+    # The accuracy of a trial that a search stopped is that of an early epoch.
+    trained = [row for row in together if not row.is_stopped]
+    judged = _reporting(trained, [learnt])
+    comparable = judged or together
+    costs = [name for name in costs_of(table) if name != learnt and _reporting(comparable, [name])]
+    rows = _reporting(comparable, costs)
+
     memory = next((name for name in costs if name in MEMORY), "")
-    is_equal = hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory)
-    axes = [*(name for name in costs if name != memory or not is_equal), *accuracies]
+    axes = list(costs)
+    if hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory):
+        axes.remove(memory)
+    signs = dict.fromkeys(axes, 1)
+    if judged:
+        signs[learnt] = 1 if minimizes else -1
+
     losers = {} if any_accuracy else losers_of(table, rows)
-    chosen = [place for place, row in enumerate(rows) if row.trial_id not in losers]
-    points = [
-        [_rounded(rows[place], name) * (-1 if name == learnt and not minimizes else 1) for name in axes]
-        for place in chosen
-    ]
-    return Front(axes, rows, [chosen[place] for place in front(points)], memory, list(losers.values()))
+    points = {}
+    for index, row in enumerate(rows):
+        if row.trial_id not in losers:
+            points[index] = _point(row, signs)
+    return Front(list(signs), rows, front(points), memory, list(losers.values()))
 
 
-def _rounded(row: Row, measure: str) -> float:
-    level = row.value_of(measure)
-    assert level is not None, measure
-    decimals = 3 if quantity_of(measure) == "share" else _DECIMALS.get(measure)
-    return float(f"{level:.4g}") if decimals is None else round(level, decimals)
+def _reporting(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
+    """The trials that report all of some metrics."""
+    return [row for row in rows if None not in map(row.value_of, metrics)]
 
 
-def front(points: Sequence[Sequence[float]]) -> list[int]:
-    """The points that no other is at least as good as in everything and better than in something, by their places.
+def _point(row: Row, signs: dict[str, int]) -> list[float]:
+    return [sign * _rounded(row, name) for name, sign in signs.items()]
+
+
+def _rounded(row: Row, metric: str) -> float:
+    level = row.value_of(metric)
+    assert level is not None, metric
+    if quantity_of(metric) == "share":
+        return round(level, 3)
+    if metric in _DECIMALS:
+        return round(level, _DECIMALS[metric])
+    return float(f"{level:.4g}")
+
+
+def front(points: Mapping[int, Sequence[float]]) -> list[int]:
+    """The points that no other is at least as good as in everything and better than in something, by their keys.
 
     Points that are equal in everything are all on the front, or none of them is.
 
     Args:
         points: of each, what it costs; less is better throughout, so give an accuracy with a minus.
     """
-    front: list[int] = []
+    found: list[int] = []
     # In the order of their values a point comes after all that could beat it. Beaten points beat no others that a
     # point on the front does not beat.
-    for place in sorted(range(len(points)), key=lambda place: tuple(points[place])):
-        if not any(_beats(points[better], points[place]) for better in front):
-            front.append(place)
-    return sorted(front)
+    for index in sorted(points, key=lambda index: tuple(points[index])):
+        if not any(_beats(points[better], points[index]) for better in found):
+            found.append(index)
+    return sorted(found)
 
 
 def _beats(point: Sequence[float], other: Sequence[float]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.advise.objective import Objective, Request, candidates, settle
+from dmls_ray.analysis.advise.candidates import compare_scores, judge_trials, model_of
+from dmls_ray.analysis.advise.objective import Objective, Request, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.stats.intervals import is_above
 from dmls_ray.analysis.summary.claims import Claim, claims_against
@@ -35,29 +36,37 @@ def race_for(table: Table, aim: str) -> Race:
     Raises:
         ConfigError: the runs cannot be judged by it.
     """
-    kind = OBJECTIVES[aim]
-    targets = {record.config.get("target_accuracy") for row in table.rows for record in row.records}
-    target = targets.pop() if len(targets) == 1 and not kind.is_learned else None
-    objective = settle(kind, table, Request(target=target))
-    comparisons = Comparisons(table.rows, looks="race")
-    able, unable = candidates(table, objective, comparisons=comparisons)
-    losers = [row for row, reason in unable if reason.loser is not None]
-    if not able:
+    objective = settle(OBJECTIVES[aim], table, Request(target=_target(table, aim)))
+    candidates, excluded = judge_trials(table, objective, comparisons=Comparisons(table.rows, looks="race"))
+    if not candidates:
         return Race()
-    best = able[0]
-    measures = _measures(table, objective, [item.row for item in able])
-    if not best.is_whole:  # times of runs that did not get there are too short to beat others
-        return Race(losers, claims_against(best.row, [item.row for item in able[1:]], measures))
-    model = objective.model(table, able, looks="race")
-    beaten = [item.row for item in able[1:] if is_above(objective.compared(item, best, model), 0)]
-    left = [item.row for item in able[1:] if item.row not in beaten]
-    return Race([*losers, *beaten], claims_against(best.row, left, measures))
+    best, others = candidates[0], candidates[1:]
+    measures = _measures(table, objective, [item.row for item in candidates])
+    beaten = [row for row, reason in excluded if reason.kind == "loses"]
+    left = []
+    model = model_of(table, objective, candidates, looks="race")
+    for item in others:
+        # Times of runs that did not reach the target are too short to beat others.
+        if best.all_reached and is_above(compare_scores(objective, model, item, best), 0):
+            beaten.append(item.row)
+        else:
+            left.append(item.row)
+    return Race(beaten, claims_against(best.row, left, measures))
+
+
+def _target(table: Table, aim: str) -> float | None:
+    """The target accuracy that all runs have, where the objective takes one."""
+    targets = {record.config.get("target_accuracy") for row in table.rows for record in row.records}
+    if len(targets) != 1 or OBJECTIVES[aim].is_learned:
+        return None
+    return targets.pop()
 
 
 def _measures(table: Table, objective: Objective, rows: Sequence[Row]) -> list[Measure]:
     """By what the trials of a race are compared: what decides its aim, or all measures where it is none of them."""
     if objective.is_learned:
-        return [Measure(objective.measure, "points")]
+        return [Measure(objective.metric, "points")]
     measures = table.presentation.measures(rows)
-    by_speed = [measure for measure in measures if measure in (SPEED, DURATION)]
-    return by_speed if objective.name == "throughput" else measures
+    if objective.name == "throughput":
+        return [measure for measure in measures if measure in (SPEED, DURATION)]
+    return measures

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.metrics import in_tables, is_time, table_metrics
-from dmls_ray.analysis.results import Results, factors_of
-from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
+from dmls_ray.analysis.metrics import in_tables, is_time
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
@@ -16,10 +16,10 @@ from dmls_ray.util.errors import ConfigError
 
 @dataclass(frozen=True)
 class Joined:
-    """The configurations of two sweeps, by the fields in which any of them differ."""
+    """The trials of two sweeps, by the fields in which any of them differ."""
 
     both: Sequence[tuple[Row, Row]]
-    """A's runs and B's of each configuration that both have."""
+    """A's runs and B's of each trial that both have."""
     only: Mapping[str, Sequence[str]]
     """The configurations that A alone, and B alone, has, in words."""
 
@@ -33,15 +33,11 @@ def join(a: Results, b: Results) -> Joined:
     for results in (a, b):
         if not results.records:
             raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
-    runs_a, runs_b = ({(record.run_id, record.session, record.started_at) for record in side.records if record.session}
-                  for side in (a, b))  # fmt: skip
-    if shared := len(runs_a & runs_b):
+    if shared := _runs_of(a) & _runs_of(b):
         raise ConfigError(
-            f"{count_noun(shared, 'run')} of {b.where} and of {a.where} are the same, not one measured twice; give two "
+            f"{len(shared)} runs of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
         )
-    if not {record.trial_id for record in a.records} & {record.trial_id for record in b.records}:
-        raise ConfigError(_nothing_in_common(a, b))
     ids = {id(record) for record in a.records}
     both: list[tuple[Row, Row]] = []
     only: dict[str, list[str]] = {"A": [], "B": []}
@@ -53,64 +49,44 @@ def join(a: Results, b: Results) -> Joined:
             both.append((Row(row.trial_id, row.factors, of_a), Row(row.trial_id, row.factors, of_b)))
         else:
             only["A" if of_a else "B"].append(describe_configuration(row.factors))
+    if not both:
+        raise ConfigError(
+            f"no configuration is both in {a.where} ({only['A'][0]}, ...) and in {b.where} ({only['B'][0]}, ...). Give "
+            "two sweeps of the same configurations; to compare configurations, make them axes of one sweep."
+        )
     return Joined(both, only)
 
 
-def common_measure(a: Results, b: Results, name: str | None) -> str:
+def _runs_of(results: Results) -> set[tuple[str, str, str]]:
+    """What identifies the runs of a sweep; a run without a session was recorded elsewhere."""
+    return {(record.run_id, record.session, record.started_at) for record in results.records if record.session}
+
+
+def common_metric(a: Results, b: Results, name: str | None) -> str:
     """By what two sweeps are compared: what was asked for; else images_per_s where both have it, or total_s.
 
     Raises:
-        ConfigError: there is no such measure, or not of both.
+        ConfigError: a sweep in which runs ended ok does not have it.
     """
-    reported = [_measures_of(side) for side in (a, b)]
-    names = reported[0] & reported[1] or reported[0] | reported[1]
-    choices = ", ".join([*(name for name in table_metrics() if name in names), *sorted(names - table_metrics().keys())])
+    of_a, of_b = _metrics_of(a), _metrics_of(b)
     if name is None:
-        name = "images_per_s" if all("images_per_s" in side for side in reported) else "total_s"
-    if name not in table_metrics() and not any(name in side for side in reported):
-        raise ConfigError(f"--measure {name} is unknown; choose from {choices}.")
-    for results, of_side in zip((a, b), reported, strict=True):
-        if name in of_side or not any(record.outcome is Outcome.OK for record in results.records):
-            continue
-        if is_time(name) and all(record.mode == "search" for record in results.records):
+        name = "images_per_s" if "images_per_s" in of_a & of_b else "total_s"
+    for results, names in ((a, of_a), (b, of_b)):
+        if names and name not in names:
             raise ConfigError(
-                f"--measure {name} of {results.where} says nothing: its runs went side by side, in a search. Give "
-                "--measure test_accuracy, or measure its configurations again with --mode bench."
+                f"--measure {name} is not known of {results.where}, or was measured in a search, whose times say "
+                f"nothing; choose from {', '.join(sorted(of_a & of_b))}."
             )
-        raise ConfigError(f"--measure {name} is not known of {results.where}; choose from {choices}.")
     return name
 
 
-def _measures_of(results: Results) -> set[str]:
-    """What any run of a sweep that ended ok was measured by."""
+def _metrics_of(results: Results) -> set[str]:
+    """What any run of a sweep that ended ok was measured by; times only of runs in bench mode."""
     names: set[str] = set()
     for record in results.records:
-        if record.outcome is Outcome.OK:
-            names |= {
-                name for name in record.metrics if in_tables(name) and (record.mode == "bench" or not is_time(name))
-            }
+        if record.outcome is not Outcome.OK:
+            continue
+        for name in record.metrics:
+            if in_tables(name) and (record.mode == "bench" or not is_time(name)):
+                names.add(name)
     return names
-
-
-def _nothing_in_common(a: Results, b: Results) -> str:
-    """Why no configuration is in both: the fields that have no value in common."""
-    values_a, values_b = (_factor_values(side) for side in (a, b))
-    apart = [
-        f"{name} ({', '.join(sorted(of_a)[:4])} against {', '.join(sorted(of_b)[:4])})"
-        for name, of_a in values_a.items()
-        if not of_a & (of_b := values_b.get(name, {"none"}))
-    ]
-    why = f": they differ in {join_names(apart)}" if apart else ""
-    return (
-        f"no configuration is both in {a.where} and in {b.where}{why}. Give two sweeps of the same configurations; "
-        "to compare configurations with each other, make them axes of one sweep."
-    )
-
-
-def _factor_values(results: Results) -> dict[str, set[str]]:
-    """Every value that each field of the configurations has."""
-    values: dict[str, set[str]] = {}
-    for record in {record.trial_id: record for record in results.records}.values():
-        for name, value in factors_of(record).items():
-            values.setdefault(name, set()).add(str(value))
-    return values

@@ -20,11 +20,11 @@ LEFT_ALIGNED = ("outcome", "verdict", "hardware", "differs in", "published on", 
 def markdown(frame: pd.DataFrame) -> str:
     """A GitHub table."""
     # A vertical bar would end the cell, a line break the row.
-    head, *rows = _aligned(frame.rename(columns=_in_cell).map(_in_cell), LEFT_ALIGNED)
-    rules = [
-        f":{'-' * (len(text) + 1)}" if name in LEFT_ALIGNED else f"{'-' * (len(text) + 1)}:"
-        for name, text in zip(frame.columns, head, strict=True)
-    ]
+    head, *rows = _aligned(frame.rename(columns=_in_cell).map(_in_cell))
+    rules = []
+    for name, text in zip(frame.columns, head, strict=True):
+        rule = "-" * (len(text) + 1)
+        rules.append(f":{rule}" if name in LEFT_ALIGNED else f"{rule}:")
     return "\n".join([_row(head), f"|{'|'.join(rules)}|", *map(_row, rows)])
 
 
@@ -32,19 +32,15 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _aligned(frame: pd.DataFrame, left: Sequence[str]) -> list[list[str]]:
-    """The headings and the rows, each column padded to one width.
-
-    Args:
-        frame: the texts.
-        left: heads of the columns that are aligned left; the others are aligned right.
-    """
+def _aligned(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The headings and the rows, each column padded to one width."""
     columns = []
-    for place, head in enumerate(map(str, frame.columns)):
-        texts = [head, *map(str, frame.iloc[:, place])]
+    for head, values in frame.items():
+        texts = [str(head), *map(str, values)]
         width = max(map(len, texts))
-        columns.append([text.ljust(width) if head in left else text.rjust(width) for text in texts])
-    return [list(row) for row in zip(*columns, strict=True)]
+        pad = str.ljust if head in LEFT_ALIGNED else str.rjust
+        columns.append([pad(text, width) for text in texts])
+    return list(zip(*columns, strict=True))
 
 
 def _in_cell(text: Any) -> str:
@@ -67,7 +63,7 @@ def _in_csv(value: Any) -> Any:
 
 def plain_columns(frame: pd.DataFrame) -> str:
     """Columns under their headings."""
-    head, *rows = _aligned(frame, LEFT_ALIGNED)
+    head, *rows = _aligned(frame)
     rule = ["-" * len(text) for text in head]
     return "\n".join("  ".join(row) for row in (head, rule, *rows))
 

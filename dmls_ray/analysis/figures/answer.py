@@ -12,16 +12,20 @@ from dmls_ray.analysis.figures.plotted import Plotted, plotted_measures, plotted
 from dmls_ray.analysis.figures.series import (
     SINGLE_LINE,
     Line,
+    category_axis,
     differing_fields,
     factor_axis,
     format_factor,
-    is_number,
+    has_numbers,
     limit_items,
     lost_crosses,
+    named_lines,
+    rows_of,
+    trained_together,
     trial_label,
 )
 from dmls_ray.analysis.summary.axis_answer import axis_that_varies
-from dmls_ray.analysis.table.axis_groups import all_groups_along_axis, count_values
+from dmls_ray.analysis.table.axis_groups import count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
@@ -38,12 +42,15 @@ def chart(table: Table) -> Chart | None:
 
     Where only one value of it was measured, the axis is the one that the answer goes along.
     """
-    together = [row for row in table.rows if not row.independent_ranks]
+    together = trained_together(table)
     rows = [row for row in together if row.counted]
     if not (table.axis and rows):
         return None
     axis, _ = axis_that_varies(table, rows, table.axis)
-    lines = [line for line in _lines(table, together, axis) if sum(bool(row.counted) for row in line.rows) > 1]
+    lines = []
+    for line in named_lines(table, together, axis):
+        if len([row for row in line.rows if row.counted]) > 1:
+            lines.append(line)
     if not axis or not lines:
         return None
     panels: list[Panel] = []
@@ -70,24 +77,16 @@ def describe_panels(panels: Sequence[Panel]) -> str:
     return f"{subject[:1].upper()}{subject[1:]}"
 
 
-def _lines(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
-    """The trials that differ in the axis alone, numbers in order."""
-    groups = all_groups_along_axis(rows, axis, table.fixed_batch_field)
-    if all(is_number(row.factors.get(axis)) for row in rows):
-        groups = [sorted(group, key=lambda row: row.factors[axis]) for group in groups]
-    within = {axis} | {name for group in groups for name in table.varied if count_values(group, name) > 1}
-    names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
-    return [Line(trial_label(group[0], names) or SINGLE_LINE, axis, group) for group in groups]
-
-
 def _multiples(table: Table, lines: Sequence[Line], notes: list[str]) -> list[tuple[str, list[Line]]]:
     """The lines of each panel of a measure, with its title: all in one, or one for each value of another field."""
     if len(lines) <= MOST_LINES:
         return [("", list(lines))]
     firsts = [line.rows[0] for line in lines]
-    names = [name for name in differing_fields(table, firsts) if name != lines[0].axis]
-    field = min(names, key=lambda name: (name == _TUNED, count_values(firsts, name)))
-    rest = [name for name in names if name != field]
+    rest = differing_fields(table, firsts)
+    if lines[0].axis in rest:
+        rest.remove(lines[0].axis)
+    field = min(rest, key=lambda name: (name == _TUNED, count_values(firsts, name)))
+    rest.remove(field)
     by_value: dict[str, list[Line]] = {}
     for line in lines:
         value = format_factor(line.rows[0].factors[field])
@@ -103,17 +102,16 @@ def _multiples(table: Table, lines: Sequence[Line], notes: list[str]) -> list[tu
 
 
 def _panel(plotted: Plotted, axis: str, lines: Sequence[Line], title: str) -> list[Panel]:
-    rows = [row for line in lines for row in line.rows]
-    if all(is_number(row.factors[axis]) for row in rows):
-        x = factor_axis(lines)
-    else:
-        x = Axis(axis, categories=list(dict.fromkeys(format_factor(row.factors[axis]) for row in rows)))
-    measured = [series for line in lines for series in _series(plotted, line, x)]
-    if not measured:
-        return []
+    rows = rows_of(lines)
+    x = factor_axis(lines) if has_numbers(rows, axis) else category_axis(axis, rows)
+    measured: list[Series] = []
     lost: list[Series] = []
     for line in lines:
-        lost += lost_crosses(line.name, [(_place(row, axis, x), row) for row in line.rows])
+        points = [(_place(row, axis, x), row) for row in line.rows]
+        measured += plotted.series(line.name, points, connected=not x.categories)
+        lost += lost_crosses(line.name, points)
+    if not measured:
+        return []
     tuned: list[Series] = []
     if plotted.metric.endswith("accuracy") and any(_TUNED in row.factors for row in rows) and axis != _TUNED:
         tuned = _tuned(plotted, lines, x)
@@ -121,25 +119,21 @@ def _panel(plotted: Plotted, axis: str, lines: Sequence[Line], title: str) -> li
     return [Panel(x=x, y=y, series=[*measured, *lost, *tuned], title=title)]
 
 
-def _series(plotted: Plotted, line: Line, x: Axis) -> list[Series]:
-    points = [(_place(row, line.axis, x), row) for row in line.rows]
-    return plotted.series(line.name, points, connected=not x.categories)
-
-
 def _tuned(plotted: Plotted, lines: Sequence[Line], x: Axis) -> list[Series]:
     """At each value of the axis the trial with the best learning rate, with this rate as its text."""
     best: dict[float | str, Row] = {}
-    for line in lines:
-        for row in line.rows:
-            place = _place(row, line.axis, x)
-            level = row.value_of(plotted.metric)
-            if level is not None and (place not in best or level > (best[place].value_of(plotted.metric) or 0.0)):
-                best[place] = row
+    for row in rows_of(lines):
+        level = row.value_of(plotted.metric)
+        place = _place(row, lines[0].axis, x)
+        if level is not None and (place not in best or level > (best[place].value_of(plotted.metric) or 0.0)):
+            best[place] = row
     if len(best) < 2:
         return []
-    ordered = sorted(best.items(), key=lambda item: str(item[0]) if x.categories else float(item[0]))
-    found = plotted.series(f"best {_TUNED}", ordered)
-    texts = [f"{_TUNED} {format_factor(row.factors[_TUNED])}" for _, row in ordered]
+    places = sorted(best, key=str)
+    if not x.categories:
+        places.sort(key=float)
+    found = plotted.series(f"best {_TUNED}", [(place, best[place]) for place in places])
+    texts = [f"{_TUNED} {format_factor(best[place].factors[_TUNED])}" for place in places]
     return [replace(item, texts=texts, connected=not x.categories) for item in found]
 
 

@@ -13,6 +13,7 @@ from dmls_ray.analysis.figures.series import (
     differing_fields,
     limit_items,
     lost_crosses,
+    trained_together,
     trial_label,
 )
 from dmls_ray.analysis.summary.phrases import describe_changes
@@ -24,7 +25,7 @@ from dmls_ray.config.grid import BASELINE
 
 def chart(table: Table) -> Chart | None:
     """The figure; None where nothing was changed one at a time, or no trial with a change was measured."""
-    rows = [row for row in table.rows if not row.independent_ranks]
+    rows = trained_together(table)
     changes = list(dict.fromkeys(change for row in rows if (change := describe_changes(row, table.changed))))
     measured = [row for row in rows if row.counted and describe_changes(row, table.changed)]
     if not table.changed or not measured:

@@ -1,7 +1,6 @@
 """`Chart`: the content of a figure as plain values, before it is drawn.
 
-Each figure has a module that makes its `Chart` from a table. `static.py` draws a chart as PNG and SVG, `interactive.py`
-for the report.
+Each figure has a module that makes its `Chart` from a table. `vega.py` draws every chart, for the report and as files.
 """
 
 from __future__ import annotations
@@ -16,11 +15,8 @@ Kind = Literal["points", "bound", "line", "band", "cross", "bar"]
 or too many values for marks. band: the area from low to high. cross: a run without a value, such as an OOM. bar: an
 amount per category with its interval; only where the x axis has categories."""
 
-SeriesKey = tuple[str, str]
-"""Name and `same_as` of a series; the crosses of two lines have the same name."""
-
 MAX_CATEGORIES = 16
-"""Categories of an axis whose names can be read; of more, every k-th is named."""
+"""Categories of an axis whose names can be read."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +54,6 @@ class Series:
     """run_id of the runs behind each point; empty without runs."""
     texts: Sequence[str] = ()
     """Text of each point besides its numbers."""
-
-    @property
-    def key(self) -> SeriesKey:
-        """Identifies the series within its chart."""
-        return self.name, self.same_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,3 +104,12 @@ class Chart:
 def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether the value is a number that can be drawn."""
     return value is not None and math.isfinite(value)
+
+
+def rounded(value: float, digits: int = 5) -> float | None:
+    """A number to so many digits, a whole one as int; None if it is not finite."""
+    if not math.isfinite(value):
+        return None
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return int(value)
+    return float(f"{value:.{digits}g}")

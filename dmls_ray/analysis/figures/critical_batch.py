@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from dmls_ray.analysis.critical_batch import BatchPoint, CriticalBatch, critical_batch, describe_critical
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.series import Point, dashed_line, series_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.table.model import Table
@@ -44,35 +45,22 @@ def _measured(
         value_of: a batch's mean, if all runs reached the target.
         least_of: a lower limit of it, if some did not.
     """
-    known = [(point, value) for point in points if (value := value_of(point)) is not None]
-    limits = [(point, least) for point in points if (least := least_of(point)) is not None]
-    drawn = {point.batch for point, _ in (*known, *limits)}
-    never = [point for point in points if point.batch not in drawn]
-    series = []
-    if known:
-        series.append(
-            Series(
-                name=_MEASURED, x=[float(point.batch) for point, _ in known], y=[value.centre for _, value in known],
-                low=[value.low for _, value in known], high=[value.high for _, value in known], connected=True,
-                runs=[point.run_ids for point, _ in known], texts=[_text(point) for point, _ in known],
-            )
-        )  # fmt: skip
-    if limits:
-        series.append(
-            Series(
-                name="at least: not all runs reached it", kind="bound", same_as=_MEASURED if known else "",
-                x=[float(point.batch) for point, _ in limits], y=[least for _, least in limits],
-                runs=[point.run_ids for point, _ in limits], texts=[_text(point) for point, _ in limits],
-            )
-        )  # fmt: skip
-    if never:
-        series.append(
-            Series(
-                name="not reached", kind="cross", x=[float(point.batch) for point in never], y=[None] * len(never),
-                runs=[point.run_ids for point in never], texts=[_text(point) for point in never],
-            )
-        )  # fmt: skip
-    return series
+    known, limits, never = [], [], []
+    for point in points:
+        batch, text = float(point.batch), _text(point)
+        value, least = value_of(point), least_of(point)
+        if value is not None:
+            known.append(Point(batch, value.centre, value.low, value.high, point.run_ids, text))
+        if least is not None:
+            limits.append(Point(batch, least, runs=point.run_ids, text=text))
+        if value is None and least is None:
+            never.append(Point(batch, None, runs=point.run_ids, text=text))
+    same_as = _MEASURED if known else ""
+    return [
+        *series_of(_MEASURED, known, connected=True),
+        *series_of("at least: not all runs reached it", limits, kind="bound", same_as=same_as),
+        *series_of("not reached", never, kind="cross"),
+    ]
 
 
 def _laws(found: CriticalBatch) -> list[Series]:
@@ -80,18 +68,22 @@ def _laws(found: CriticalBatch) -> list[Series]:
     first, value = next((point, point.steps) for point in found.points if point.steps is not None)
     ends = (float(first.batch), float(found.points[-1].batch))
     ideal = [value.centre * first.batch / batch for batch in ends]
-    series = [Series(name="perfect scaling", kind="line", x=ends, y=ideal, dashed=True)]
-    steps = [
-        limit for point in found.points for limit in (point.steps and point.steps.centre, point.least_steps) if limit
-    ]
-    heights = [min(*ideal, *steps), max(*ideal, *steps)]
+    series = [dashed_line("perfect scaling", ends, ideal)]
+    steps = list(ideal)
+    for point in found.points:
+        if point.steps is not None:
+            steps.append(point.steps.centre)
+        if point.least_steps is not None:
+            steps.append(point.least_steps)
+    heights = [min(steps), max(steps)]
 
-    if found.critical is not None:
+    if found.curve is not None:
         places = [ends[0] * (ends[1] / ends[0]) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
-        curve = [found.curve(place) for place in places]
-        series.append(Series(name="S_min (1 + B_crit / B)", kind="line", x=places, y=curve, dashed=True))
+        curve = [found.curve.steps(place) for place in places]
+        series.append(dashed_line("S_min (1 + B_crit / B)", places, curve))
         # The axis ends at the measured batches.
-        low, high = max(found.critical.low or 0.0, ends[0]), min(found.critical.high or math.inf, ends[1])
+        critical = found.curve.critical
+        low, high = max(critical.low or 0.0, ends[0]), min(critical.high or math.inf, ends[1])
         if low < high:
             series.append(
                 Series(
@@ -99,7 +91,7 @@ def _laws(found: CriticalBatch) -> list[Series]:
                     high=[heights[1]] * 2,
                 )
             )  # fmt: skip
-        series += _upright(_CRITICAL, found.critical.centre, ends, heights)
+        series += _upright(_CRITICAL, critical.centre, ends, heights)
     if found.noise_scale is not None:
         series += _upright("gradient noise scale", found.noise_scale.centre, ends, heights)
     return series
@@ -109,7 +101,7 @@ def _upright(name: str, batch: float, ends: tuple[float, float], heights: list[f
     """An upright line at a batch, if it is one of those that the axis shows."""
     if not ends[0] <= batch <= ends[1]:
         return []
-    return [Series(name=name, kind="line", x=[batch] * 2, y=heights, dashed=True)]
+    return [dashed_line(name, [batch] * 2, heights)]
 
 
 def _notes(found: CriticalBatch) -> tuple[str, ...]:

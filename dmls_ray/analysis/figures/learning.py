@@ -37,32 +37,32 @@ def chart(table: Table) -> Chart | None:
         splits = [split for split in ("test", "train") if any(curve(row, f"{split}_{kind}") for row in rows)]
         together = [splits] if len(rows) <= _TOGETHER else [[split] for split in splits]
         for shown in together:
-            label = f"{shown[0]} {kind}" if len(shown) == 1 else kind
+            label = f"{' and '.join(shown)} {kind}"
             series = _series(names, shown, kind)
             if series:
                 panels.append(Panel(x=_EPOCH, y=Axis(f"{label} ({of_unit})"), series=series))
-    cut = any(len({len(record.epochs) for record in row.counted}) > 1 for row in rows)
-    return Chart(
-        name="learning",
-        title="Loss and accuracy by epoch",
-        panels=panels,
-        notes=(
-            *notes,
-            *(["A curve ends where the first of its trial's runs has ended."] if cut else []),
-            *_on_coinciding(panels),
-            *_on_overfitting(names),
-        ),
-    )
+    texts = [*notes]
+    if any(_ends_differ(row) for row in rows):
+        texts.append("A curve ends where the first of its trial's runs has ended.")
+    texts += [*_on_coinciding(panels), *_on_overfitting(names)]
+    return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=tuple(texts))
+
+
+def _ends_differ(row: Row) -> bool:
+    """Whether the runs of a trial have different numbers of epochs."""
+    return len({len(record.epochs) for record in row.counted}) > 1
 
 
 def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
     """A metric by epoch and block, of the epochs that all runs of a trial have."""
-    runs = {
-        record.repeat: {item.epoch: value for item in record.epochs if (value := item.metrics.get(measure)) is not None}
-        for record in row.counted
-    }
-    shared = set.intersection(*map(set, runs.values())) if runs else set()
-    return {epoch: {block: values[epoch] for block, values in runs.items()} for epoch in sorted(shared)}
+    by_epoch: dict[int, dict[int, float]] = {}
+    for record in row.counted:
+        for item in record.epochs:
+            value = item.metrics.get(measure)
+            if value is not None:
+                by_epoch.setdefault(item.epoch, {})[record.repeat] = value
+    blocks = {record.repeat for record in row.counted}
+    return {epoch: values for epoch, values in sorted(by_epoch.items()) if values.keys() == blocks}
 
 
 def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[Series]:
@@ -71,8 +71,10 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
     for name, row in names.items():
         first = ""
         for split in splits:
-            # Named by what distinguishes it: the trial, the split, or both.
-            label = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
+            # The first curve of a trial has the name that the trial has in other figures, and so its colour.
+            label = name or split
+            if name and first:
+                label = f"{name}, {split}"
             by_epoch = curve(row, f"{split}_{kind}")
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
             metric = f"{split}_{kind}"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import (
-    SINGLE_LINE,
     Line,
+    Point,
+    bar_groups,
     batch_axis,
+    dashed_line,
     factor_axis,
-    format_factor,
-    limit_items,
     line_series,
-    lines_along,
     metric_lines,
     oom_crosses,
-    trial_axis,
+    run_ids,
+    series_of,
 )
 from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, kind_name, memory_limit, memory_metric
 from dmls_ray.analysis.memory_line import memory_line
@@ -41,44 +41,34 @@ def chart(table: Table) -> Chart | None:
 
 
 def _by_kind(table: Table, notes: list[str]) -> list[Panel]:
-    """Bars of the kinds of memory on each other, which add up to the peak of the tensors.
-
-    Where trials differ in the batch, a panel for each line of them.
-    """
-    measured = [row for row in table.rows if any(name in row.estimates for name in MEMORY_KINDS)]
-    axis = batch_axis(table)
-    if lines := lines_along(table, measured, axis):
-        shown, note = limit_items(lines, "lines", _MOST_LINES)
-        notes += note
-        return [
-            _kinds(
-                Axis(axis, categories=[format_factor(row.factors[axis]) for row in line.rows]),
-                line.rows,
-                "" if line.name == SINGLE_LINE else line.name,
-            )
-            for line in shown
-        ]
-    rows, note = limit_items(measured, "trials", MAX_CATEGORIES)
-    notes += note
-    return [_kinds(trial_axis(table, rows)[0], rows, "")] if len(rows) > 1 else []
-
-
-def _kinds(x: Axis, rows: Sequence[Row], title: str) -> Panel:
-    series = []
+    """Bars of the kinds of memory on each other, which add up to the peak of the tensors."""
+    measured = [row for row in table.rows if not row.estimates.keys().isdisjoint(MEMORY_KINDS)]
+    if len(measured) < 2:
+        return []
+    kinds = []
     for name in MEMORY_KINDS:
-        known = [(label, row) for label, row in zip(x.categories, rows, strict=True) if name in row.estimates]
-        if any(row.estimates[name].centre > 0 for _, row in known):
-            series.append(
-                Series(
-                    name=kind_name(name),
-                    kind="bar",
-                    x=[label for label, _ in known],
-                    y=[row.estimates[name].centre for _, row in known],
-                    runs=[tuple(record.run_id for record in row.counted) for _, row in known],
-                    texts=[f"n={row.estimates[name].n}" for _, row in known],
-                )
-            )
-    return Panel(x=x, y=Axis("peak of the tensors (MiB)", from_zero=True), series=series, title=title, stacked=True)
+        if any(name in row.estimates and row.estimates[name].centre > 0 for row in measured):
+            kinds.append(name)
+    y = Axis("peak of the tensors (MiB)", from_zero=True)
+    groups, note = bar_groups(table, measured, _MOST_LINES)
+    notes += note
+    panels = []
+    for title, x, rows in groups:
+        bars: list[Series] = []
+        for name in kinds:
+            bars += _bars(name, x, rows)
+        panels.append(Panel(x=x, y=y, series=bars, title=title, stacked=True))
+    return panels
+
+
+def _bars(name: str, x: Axis, rows: Sequence[Row]) -> list[Series]:
+    """A kind of memory of each trial."""
+    points = []
+    for category, row in zip(x.categories, rows, strict=True):
+        value = row.estimates.get(name)
+        if value is not None:
+            points.append(Point(category, value.centre, runs=run_ids(row.counted), text=f"n={value.n}"))
+    return series_of(kind_name(name), points, kind="bar")
 
 
 def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
@@ -103,7 +93,8 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
 
     batches = [float(row.factors[line.axis]) for line, _ in drawn for row in line.rows]
     ends = (min(batches), max(batches))
-    series += [Series(name=name, kind="line", x=ends, y=[size, size], dashed=True) for name, size in limits.items()]
+    for name, size in limits.items():
+        series.append(dashed_line(name, ends, [size, size]))
     # On a logarithmic axis a straight line would be a curve.
     x = replace(factor_axis(lines), log=False, from_zero=True)
     return [Panel(x=x, y=Axis(f"{MEMORY[metric]} of a rank (MiB)", from_zero=True), series=series)]
@@ -115,7 +106,7 @@ def _straight(line: Line, metric: str, notes: list[str]) -> list[Series]:
     if fitted is None:
         return []
     batch = _BEYOND * max(fitted.batches)
-    notes.append(f"{'' if line.name == SINGLE_LINE else f'{line.name}: '}{fitted.describe(batch)}.")
+    place = f"{line.title}: " if line.title else ""
+    notes.append(f"{place}{fitted.describe(batch)}.")
     ends = (min(fitted.batches), batch)
-    y = [fitted.at(end) for end in ends]
-    return [Series(name=_STRAIGHT, kind="line", x=ends, y=y, dashed=True, same_as=line.name)]
+    return [dashed_line(_STRAIGHT, ends, list(map(fitted.at, ends)), line.name)]

@@ -8,10 +8,12 @@ from dmls_ray.analysis.figures.answer import MOST_LINES
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.plotted import plotted_measures
 from dmls_ray.analysis.figures.series import (
+    category_axis,
     differing_fields,
     limit_items,
     lost_crosses,
     measured_series,
+    trained_together,
     trial_label,
 )
 from dmls_ray.analysis.metrics import quantity_of
@@ -31,11 +33,11 @@ _FORMS = ("fp32", "int8")
 
 def chart(table: Table) -> Chart | None:
     """The figure; None unless the sweep asks about quantization, and two kinds of it were measured."""
-    rows = [row for row in table.rows if not row.independent_ranks]
+    rows = trained_together(table)
     if table.axis != FIELD or count_values([row for row in rows if row.counted], FIELD) < 2:
         return None
     groups, notes = limit_items(group_by_other_factors(rows, {FIELD}), "lines", MOST_LINES)
-    x = Axis(FIELD, categories=list(dict.fromkeys(str(row.factors[FIELD]) for row in rows)))
+    x = category_axis(FIELD, rows)
     firsts = [group[0] for group in groups]
     names = [name for name in differing_fields(table, firsts) if name != FIELD]
     panels: list[Panel] = []

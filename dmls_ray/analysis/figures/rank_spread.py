@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, measured_series, trial_labels
+from dmls_ray.analysis.figures.series import SINGLE_LINE, dashed_line, limit_rows, measured_series, trial_labels
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -43,7 +43,7 @@ def chart(table: Table) -> Chart | None:
         return None
     x = Axis("rank", categories=[str(rank) for rank in range(max(row.world_size for row in rows))])
     ends = [x.categories[0], x.categories[-1]]
-    mean = Series(name="mean over ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)
+    mean = dashed_line("mean over ranks", ends, [0.0, 0.0])
     panels = []
     for label, (value, is_time) in shown.items():
         series: list[Series] = []

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import Line, factor_axis, line_series, metric_lines, oom_crosses
+from dmls_ray.analysis.figures.series import (
+    Line,
+    Point,
+    dashed_line,
+    factor_axis,
+    line_series,
+    metric_lines,
+    oom_crosses,
+    rows_of,
+    series_of,
+)
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
@@ -41,15 +51,15 @@ def chart(table: Table) -> Chart | None:
         refused += [_why_not(law) for law in laws if law not in drawn]
 
         rate, sizes = estimate(list(base.rates().values())).centre, _ends(line.rows)
-        throughput.append(_ideal(sizes, [rate * size for size in sizes], same_as=line.name))
+        throughput.append(dashed_line("ideal", sizes, [rate * size for size in sizes], line.name))
         throughput += _fitted(line, drawn, rate)
         efficiency += line_series(line, partial(_efficiency, speed_ups))
         efficiency += _fitted(line, drawn)
     x = factor_axis(lines)
-    sizes = _ends([row for line in lines for row in line.rows])
+    sizes = _ends(rows_of(lines))
     panels = [Panel(x=x, y=Axis("throughput (images/s)", log=x.log, from_zero=True), series=throughput)]
     if efficiency:
-        efficiency.append(_ideal(sizes, [1.0, 1.0]))
+        efficiency.append(dashed_line("ideal", sizes, [1.0, 1.0]))
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     scaling = "strong" if strong else "weak"
     return Chart(
@@ -68,21 +78,18 @@ def _fitted(line: Line, laws: Sequence[Fit], rate: float | None = None) -> list[
         laws: laws fitted to the trials.
         rate: throughput of the baseline; None: the curves are of efficiency.
     """
-
-    def scaled(speed_up: float, size: float) -> float:
-        return speed_up / size if rate is None else speed_up * rate
-
     least, most = _ends(line.rows)
     sizes = [least + (most - least) * step / (_CURVE_POINTS - 1) for step in range(_CURVE_POINTS)]
     series = []
     for law in laws:
-        values = [(law.curve(size), size) for size in sizes]
-        middle = [scaled(value.centre, size) for value, size in values]
-        series.append(Series(name=law.name, kind="line", x=sizes, y=middle, dashed=True, same_as=line.name))
-        low = [scaled(value.low, size) for value, size in values if value.low is not None]
-        high = [scaled(value.high, size) for value, size in values if value.high is not None]
-        name = f"{law.name}, 95%"
-        series.append(Series(name=name, kind="band", x=sizes, y=[], low=low, high=high, same_as=line.name))
+        points = []
+        for size in sizes:
+            value = law.curve(size)
+            factor = 1 / size if rate is None else rate
+            low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
+            points.append(Point(size, value.centre * factor, low, high))
+        series += series_of(law.name, points, kind="line", dashed=True, same_as=line.name)
+        series += series_of(f"{law.name}, 95%", points, kind="band", same_as=line.name)
     return series
 
 
@@ -114,7 +121,3 @@ def _efficiency(speed_ups: Points, row: Row) -> Mapping[int, float]:
 def _ends(rows: Sequence[Row]) -> tuple[int, int]:
     sizes = [row.world_size for row in rows if row.rates()]
     return min(sizes), max(sizes)
-
-
-def _ideal(sizes: Sequence[int], values: Sequence[float], same_as: str = "") -> Series:
-    return Series(name="ideal", kind="line", x=sizes, y=values, dashed=True, same_as=same_as)

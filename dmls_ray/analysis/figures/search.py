@@ -9,10 +9,12 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.plotted import Plotted, plotted_metric
 from dmls_ray.analysis.figures.series import (
     Line,
+    category_axis,
+    dashed_line,
     differing_fields,
     factor_axis,
     format_factor,
-    is_number,
+    has_numbers,
     lost_crosses,
 )
 from dmls_ray.analysis.summary.phrases import describe_configuration
@@ -56,11 +58,11 @@ def chart(table: Table) -> Chart | None:
 def _against(field: str, rows: Sequence[Row], plotted: Plotted, y: Axis) -> Panel:
     """The metric against a field; trials without a value of the field are left out."""
     rows = [row for row in rows if row.factors[field] is not None]
-    if all(is_number(row.factors[field]) for row in rows):
+    if has_numbers(rows, field):
         x = factor_axis([Line("", field, list(rows))])
         return Panel(x=x, y=y, series=_points(rows, plotted, lambda row: float(row.factors[field])))
     ordered = sorted(rows, key=lambda row: row.position([field]))
-    x = Axis(field, categories=list(dict.fromkeys(format_factor(row.factors[field]) for row in ordered)))
+    x = category_axis(field, ordered)
     return Panel(x=x, y=y, series=_points(rows, plotted, lambda row: format_factor(row.factors[field])))
 
 
@@ -86,4 +88,4 @@ def _best_so_far(rows: Sequence[Row], numbers: dict[str, int], name: str, *, min
         best = level if is_better else best
         x.append(float(numbers[row.trial_id]))
         y.append(best)
-    return [Series(name="best so far", kind="line", x=x, y=y, dashed=True)] if len(x) > 1 else []
+    return [dashed_line("best so far", x, y)] if len(x) > 1 else []

@@ -1,12 +1,15 @@
-"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, marks of OOM runs."""
+"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, marks of OOM runs.
+
+One module because every figure takes its lines, labels and points from the same functions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dmls_ray.analysis.figures.chart import Axis, Series
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Series
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.summary.phrases import name_of_change
@@ -28,6 +31,35 @@ _ALWAYS_NAMED = {"world_size", *BATCHES}
 Item = TypeVar("Item")
 
 
+class Point(NamedTuple):
+    """A point of a series."""
+
+    x: float | str
+    y: float | None
+    low: float | None = None
+    high: float | None = None
+    runs: tuple[str, ...] = ()
+    text: str = ""
+
+
+def series_of(name: str, points: Sequence[Point], **options: Any) -> list[Series]:
+    """A series of points, with the other fields of `Series`; empty without points."""
+    if not points:
+        return []
+    x, y, low, high, runs, texts = map(list, zip(*points, strict=True))
+    return [Series(name=name, x=x, y=y, low=low, high=high, runs=runs, texts=texts, **options)]
+
+
+def dashed_line(name: str, x: Sequence[float | str], y: Sequence[float | None], same_as: str = "") -> Series:
+    """What was not measured: an ideal, a limit, a fit."""
+    return Series(name=name, kind="line", x=x, y=y, dashed=True, same_as=same_as)
+
+
+def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
+    """The run_id of each record."""
+    return tuple(record.run_id for record in records)
+
+
 @dataclass(frozen=True)
 class Line:
     """Trials that differ in the factor of the x axis only, in the order of that factor."""
@@ -37,6 +69,19 @@ class Line:
     """Name of the factor."""
     rows: list[Row]
 
+    @property
+    def title(self) -> str:
+        """The name as the title of a panel; empty for the only line."""
+        return "" if self.name == SINGLE_LINE else self.name
+
+
+class BarGroup(NamedTuple):
+    """The trials of a panel of bars."""
+
+    title: str
+    x: Axis
+    rows: list[Row]
+
 
 def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
     """The lines of a figure over a numeric factor, named by the fields in which they differ.
@@ -44,17 +89,42 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
     Returns:
         An empty list if no two trials can be joined.
     """
-    rows = [row for row in rows if is_number(row.factors.get(axis))]
-    groups = [
-        sorted(group, key=lambda row: row.factors[axis])
-        for group in all_groups_along_axis(rows, axis, table.fixed_batch_field)
-    ]
-    if not any(len(group) > 1 for group in groups):
+    lines = named_lines(table, [row for row in rows if is_number(row.factors.get(axis))], axis, table.changed)
+    if max((len(line.rows) for line in lines), default=0) < 2:
         return []
+    return lines
 
-    within = {axis} | {name for group in groups for name in table.varied if count_values(group, name) > 1}
-    names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
-    return [Line(trial_label(group[0], names, table.changed) or SINGLE_LINE, axis, group) for group in groups]
+
+def named_lines(table: Table, rows: Sequence[Row], axis: str, changed: Collection[str] = ()) -> list[Line]:
+    """The trials that differ in the axis alone, numbers in order, named by the other fields in which they differ."""
+    groups = all_groups_along_axis(rows, axis, table.fixed_batch_field)
+    within = {axis}
+    for group in groups:
+        within.update(differing_fields(table, group))
+    names = differing_fields(table, [group[0] for group in groups])
+    others = [name for name in names if name not in within]
+    lines = []
+    for group in groups:
+        ordered = list(group)
+        if has_numbers(rows, axis):
+            ordered.sort(key=lambda row: row.factors[axis])
+        lines.append(Line(trial_label(ordered[0], others, changed) or SINGLE_LINE, axis, ordered))
+    return lines
+
+
+def rows_of(lines: Iterable[Line]) -> list[Row]:
+    """The trials of lines."""
+    return [row for line in lines for row in line.rows]
+
+
+def trained_together(table: Table) -> list[Row]:
+    """The trials whose ranks trained one model together."""
+    return [row for row in table.rows if not row.independent_ranks]
+
+
+def has_numbers(rows: Iterable[Row], name: str) -> bool:
+    """Whether all values of a factor have a position on a numeric axis."""
+    return all(is_number(row.factors.get(name)) for row in rows)
 
 
 def batch_axis(table: Table) -> str:
@@ -69,10 +139,10 @@ def default_axis(table: Table, rows: Sequence[Row]) -> str:
     The first of world_size, the batch and the varied fields along which two trials can be joined; none that was changed
     in one trial alone.
     """
-    names = dict.fromkeys(("world_size", batch_axis(table), *table.varied))
-    free = [name for name in names if name not in table.changed]
-    numeric = (name for name in free if all(is_number(row.factors.get(name)) for row in rows))
-    return next((name for name in numeric if lines_along(table, rows, name)), "")
+    for name in ("world_size", batch_axis(table), *table.varied):
+        if name not in table.changed and has_numbers(rows, name) and lines_along(table, rows, name):
+            return name
+    return ""
 
 
 def differing_fields(table: Table, rows: Sequence[Row]) -> list[str]:
@@ -107,9 +177,14 @@ def trial_labels(table: Table, rows: Sequence[Row]) -> list[str]:
 
 def factor_axis(lines: Sequence[Line]) -> Axis:
     """The x axis of lines along one factor; logarithmic if the values of the factor span a factor of four or more."""
-    name, rows = lines[0].axis, [row for line in lines for row in line.rows]
+    name, rows = lines[0].axis, rows_of(lines)
     values = sorted({row.factors[name] for row in rows})
     return Axis(_with_unit(name, rows), log=bool(values) and values[0] > 0 and values[-1] >= 4 * values[0])
+
+
+def category_axis(name: str, rows: Iterable[Row]) -> Axis:
+    """An axis with a category for each value of a factor."""
+    return Axis(name, categories=list(dict.fromkeys(format_factor(row.factors[name]) for row in rows)))
 
 
 def trial_axis(table: Table, rows: Sequence[Row]) -> tuple[Axis, list[str]]:
@@ -124,6 +199,22 @@ def trial_axis(table: Table, rows: Sequence[Row]) -> tuple[Axis, list[str]]:
         return Axis(_with_unit(names[0], rows), categories=values), values
     labels = trial_labels(table, rows)
     return Axis("trial", categories=labels), labels
+
+
+def bar_groups(table: Table, rows: Sequence[Row], most: int) -> tuple[list[BarGroup], tuple[str, ...]]:
+    """The trials of each panel of bars, and a note on those left out.
+
+    Where trials differ in the batch, there is a panel for each line of them: its labels are short.
+    """
+    axis = batch_axis(table)
+    lines, notes = limit_items(lines_along(table, rows, axis), "lines", most)
+    groups = []
+    for line in lines:
+        groups.append(BarGroup(line.title, category_axis(axis, line.rows), line.rows))
+    if not lines and rows:
+        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
+        groups.append(BarGroup("", trial_axis(table, shown)[0], shown))
+    return groups, notes
 
 
 def format_factor(value: Any) -> str:
@@ -171,30 +262,15 @@ def measured_series(
         connected: whether to join the points by a line.
         same_as: the series whose colour and mark to use.
     """
-    measured = [(x, row, values) for x, row, values in points if values]
-    if not measured:
-        return []
-    estimates = [
-        estimate(
-            list(values.values()), quantity, resolution=resolution_of(metric, row.counted), is_once=row.is_once(metric)
-        )
-        for _, row, values in measured
-    ]
-    return [
-        Series(
-            name=name,
-            x=[x for x, _, _ in measured],
-            y=[value.centre for value in estimates],
-            low=[value.low for value in estimates],
-            high=[value.high for value in estimates],
-            connected=connected,
-            same_as=same_as,
-            runs=[
-                tuple(record.run_id for record in row.counted if record.repeat in values) for _, row, values in measured
-            ],
-            texts=[f"n={value.n}" for value in estimates],
-        )
-    ]
+    measured = []
+    for x, row, values in points:
+        if not values:
+            continue
+        resolution = resolution_of(metric, row.counted)
+        value = estimate(list(values.values()), quantity, resolution=resolution, is_once=row.is_once(metric))
+        runs = run_ids(record for record in row.counted if record.repeat in values)
+        measured.append(Point(x, value.centre, value.low, value.high, runs, f"n={value.n}"))
+    return series_of(name, measured, connected=connected, same_as=same_as)
 
 
 def line_series(
@@ -212,8 +288,11 @@ def oom_crosses(line: Line, *, limit: float | None = None) -> list[Series]:
         line: the trials.
         limit: height of the crosses; None: the edge of the panel.
     """
-    points = [(row.factors[line.axis], row, _oom_runs(row)) for row in line.rows]
-    return _crosses("oom", line.name, [point for point in points if point[2]], limit)
+    points = []
+    for row in line.rows:
+        if runs := _oom_runs(row):
+            points.append((row.factors[line.axis], row, runs))
+    return _crosses("oom", line.name, points, limit)
 
 
 def lost_crosses(name: str, points: Iterable[tuple[float | str, Row]]) -> list[Series]:
@@ -229,25 +308,20 @@ def lost_crosses(name: str, points: Iterable[tuple[float | str, Row]]) -> list[S
             by_ending.setdefault("oom", []).append((x, row, runs))
         elif not row.counted:
             by_ending.setdefault(row.records[0].ending, []).append((x, row, row.records))
-    return [series for ending, found in by_ending.items() for series in _crosses(ending, name, found)]
+    crosses: list[Series] = []
+    for ending, found in by_ending.items():
+        crosses += _crosses(ending, name, found)
+    return crosses
 
 
 def _crosses(
     name: str, same_as: str, points: Sequence[tuple[float | str, Row, list[RunRecord]]], limit: float | None = None
 ) -> list[Series]:
-    if not points:
-        return []
-    return [
-        Series(
-            name=name,
-            kind="cross",
-            x=[x for x, _, _ in points],
-            y=[limit] * len(points),
-            same_as=same_as,
-            runs=[tuple(record.run_id for record in runs) for _, _, runs in points],
-            texts=[f"{len(runs)} of {len(row.records)} runs: {runs[0].reason}" for _, row, runs in points],
-        )
-    ]
+    crosses = []
+    for x, row, runs in points:
+        text = f"{len(runs)} of {len(row.records)} runs: {runs[0].reason}"
+        crosses.append(Point(x, limit, runs=run_ids(runs), text=text))
+    return series_of(name, crosses, kind="cross", same_as=same_as)
 
 
 def _oom_runs(row: Row) -> list[RunRecord]:

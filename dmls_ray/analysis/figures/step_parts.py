@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import (
-    SINGLE_LINE,
-    batch_axis,
-    format_factor,
-    limit_items,
-    lines_along,
-    trial_axis,
-)
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.series import Point, bar_groups, run_ids, series_of
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -35,37 +28,27 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in table.rows if row.trial_id in measured]
     if len(rows) < 2:
         return None
+    taken = [name for name in PARTS if any(parts.parts[name] > 0 for parts in measured.values())]
     y = Axis("time of an optimizer step (ms)", from_zero=True)
-    panels: list[Panel] = []
-    notes: tuple[str, ...]
-    # Where trials differ in the batch, a panel for each line of them: its labels are short.
-    axis = batch_axis(table)
-    if lines := lines_along(table, rows, axis):
-        shown, notes = limit_items(lines, "lines", _MOST_LINES)
-        for line in shown:
-            x = Axis(axis, categories=[format_factor(row.factors[axis]) for row in line.rows])
-            title = "" if line.name == SINGLE_LINE else line.name
-            panels.append(Panel(x=x, y=y, series=_bars(line.rows, x, measured), title=title, stacked=True))
-    else:
-        rows, notes = limit_items(rows, "trials", MAX_CATEGORIES)
-        x, _ = trial_axis(table, rows)
-        panels.append(Panel(x=x, y=y, series=_bars(rows, x, measured), stacked=True))
+    groups, notes = bar_groups(table, rows, _MOST_LINES)
+    panels = []
+    for title, x, shown in groups:
+        bars = _bars(shown, x, taken, measured)
+        panels.append(Panel(x=x, y=y, series=bars, title=title, stacked=True))
     texts = (*notes, *_verdicts(table, rows), *_late(rows))
     return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=texts)
 
 
-def _bars(rows: Sequence[Row], x: Axis, measured: Mapping[str, StepParts]) -> list[Series]:
-    """A series for each part that takes any time."""
-    found = [measured[row.trial_id].parts for row in rows]
-    return [
-        Series(
-            name=words, kind="bar", x=x.categories, y=[parts[name] for parts in found],
-            runs=[tuple(record.run_id for record in row.timed) for row in rows],
-            texts=[f"n={len(row.timed)}" for row in rows],
-        )
-        for name, words in PARTS.items()
-        if any(parts[name] > 0 for parts in found)
-    ]  # fmt: skip
+def _bars(rows: Sequence[Row], x: Axis, parts: Sequence[str], measured: Mapping[str, StepParts]) -> list[Series]:
+    """A series for each part."""
+    bars: list[Series] = []
+    for name in parts:
+        points = []
+        for category, row in zip(x.categories, rows, strict=True):
+            height = measured[row.trial_id].parts[name]
+            points.append(Point(category, height, runs=run_ids(row.timed), text=f"n={len(row.timed)}"))
+        bars += series_of(PARTS[name], points, kind="bar")
+    return bars
 
 
 def _verdicts(table: Table, rows: Sequence[Row]) -> list[str]:

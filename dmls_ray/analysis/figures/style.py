@@ -1,123 +1,160 @@
-"""Colours, marks and dashes of figures, and which series has which.
+"""Colours, marks and dashes of figures: a name has the same in all figures of a report.
 
-The hues are those of Okabe & Ito, "Color Universal Design" (2008), which colour-blind readers can distinguish. Hues too
-pale for a white page or too dark for a dark one are changed until their contrast is 3 to 1, as WCAG 2.2 requires of
-graphics. Marks or dashes differ together with the colour. Bars have names below them; bars with the same name differ
-in their patterns.
+The hues of the series are those of Okabe & Ito, "Color Universal Design" (2008), which colour-blind readers can
+distinguish. Hues too pale for a white page or too dark for a dark one are changed until their contrast is 3 to 1, as
+WCAG 2.2 requires of graphics. Marks or dashes differ together with the colour. Bars that share a category have the
+colours of viridis, whose lightness grows along the legend, so that a grey print distinguishes them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 
-from dmls_ray.analysis.figures.chart import Chart, Panel, Series, SeriesKey
+from dmls_ray.analysis.figures.chart import Chart, Panel, Series
+
+SERIES_COLOURS = 8
+PART_COLOURS = 8
+
+LIGHT: Mapping[str, str] = {
+    "paper": "#ffffff", "ink": "#1c2128", "muted": "#59636e", "grid": "#e4e7eb",
+    "series0": "#0072b2", "series1": "#d55e00", "series2": "#009e73", "series3": "#b5538a",
+    "series4": "#b57d00", "series5": "#3a96cf", "series6": "#1c2128", "series7": "#8a7f00",
+    "part0": "#482475", "part1": "#3e4989", "part2": "#306a8e", "part3": "#24878e",
+    "part4": "#20a486", "part5": "#48c16e", "part6": "#8ed645", "part7": "#dfe318",
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "paper": "#14171c", "ink": "#e3e6ea", "muted": "#98a1ac", "grid": "#2a3038",
+    "series0": "#3d9be0", "series1": "#e8701a", "series2": "#15b88a", "series3": "#cc79a7",
+    "series4": "#e69f00", "series5": "#8fd0f5", "series6": "#e3e6ea", "series7": "#f0e442",
+    "part0": "#375a8c", "part1": "#2b748e", "part2": "#228d8d", "part3": "#21a585",
+    "part4": "#40bd72", "part5": "#77d153", "part6": "#bade28", "part7": "#fde725",
+}  # fmt: skip
+PAGE: Mapping[str, str] = {name: f"var(--{name})" for name in LIGHT}
+"""Names of the colours in a page, whose style sheet has their values for the screen and for paper."""
+
+CROSS = "M-1,-0.6L-0.6,-1L0,-0.4L0.6,-1L1,-0.6L0.4,0L1,0.6L0.6,1L0,0.4L-0.6,1L-1,0.6L-0.4,0Z"
+_HEXAGON = "M0,-1L0.87,-0.5L0.87,0.5L0,1L-0.87,0.5L-0.87,-0.5Z"
+_STAR = "M0,-1L0.22,-0.31L0.95,-0.31L0.36,0.12L0.59,0.81L0,0.38L-0.59,0.81L-0.36,0.12L-0.95,-0.31L-0.22,-0.31Z"
+MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", _STAR, _HEXAGON)
+"""Vega's names of marks, or their outlines."""
+DASHES = ([5, 3], [2, 2], [7, 3, 2, 3], [3, 2, 1, 2, 1, 2])
+"""Lengths of dashes and gaps in pixels."""
+DOTS = [1.5, 2.5]
+
+_SIZE = 60
+_RING_SIZE = 230
+"""Area of a mark in square pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theme:
-    """Colours of a figure on one background."""
-
-    paper: str
-    ink: str
-    """Text."""
-    muted: str
-    """Axes, and what belongs to no single series."""
-    grid: str
-    series: tuple[str, ...]
-    """Indexed by `Style.colour`."""
-
-
-LIGHT = Theme(
-    paper="#ffffff",
-    ink="#1c2128",
-    muted="#59636e",
-    grid="#e4e7eb",
-    series=("#0072b2", "#d55e00", "#009e73", "#b5538a", "#b57d00", "#3a96cf", "#1c2128", "#8a7f00"),
-)
-DARK = Theme(
-    paper="#14171c",
-    ink="#e3e6ea",
-    muted="#98a1ac",
-    grid="#2a3038",
-    series=("#3d9be0", "#e8701a", "#15b88a", "#cc79a7", "#e69f00", "#8fd0f5", "#e3e6ea", "#f0e442"),
-)
-
-AXIS_MARGIN = 1.05
-"""End of an axis by its largest value."""
-
-MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "hexagon")
-"""plotly's names of marks."""
-BOUND_MARK = "triangle-up"
-DASHES = ("dash", "dot", "dashdot", "longdashdot")
-"""plotly's names of line styles."""
-PATTERNS = ("", "/", "\\", "x", "-", "|", "+", ".")
-"""plotly's names of bar patterns."""
-
-
-@dataclass(frozen=True)
 class Style:
     """How a series is drawn."""
 
-    colour: int | None = None
-    """Index in the colours of a theme; None: muted."""
+    colour: str = "muted"
+    """Name of a colour of a theme."""
     mark: str = "circle"
-    dash: str = "solid"
-    pattern: str = ""
-    """Pattern of a bar."""
+    dash: Sequence[float] = ()
     hollow: bool = False
     """Whether the mark is an outline, or a bar pale: the second series of a pair, for example."""
     ring: bool = False
     """Whether the mark goes around the marks of other series: it marks a point of a curve."""
-    depth: int = 0
-    """Number of series drawn below; a higher one is drawn finer, so that coinciding series stay visible."""
+
+    @property
+    def size(self) -> int:
+        """Area of the mark in square pixels."""
+        return _RING_SIZE if self.ring else _SIZE
 
 
-def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
-    """The style of every series, the same in all panels."""
-    everything = [(panel, series) for panel in chart.panels for series in panel.series]
-    patterned = any(map(_bars_share_a_name, chart.panels))
-    assigned: dict[SeriesKey, Style] = {}
-    by_name: dict[str, Style] = {}
-    dashes: dict[str, str] = {}
-    coloured = 0
+class Styles:
+    """The style of each series of some charts."""
 
-    # Style reference series come first; others copy from them.
-    for panel, series in sorted(everything, key=lambda item: bool(item[1].same_as)):
-        if series.key in assigned:
-            continue
-        reference = by_name.get(series.same_as)
-        if series.dashed:
-            # One line style for each law, whichever line it belongs to.
-            dash = dashes.setdefault(series.name, DASHES[len(dashes) % len(DASHES)])
-            style = Style(reference.colour if reference else None, dash=dash, hollow=series.kind == "bar")
-        elif series.kind == "bound":
-            # Points upwards, to where the value lies.
-            style = Style(reference.colour if reference else None, BOUND_MARK, hollow=True)
-        elif reference is not None:
-            style = replace(reference, dash="solid", hollow=True)
-        elif series.kind == "cross":
-            style = Style()
-        elif series.muted:
-            style = Style(hollow=True, depth=len(MARKS))
-        elif _marks_points_of_curves(series, panel):
-            style = Style(hollow=True, ring=True)
-        else:
+    def __init__(self, charts: Sequence[Chart]) -> None:
+        self._parts: dict[str, dict[str, str]] = {}
+        self._dashes: dict[str, Sequence[float]] = {}
+        self._colours: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
+        for name, place in _places(charts).items():
+            self._colours[name] = f"series{place % SERIES_COLOURS}"
             # When all colours are used, they start again with the marks shifted by one.
-            count = len(LIGHT.series)
-            shifted = coloured + coloured // count
-            pattern = PATTERNS[shifted % len(PATTERNS)] if patterned and series.kind == "bar" else ""
-            mark = MARKS[shifted % len(MARKS)]
-            style = Style(coloured % count, mark, pattern=pattern, depth=coloured % len(MARKS))
-            coloured += 1
-        assigned[series.key] = style
-        by_name.setdefault(series.name, style)
-    return assigned
+            self._marks[name] = MARKS[(place + place // SERIES_COLOURS) % len(MARKS)]
+        for chart in charts:
+            self._parts[chart.name] = _part_colours(chart)
+            for _, series in _all_series(chart):
+                if series.dashed:
+                    self._dashes.setdefault(series.name, DASHES[len(self._dashes) % len(DASHES)])
+
+    def of(self, series: Series, panel: Panel, chart: Chart) -> Style:
+        """The style of a series of a panel."""
+        leader = series.same_as or series.name
+        if _is_part(series, panel):
+            return Style(colour=self._parts[chart.name][leader])
+        colour = self._colours.get(leader, "muted")
+        mark = self._marks.get(leader, "circle")
+        if series.dashed:
+            return Style(colour=colour, dash=self._dashes[series.name], hollow=series.kind == "bar")
+        if series.kind == "cross":
+            return Style(colour=self._colours.get(leader, "ink"), mark=CROSS)
+        if series.kind == "bound":
+            # Points upwards, to where the value lies.
+            return Style(colour=colour, mark="triangle-up", hollow=True)
+        if _is_ring(series, panel):
+            return Style(colour="ink", hollow=True, ring=True)
+        if series.same_as and series.kind == "line":
+            # A curve has no marks, so a second one of the same colour needs dots to differ.
+            return Style(colour=colour, dash=DOTS, hollow=True)
+        return Style(colour=colour, mark=mark, hollow=bool(series.same_as) or series.muted)
 
 
-def _marks_points_of_curves(series: Series, panel: Panel) -> bool:
-    return series.kind == "points" and not series.connected and any(item.connected for item in panel.series)
+def _places(charts: Sequence[Chart]) -> dict[str, int]:
+    """A number for each measured name: the smallest that no other name has which shares a chart with it."""
+    places: dict[str, int] = {}
+    names_of = [_measured_names(chart) for chart in charts]
+    for names in names_of:
+        for name in names:
+            neighbours = set[str]().union(*(others for others in names_of if name in others))
+            taken = {places[other] for other in neighbours if other in places}
+            if name not in places:
+                places[name] = next(place for place in count() if place not in taken)
+    return places
 
 
-def _bars_share_a_name(panel: Panel) -> bool:
-    names = [name for series in panel.series if series.kind == "bar" for name in series.x]
-    return len(set(names)) < len(names)
+def _measured_names(chart: Chart) -> dict[str, None]:
+    """The measured names in their order."""
+    return dict.fromkeys(series.name for panel, series in _all_series(chart) if _is_measured(series, panel))
+
+
+def _part_colours(chart: Chart) -> dict[str, str]:
+    """Colours of bars that share a category, spread over all colours in the order of the bars."""
+    parts = [series.name for panel, series in _all_series(chart) if _is_part(series, panel)]
+    names = list(dict.fromkeys(parts))
+    step = (PART_COLOURS - 1) / max(len(names) - 1, 1)
+    return {name: f"part{round(place * step)}" for place, name in enumerate(names)}
+
+
+def _all_series(chart: Chart) -> Iterator[tuple[Panel, Series]]:
+    for panel in chart.panels:
+        for series in panel.series:
+            yield panel, series
+
+
+def _is_measured(series: Series, panel: Panel) -> bool:
+    """Whether a series has a colour that no other series has."""
+    if series.same_as or series.muted or series.dashed or series.kind in ("cross", "bound"):
+        return False
+    return not (_is_ring(series, panel) or _is_part(series, panel))
+
+
+def _is_ring(series: Series, panel: Panel) -> bool:
+    """Whether a series marks points of curves."""
+    is_apart = series.kind == "points" and not series.connected and not series.same_as and not series.muted
+    return is_apart and any(item.connected for item in panel.series)
+
+
+def _is_part(series: Series, panel: Panel) -> bool:
+    """Whether a series is one of several whose bars share a category."""
+    if series.kind != "bar" or series.same_as or series.muted or series.dashed:
+        return False
+    categories = [name for item in panel.series if item.kind == "bar" for name in item.x]
+    return len(set(categories)) < len(categories)

@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dmls_ray.analysis.figures.jpeg import REFUSED, is_small_jpeg
-from dmls_ray.analysis.figures.plotly_text import rounded
+from dmls_ray.analysis.figures.chart import rounded
 from dmls_ray.analysis.metrics import format_of
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.report.methodology import environment_key
@@ -59,7 +58,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     }
     names = {name for part in ("record", "epochs", "ranks", "rank_epochs") for name in payload[part]}
     payload["decimals"] = {name: digits for name in sorted(names) if (digits := _decimals(name)) is not None}
-    return payload | {"texts": texts.texts, "pictures": pictures.texts, "refused": REFUSED}
+    return payload | {"texts": texts.texts, "pictures": pictures.texts}
 
 
 def _decimals(name: str) -> int | None:
@@ -70,11 +69,9 @@ def _decimals(name: str) -> int | None:
 
 
 def _picture(record: RunRecord, pictures: TextTable) -> int | None:
-    """Index in `pictures`; -1 if it exceeds the total, -2 if it must not be shown; None without a picture."""
+    """Index in `pictures`; -1 if it exceeds the total; None without a picture."""
     if not record.picture:
         return None
-    if not is_small_jpeg(record.picture):
-        return -2
     place = pictures.add(record.picture)
     return -1 if place is None else place
 
@@ -126,7 +123,7 @@ def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) ->
     ]
     names = field_names(epoch for ranks in rows for epochs in ranks for epoch in epochs)
     return {
-        name: [[[rounded(epoch.get(name), 4) for epoch in epochs] for epochs in ranks] for ranks in rows]
+        name: [[[_plain(epoch.get(name), 4) for epoch in epochs] for epochs in ranks] for ranks in rows]
         for name in names
     }
 
@@ -161,7 +158,11 @@ def _numbered(keys: Sequence[str]) -> list[int]:
 
 
 def _plain(value: Any, digits: int = 5) -> Any:
-    return shorten(value, _REASON) if isinstance(value, str) else rounded(value, digits)
+    if isinstance(value, str):
+        return shorten(value, _REASON)
+    if isinstance(value, float):
+        return rounded(value, digits)
+    return value
 
 
 def _values_of_run(record: RunRecord, fields: Sequence[str]) -> dict[str, Any]:

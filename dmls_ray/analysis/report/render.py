@@ -1,13 +1,11 @@
-"""The report as one HTML file: template, scripts, style, plotly and the data of the runs."""
+"""The report as one HTML file: template, scripts, style, Vega and the data of the runs."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import hashlib
-import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.figures.interactive import plotly_figure
-from dmls_ray.analysis.figures.style import DARK, LIGHT
+from dmls_ray.analysis.figures.style import DARK, LIGHT, PAGE, Styles
+from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
@@ -64,15 +62,15 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     frame = table.frame(shown_columns(table).columns)
     shown = results.records[:MOST_RUNS]
     sessions = read_sweep(results.folder).get("sessions", [])
-    css = (_HERE / "page.css").read_text(encoding="utf-8")
+    css = _theme_css() + (_HERE / "page.css").read_text(encoding="utf-8")
     script = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    plotly = _plotly() if charts else b""
+    vega = _vega() if charts else ""
+    styles = Styles(charts)
     runs = build_payload(shown, results.folder)
     data = {
         "varied": list(table.varied),
         "runs": runs,
-        "charts": [{"name": chart.name, "title": chart.title, **plotly_figure(chart)} for chart in charts],
-        "themes": {"light": asdict(LIGHT), "dark": asdict(DARK)},
+        "charts": [{"name": chart.name, "spec": vega_lite(chart, styles, PAGE)} for chart in charts],
         "left_out": len(results) - len(shown),
     }
     trial_numbers = dict(zip((record.trial_id for record in shown), runs["trial"], strict=True))
@@ -80,10 +78,10 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     days = sorted({record.started_at[:10] for record in results.records if record.started_at})
     return escape_control_chars(
         _environment().get_template("page.html.j2").render(
-            policy=_policy(script, plotly),
+            policy=_policy(css, [script, vega]),
             css=Markup(css),
             script=Markup(script),
-            plotly=pack(plotly) if charts else "",
+            vega=pack(vega) if charts else "",
             data=pack(to_json(data)),
             name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
             days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
@@ -148,22 +146,36 @@ def _asked(reading: SweepSummary) -> str:
     return f"What {'does' if len(names) == 1 else 'do'} {listed} do to the time, memory and accuracy of training?"
 
 
-def _policy(script: str, plotly: bytes) -> str:
-    """The content security policy: only scripts of the report, nothing fetched. plotly adds style elements."""
-    digests = [hashlib.sha256(text).digest() for text in (script.encode(), plotly) if text]
-    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+def _policy(css: str, scripts: Sequence[str]) -> str:
+    """The content security policy: only the scripts and the style sheet of the report, nothing fetched."""
+    allowed = " ".join(_digest(script) for script in scripts if script)
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {allowed}; style-src {_digest(css)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _plotly() -> bytes:
-    """The script of plotly, read from its package without importing it, which takes a second."""
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("The report's figures need plotly (pip install plotly>=6).", name="plotly")
-    return (Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _theme_css() -> str:
+    """The colours of figures as variables of the style sheet, for screens of both kinds and for paper."""
+    light, dark = ("".join(f"--{name}: {colour}; " for name, colour in theme.items()) for theme in (LIGHT, DARK))
+    return f":root {{ {light}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}\n"
+
+
+@cache
+def _vega() -> str:
+    """The script that draws figures: Vega, Vega-Lite and the interpreter that needs no `eval`.
+
+    vl-convert has it for the same versions with which it draws the files.
+    """
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle("globalThis.vegaEmbed = vegaEmbed;")
+    # The names of a module would be global variables of a page.
+    return f'"use strict";(() => {{{bundle}}})();'
 
 
 @cache

@@ -93,8 +93,7 @@ class RunPanel {
   picture(run) {
     const place = Runs.at(this.runs.picture, run);
     if (place === null) return null;
-    const why = place === -2 ? this.runs.refused : `Left out of the report; see runs.jsonl, run_id ${this.runs.run_id[run]}.`;
-    const left = make("p", { class: "hint" }, why);
+    const left = make("p", { class: "hint" }, `Left out of the report; see runs.jsonl, run_id ${this.runs.run_id[run]}.`);
     const alt = "The picture that the training function of this run returned";
     return [make("h3", {}, "Picture"),
       place < 0 ? left : make("img", { src: `data:image/jpeg;base64,${this.runs.pictures[place]}`, alt })];

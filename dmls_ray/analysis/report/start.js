@@ -12,7 +12,7 @@ async function start() {
   document.querySelectorAll("details.values").forEach((details) =>
     foldedValues(details, data.charts[Number(details.dataset.chart)], openByName));
   // The content security policy allows this script by its hash.
-  document.head.append(Object.assign(document.createElement("script"), { textContent: await unpack("plotly") }));
+  document.head.append(Object.assign(document.createElement("script"), { textContent: await unpack("vega") }));
   drawFigures(data, openByName);
 }
 

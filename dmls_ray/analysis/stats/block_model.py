@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.critical_value import critical_value
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, exponential
 from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
@@ -96,13 +96,19 @@ class BlockModel:
         self._limit, self._once = limit, set(once)
         self._looks: Looks = looks
         self._families = families
-        self._places = {trial: place for place, trial in enumerate(values)}
-        blocks = {block: place for place, block in enumerate(dict.fromkeys(b for row in values.values() for b in row))}
+        self._places: dict[str, int] = {}
+        blocks: dict[Any, int] = {}
+        for trial, row in values.items():
+            self._places[trial] = len(self._places)
+            for block in row:
+                blocks.setdefault(block, len(blocks))
         self._measured = np.full((len(values), len(blocks)), np.nan)
-        for place, row in enumerate(values.values()):
+        for trial, row in values.items():
             for block, value in row.items():
-                self._measured[place, blocks[block]] = value
-        self._values = np.log(self._measured) if is_ratio else self._measured
+                self._measured[self._places[trial], blocks[block]] = value
+        self._values = self._measured
+        if is_ratio:
+            self._values = np.log(self._measured)
 
     @property
     def trials(self) -> int:
@@ -144,15 +150,18 @@ class BlockModel:
         if self._is_ratio and factors.tolist() == [1.0, -1.0]:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
             ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
-            centre = float(ratios[0]) if np.ptp(ratios) == 0 else centre
+            if np.ptp(ratios) == 0:
+                centre = float(ratios[0])
         if self._once >= weights.keys() and all(are_same(row[both]) for row in self._measured[rows]):
             return Contrast(centre, None, None, count, None, is_once=True)
         if half_width is None:
             return Contrast(centre, None, None, count, None)
         if not half_width:
             return Contrast(centre, centre, centre, count, 0.0)
-        limit = math.inf if self._is_ratio else self._limit * float(np.abs(factors).sum()) / 2
-        low, high = max(middle - half_width, -limit), min(middle + half_width, limit)
+        low, high = middle - half_width, middle + half_width
+        if not self._is_ratio:
+            limit = self._limit * float(np.abs(factors).sum()) / 2
+            low, high = max(low, -limit), min(high, limit)
         after = partial(self._half_width_after, differences, weights_of_all)
         return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after)
 
@@ -187,7 +196,9 @@ class BlockModel:
         is_equal = bool(np.ptp(differences) <= ROUNDING * np.abs(differences).max())
         if count < MIN_REPEATS:
             return 0.0 if is_equal and self._is_exact else None
-        own = 0.0 if is_equal else float(differences.var(ddof=1))
+        own = 0.0
+        if not is_equal:
+            own = float(differences.var(ddof=1))
         squares = float((weights**2).sum())  # 2 of a pair
         least = squares * self._resolution**2 / 8
         of_pairs = (np.abs(weights).sum() / 2) ** 2 / (squares / 2)  # 1 of a pair, more of others
@@ -234,7 +245,7 @@ class BlockModel:
     def _shown(self, value: float) -> float:
         if not self._is_ratio:
             return value
-        return math.exp(value) if value < 700 else math.inf
+        return exponential(value)
 
 
 def is_decided(contrast: Contrast | None, *, null: float, precision: float, equivalent: float) -> bool:
@@ -253,11 +264,12 @@ def is_decided(contrast: Contrast | None, *, null: float, precision: float, equi
         return False
     if contrast.low > null or contrast.high < null:
         return True
+    least, most = -equivalent, equivalent
     if null:
-        precision, bounds = math.log1p(precision), (1 / (1 + equivalent), 1 + equivalent)
-    else:
-        bounds = (-equivalent, equivalent)
-    return (bounds[0] < contrast.low and contrast.high < bounds[1]) or contrast.half_width <= precision
+        precision = math.log1p(precision)
+        least, most = 1 / (1 + equivalent), 1 + equivalent
+    is_equivalent = least < contrast.low and contrast.high < most
+    return is_equivalent or contrast.half_width <= precision
 
 
 def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
@@ -274,5 +286,7 @@ def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
         return False
     if contrast.low <= null <= contrast.high:
         return False
-    size = abs(math.log(contrast.centre)) if null else abs(contrast.centre)
-    return contrast.half_width > max(math.log1p(precision) if null else precision, size / 2)
+    size = abs(contrast.centre)
+    if null:
+        precision, size = math.log1p(precision), abs(math.log(contrast.centre))
+    return contrast.half_width > max(precision, size / 2)

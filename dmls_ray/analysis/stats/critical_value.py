@@ -37,14 +37,17 @@ def critical_value(
     from scipy.stats import studentized_range
 
     was_looked_at = looks == "open" or (looks == "last" and blocks > FIRST_LOOK)
-    errors = _ERRORS_OF_LOOKS if was_looked_at else error_of_look(blocks) if looks == "race" else _ERRORS
+    errors = _ERRORS
+    if looks == "race":
+        errors = error_of_look(blocks)
+    if was_looked_at:
+        errors = _ERRORS_OF_LOOKS
     errors /= families
-    pairs = max(trials * (trials - 1) // 2, 1)
-    family = float(
-        stdtrit(degrees, (1 + (1 - errors) ** (1 / pairs)) / 2)
-        if of_pair_alone
-        else studentized_range.ppf(1 - errors, max(trials, 2), degrees) / math.sqrt(2)
-    )
+    if of_pair_alone:
+        pairs = max(trials * (trials - 1) // 2, 1)
+        family = float(stdtrit(degrees, (1 + (1 - errors) ** (1 / pairs)) / 2))
+    else:
+        family = float(studentized_range.ppf(1 - errors, max(trials, 2), degrees) / math.sqrt(2))
     if not was_looked_at:
         return family
     # A sweep stops when all pairs are decided. Of many trials, chance hardly decides all; so what looks add matters

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dmls_ray.analysis.stats.intervals import Estimate, Interval
+from dmls_ray.analysis.stats.intervals import Estimate, Interval, is_above, is_below
 
 _MOST_DECIMALS = 6
 """A number that needs more decimals is written with an exponent."""
@@ -21,20 +21,28 @@ class NumberFormat:
     signed: bool = False
     """Whether positive numbers have a sign, too."""
 
-    def __call__(self, value: float, most: int | None = None) -> str:
-        """Return the number with its usual decimals, but at most `most`; negative for whole tens and hundreds."""
-        usual = self.usual(value)
-        return self.exactly(value, usual if most is None else min(usual, most))
+    def __call__(self, value: float) -> str:
+        """Return the number with its usual decimals."""
+        return self.exactly(value, self.usual(value))
 
     def exactly(self, value: float, decimals: int) -> str:
-        """Return the number with exactly `decimals` decimals."""
+        """Return the number with exactly `decimals` decimals; negative for whole tens and hundreds."""
         if not math.isfinite(value):
             return str(value)
         if decimals > _MOST_DECIMALS:
-            text = f"{value:.{max(decimals + math.floor(math.log10(abs(value))), 0)}e}" if value else "0"
-            return f"+{text}" if self.signed and value >= 0 else text
-        text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
-        return text if not self.signed or text.startswith("-") else f"+{text}"
+            text = _with_exponent(value, decimals)
+        else:
+            text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
+        if self.signed and not text.startswith("-"):
+            return f"+{text}"
+        return text
+
+
+def _with_exponent(value: float, decimals: int) -> str:
+    if value == 0:
+        return "0"
+    digits = decimals + math.floor(math.log10(abs(value)))
+    return f"{value:.{max(digits, 0)}e}"
 
 
 def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
@@ -70,15 +78,18 @@ def format_value(value: Estimate | Interval | None, form: NumberFormat, *, null:
     if value is None:
         return ""
     decimals, centre = _supported(value, form, (value.centre,)), value.centre
-    if null is not None and value.low is not None and value.high is not None and not value.low <= null <= value.high:
+    if null is not None and (is_above(value, null) or is_below(value, null)):
         decimals, (centre,) = _apart_from(null, (centre,), decimals)
     return form.exactly(centre, decimals)
 
 
 def _supported(value: Estimate | Interval, form: NumberFormat, numbers: Sequence[float]) -> int:
     """Return the usual decimals of some numbers, but no more than the interval of a value supports."""
-    usual, most = max(map(form.usual, numbers)), supported_decimals(value)
-    return usual if most is None else min(usual, most)
+    usual = max(map(form.usual, numbers))
+    supported = supported_decimals(value)
+    if supported is None:
+        return usual
+    return min(usual, supported)
 
 
 def _apart_from(null: float, numbers: Sequence[float], decimals: int) -> tuple[int, list[float]]:
@@ -86,21 +97,18 @@ def _apart_from(null: float, numbers: Sequence[float], decimals: int) -> tuple[i
 
     One that would need too many decimals is moved away from `null` by one in the last of them.
     """
-    apart = [number for number in numbers if number != null and math.isfinite(number)]
-    while decimals < _MOST_DECIMALS and any(_is_written_as(null, number, decimals) for number in apart):
+
+    def is_misread(number: float) -> bool:
+        is_apart = number != null and math.isfinite(number)
+        return is_apart and round(number, decimals) == round(null, decimals)
+
+    while decimals < _MOST_DECIMALS and any(map(is_misread, numbers)):
         decimals += 1
-    step = 10.0**-decimals
-    moved = [
-        null + math.copysign(step, number - null)
-        if number in apart and _is_written_as(null, number, decimals)
-        else number
-        for number in numbers
-    ]
+    moved = list(numbers)
+    for index, number in enumerate(numbers):
+        if is_misread(number):
+            moved[index] = null + math.copysign(10.0**-decimals, number - null)
     return decimals, moved
-
-
-def _is_written_as(null: float, number: float, decimals: int) -> bool:
-    return round(number, decimals) == round(null, decimals)
 
 
 def supported_decimals(value: Estimate | Interval) -> int | None:
@@ -111,7 +119,9 @@ def supported_decimals(value: Estimate | Interval) -> int | None:
     if value.low is None or value.high is None or not 0 < value.high - value.low < math.inf:
         return None
     digits = 1 - math.floor(math.log10((value.high - value.low) / 2))
-    return max(digits, -math.floor(math.log10(abs(value.centre)))) if value.centre else digits
+    if not value.centre:
+        return digits
+    return max(digits, -math.floor(math.log10(abs(value.centre))))
 
 
 def _four_digits(value: float) -> int:
@@ -120,18 +130,32 @@ def _four_digits(value: float) -> int:
     return 3 - math.floor(math.log10(abs(value)))
 
 
-RATE = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1)
+def _by_size(*steps: tuple[float, int]) -> Callable[[float], int]:
+    """A number of decimals by the size of a number.
+
+    Args:
+        steps: the least size, and the decimals from there on; the largest first, the last for all others.
+    """
+
+    def decimals(value: float) -> int:
+        for least, count in steps:
+            if abs(value) >= least:
+                return count
+        return steps[-1][1]
+
+    return decimals
+
+
+RATE = NumberFormat(_by_size((100, 0), (0, 1)))
 """Images a second."""
 
-SECONDS = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3)
+SECONDS = NumberFormat(_by_size((100, 0), (10, 1), (0, 3)))
 """Seconds or milliseconds, to about three digits."""
 
-RATIO = NumberFormat(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
+RATIO = NumberFormat(_by_size((1000, 0), (100, 1), (0, 2)))
 """A factor, as a speed-up."""
 
-MEMORY = NumberFormat(
-    lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
-)
+MEMORY = NumberFormat(_by_size((100, 0), (10, 1), (0.1, 2), (0, 3)))
 """MiB, to about three digits."""
 
 INTEGER = NumberFormat(lambda value: 0)

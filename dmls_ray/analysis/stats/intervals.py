@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
@@ -54,7 +54,8 @@ class Estimate:
         """The geometric mean of rates, amounts and ratios, if all are above 0; else the arithmetic one."""
         if self._is_equal:
             return self.values[0]  # exactly, without rounding errors of logarithms
-        return math.exp(_mean(self._scaled)) if self._is_positive else _mean(self.values)
+        middle = _mean(self._scaled)
+        return math.exp(middle) if self._is_positive else middle
 
     @property
     def low(self) -> float | None:
@@ -84,7 +85,7 @@ class Estimate:
 
     @property
     def _scaled(self) -> Sequence[float]:
-        return [math.log(value) for value in self.values] if self._is_positive else self.values
+        return list(map(math.log, self.values)) if self._is_positive else self.values
 
     @cached_property
     def _interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -95,14 +96,18 @@ class Estimate:
             return None, None
         if self._is_equal and not self.resolution:
             return self.centre, self.centre
-        values = self._scaled
-        spread = max(0.0 if self._is_equal else _deviation(values), self.resolution / 2)
-        middle, half_width = _mean(values), _student(self.n - 1, self.level) * spread / math.sqrt(self.n)
+        spread = self.resolution / 2
+        if not self._is_equal:
+            spread = max(spread, _deviation(self._scaled))
+        middle, half_width = _mean(self._scaled), _student(self.n - 1, self.level) * spread / math.sqrt(self.n)
         low, high = middle - half_width, middle + half_width
         if self._is_positive:
-            return math.exp(low), _exp(high)
-        low = low if self.quantity == "value" else max(low, 0.0)
-        return low, min(high, 1.0) if self.quantity == "share" else high
+            return math.exp(low), exponential(high)
+        if self.quantity != "value":
+            low = max(low, 0.0)
+        if self.quantity == "share":
+            high = min(high, 1.0)
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,20 @@ class Interval:
     high: float | None
 
 
+def as_dict(value: Estimate | Interval) -> dict[str, float | None]:
+    """A number with its interval for JSON, which has no infinity: an infinite end is None, as an unknown one."""
+    return {"value": value.centre, "low": _finite(value.low), "high": _finite(value.high)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
 def clipped(value: Estimate | Interval, limit: float) -> Interval:
     """Return a difference with its interval, which ends at the largest possible one."""
-    low, high = (None if end is None else min(max(end, -limit), limit) for end in (value.low, value.high))
-    return Interval(value.centre, low, high)
+    if value.low is None or value.high is None:
+        return Interval(value.centre, value.low, value.high)
+    return Interval(value.centre, max(value.low, -limit), min(value.high, limit))
 
 
 def are_same(values: Sequence[float]) -> bool:
@@ -162,20 +177,23 @@ def compare_apart(
         is_once: whether the values of a side say no more than one of them.
         is_ratio: whether to take the ratio of the geometric means, rather than the difference of the arithmetic ones.
     """
-    sides = [np.log(side) if is_ratio else np.asarray(side, float) for side in (values, base)]
-    middle = float(sides[0].mean() - sides[1].mean())
-    shown = _exp if is_ratio else float
-    is_equal = all(np.ptp(side) == 0 for side in sides)
-    if is_once:
-        return Interval(shown(middle), None, None)
-    if min(map(len, sides)) < MIN_REPEATS and not (is_exact and is_equal):
+    a, b = np.asarray(values, float), np.asarray(base, float)
+    shown: Callable[[float], float] = float
+    if is_ratio:
+        a, b = np.log(a), np.log(b)
+        shown = exponential
+    middle = float(a.mean() - b.mean())
+    is_equal = bool(np.ptp(a) == 0 and np.ptp(b) == 0)
+    is_enough = min(len(a), len(b)) >= MIN_REPEATS or (is_exact and is_equal)
+    if is_once or not is_enough:
         return Interval(shown(middle), None, None)
     if is_equal:
         return Interval(shown(middle), shown(middle), shown(middle))
     # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
-    parts = [side.var(ddof=1) / len(side) for side in sides]
-    degrees = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
-    half_width = _student(degrees, level) * math.sqrt(sum(parts))
+    error_a, error_b = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+    variance = error_a + error_b
+    degrees = variance**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
+    half_width = _student(degrees, level) * math.sqrt(variance)
     return Interval(shown(middle), shown(middle - half_width), shown(middle + half_width))
 
 
@@ -203,10 +221,12 @@ def verdict_of(value: Estimate | Interval, null: float, above: str, below: str) 
     """
     if value.low is None or value.high is None:
         return "unknown"
-    return above if value.low > null else below if value.high < null else "not distinguished"
+    if value.low > null:
+        return above
+    return below if value.high < null else "not distinguished"
 
 
-def _exp(value: float) -> float:
+def exponential(value: float) -> float:
     """Return exp(value), or infinity where it overflows."""
     return math.exp(value) if value < 700 else math.inf
 

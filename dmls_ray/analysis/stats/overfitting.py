@@ -25,20 +25,28 @@ def overfit_epoch(records: Sequence[RunRecord]) -> int | None:
     Args:
         records: the runs of the trial that count; their common epochs are compared.
     """
-    runs = [
-        {item.epoch: (item.metrics["train_loss"], item.metrics["test_loss"]) for item in record.epochs
-         if "train_loss" in item.metrics and "test_loss" in item.metrics}
-        for record in records
-    ]  # fmt: skip
-    epochs = sorted(set.intersection(*map(set, runs))) if len(runs) >= MIN_REPEATS else []
+    runs = [_losses_of(record) for record in records]
+    if len(runs) < MIN_REPEATS:
+        return None
+    epochs = sorted(set.intersection(*map(set, runs)))
     if len(epochs) < 2:
         return None
-    train, test = (np.array([[run[epoch][part] for epoch in epochs] for run in runs]) for part in (0, 1))
-    if not (np.isfinite(train).all() and np.isfinite(test).all()):
+    losses_of_runs = np.array([[run[epoch] for epoch in epochs] for run in runs])
+    if not np.isfinite(losses_of_runs).all():
         return None
+    train, test = losses_of_runs[:, :, 0], losses_of_runs[:, :, 1]
     total = test.sum(axis=0)
     rises = [float(losses[-1] - losses[np.argmin(total - losses)]) for losses in test]
     best = int(np.argmin(total))
     still_falls = train[:, -1].mean() < train[:, best].mean()
     is_rise = is_above(estimate(rises, level=_LEVEL), 0) and not math.isclose(total[-1], total[best])
     return epochs[best] + 1 if is_rise and still_falls else None
+
+
+def _losses_of(record: RunRecord) -> dict[int, tuple[float, float]]:
+    """The train and test losses of each epoch that has both."""
+    losses = {}
+    for item in record.epochs:
+        if "train_loss" in item.metrics and "test_loss" in item.metrics:
+            losses[item.epoch] = (item.metrics["train_loss"], item.metrics["test_loss"])
+    return losses

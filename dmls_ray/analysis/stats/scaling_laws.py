@@ -92,7 +92,8 @@ def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
 
 def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong: bool) -> Fit | Refusal:
     sizes = sorted(points)
-    blocks = sorted(set.intersection(*(set(by_block) for by_block in points.values()))) if points else []
+    shared = set.intersection(*map(set, points.values())) if points else set()
+    blocks = sorted(shared)
     if law is amdahl and not strong:
         return Refusal(name, "it is about a problem that stays the same, and global_batch grew with the ranks")
     if len(sizes) < len(parameters) + 1:

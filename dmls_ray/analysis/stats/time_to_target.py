@@ -50,13 +50,16 @@ class TimeToTarget:
 
     def describe(self, form: NumberFormat) -> str:
         """The median with its interval, and the number of runs that reached the target if not all did."""
-        count = f" ({self.reached} of {self.n})" if self.reached < self.n else ""
         if self.median is None:
-            return f"not yet{count}"
-        if self.low is None and self.high is None:
-            return f"{form(self.median)}{count}"
-        interval = Interval(self.median, self.low or 0.0, math.inf if self.high is None else self.high)
-        return f"{format_interval(interval, form)}{count}"
+            text = "not yet"
+        elif self.low is None and self.high is None:
+            text = form(self.median)
+        else:
+            high = math.inf if self.high is None else self.high
+            text = format_interval(Interval(self.median, self.low or 0.0, high), form)
+        if self.reached < self.n:
+            text += f" ({self.reached} of {self.n})"
+        return text
 
 
 def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> TimeToTarget | None:
@@ -121,11 +124,11 @@ def _to_target(
     if not reached:
         return TimeToTarget(target, len(observed), 0, None, None, None)
     longest = max([*reached, *(end_of(record) or 0.0 for record in observed)])
-    censored = [
-        (end_of(record) or 0.0) if record.outcome in _CUT_SHORT else longest
-        for record, value in zip(observed, values, strict=True)
-        if value is None
-    ]
+    censored = []
+    for record, value in zip(observed, values, strict=True):
+        if value is None:
+            was_cut_short = record.outcome in _CUT_SHORT
+            censored.append((end_of(record) or 0.0) if was_cut_short else longest)
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
-from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.sweep_file import read_sweep
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
+
+
+FOLDER = "tensorboard"
+"""Folder of the event files within a results folder."""
 
 
 class LiveTensorBoardWriter:
@@ -31,15 +34,14 @@ class LiveTensorBoardWriter:
         self._writer: TensorBoardWriter | None = None
         self._begins: threading.Thread | None = None
 
-    def begin(self, records: Iterable[RunRecord], planned: Iterable[Mapping[str, Any]] = ()) -> None:
+    def begin(self, records: Iterable[RunRecord]) -> None:
         """Begin a sweep whose session is in sweep.json already. The files are written in another thread.
 
         Args:
             records: the runs that stay as they are.
-            planned: the configurations of the sweep.
         """
-        # Importing the tensorboard package takes 0.2 s, for which the ranks need not wait.
-        self._begins = threading.Thread(target=self._guard, args=(self._begin, list(records), planned), daemon=True)
+        # Importing the messages takes 0.2 s, for which the ranks need not wait.
+        self._begins = threading.Thread(target=self._guard, args=(self._begin, list(records)), daemon=True)
         self._begins.start()
 
     def run_started(self, record: RunRecord) -> None:
@@ -66,11 +68,11 @@ class LiveTensorBoardWriter:
         if self._writer is not None:
             self._guard(getattr(self._writer, method), *args)
 
-    def _begin(self, records: Iterable[RunRecord], planned: Iterable[Mapping[str, Any]]) -> None:
+    def _begin(self, records: Iterable[RunRecord]) -> None:
         from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
 
         question = SweepQuestion.of(read_sweep(self._folder).get("sessions", []))
-        self._writer = TensorBoardWriter(self._folder / FOLDER, question.varied, question.changed, planned=planned)
+        self._writer = TensorBoardWriter(self._folder / FOLDER, question.varied, question.changed)
         self._writer.sync(records)
 
     def _guard(self, write: Callable[..., object], *args: Any) -> None:

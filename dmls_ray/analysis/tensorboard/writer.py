@@ -4,67 +4,53 @@
         world_size=2 batch_per_rank=16 repeat=0/             a run: its epochs, its result, its hyperparameters
             rank-0/, rank-1/                                 the epochs of each rank
         world_size=2 batch_per_rank=16 repeat=1 attempt=2/
-        experiment-3f2a9c1d04be/                             the columns of the HParams table
 
 The repeats of a trial are one row of the HParams table, with the means of their metrics.
 
-Each run is written once: epoch by epoch while it goes on, or at once from its record. A running TensorBoard reads what
-is appended to a file and finds new folders, but may miss a file that is replaced. For that reason a finished run is
-left alone when a sweep is resumed, and new columns get a folder with a new name.
+While a run goes on, its epochs are appended to a file. When it has finished, a file from its record takes the place of
+that one. A running TensorBoard reads what is appended, and goes on to files whose names come later. For that reason a
+finished run is left alone when a sweep is resumed.
 """
 
 from __future__ import annotations
 
-import errno
+import math
+import os
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.results import Results, config_factors, factors_of
-from dmls_ray.analysis.table.build import factor_names
-from dmls_ray.analysis.tensorboard.folder import (
-    FOLDER,
-    append,
-    begin,
-    clear,
-    file_name,
-    is_finished,
-    mark_finished,
-    subfolders,
-)
-from dmls_ray.analysis.tensorboard.messages import (
-    RUN_TAGS,
-    Domain,
-    encode,
-    ended,
-    epoch_messages,
-    epoch_values,
-    experiment,
-    file_start,
-    next_step,
-    run_tag,
-    run_values,
-    scalars,
-    session_end,
-    session_start,
-    started,
-    text,
-    valid_text,
-)
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api_pb2, metadata
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.metrics import is_time, label_of
+from dmls_ray.analysis.results import Results, factors_of
+from dmls_ray.analysis.tensorboard.live import FOLDER
 from dmls_ray.config.grid import BASELINE
-from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.names import OF_A_FIELD, RESERVED, distinct_names
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import BY_NAME, LEARNED
+from dmls_ray.util.text import utf8_safe
 from dmls_ray.workloads.registry import workload_of
 
-_EXPERIMENT = "experiment-"
+_EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}
+"""Metric of an epoch -> its tag."""
+_RUN_TAGS = {**_EPOCH_TAGS, "total_s": "Seconds"}
+"""Metric of a run -> its tag after `Run/`. With early stopping these are the values of the best epoch."""
+for _name in MEMORY:
+    _RUN_TAGS[_name] = label_of(_name)[:1].upper() + label_of(_name)[1:]
 
+_WRITTEN_HERE = re.compile(r"events\.out\.tfevents\.\d+\..+\.(live|run)")
+"""Names of event files of this module; other files are never removed. `live` comes before `run`."""
 _MAX_NAME_BYTES = 160
 """File systems allow 255."""
 
@@ -90,14 +76,6 @@ def write_tensorboard(results: Results, varied: Sequence[str], changed: Collecti
     return writer.folder
 
 
-@dataclass
-class _RunningRun:
-    path: Path
-    mode: str
-    epochs: int = 0
-    step: int = 0
-
-
 class TensorBoardWriter:
     """Writer of the event files of one sweep.
 
@@ -105,26 +83,13 @@ class TensorBoardWriter:
         folder: results/<sweep>/tensorboard.
         varied: as in `write_tensorboard`.
         changed: as in `write_tensorboard`.
-        planned: configurations that the sweep is going to run.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        varied: Sequence[str] = (),
-        changed: Collection[str] = (),
-        *,
-        planned: Iterable[Mapping[str, Any]] = (),
-    ) -> None:
+    def __init__(self, folder: Path, varied: Sequence[str] = (), changed: Collection[str] = ()) -> None:
         self.folder = folder
         self._varied, self._changed = tuple(varied), frozenset(changed)
-        self._planned = [config_factors(config) for config in planned]
-        self._fields: tuple[str, ...] = ()
-        self._domains: dict[str, Domain] = {}
-        self._metrics: set[str] = set()
-        self._experiment: Path | None = None
         self._run_ids: dict[str, str] = {}  # by folder name
-        self._running: dict[str, _RunningRun] = {}  # by run_id
+        self._running: dict[str, _EventFile] = {}  # by run_id
 
     def sync(self, records: Iterable[RunRecord], *, rewrite: bool = False) -> None:
         """Write the runs that have no files yet, and remove the files of all other runs.
@@ -137,59 +102,42 @@ class TensorBoardWriter:
             OSError: the folder cannot be written.
         """
         if self.folder.is_symlink():
-            raise OSError(errno.ELOOP, "it is a link; remove it", str(self.folder))
-        started_runs = (record for record in records if record.outcome is not Outcome.SKIPPED)
-        shown = sorted(started_runs, key=attrgetter("repeat", "order"))
-        trials = {record.trial_id: record for record in shown}.values()
-        self._fields = factor_names([*self._planned, *map(factors_of, trials)], self._varied)
-        for factors in self._planned:
-            self._add_to_domains(self._hyperparameters(factors))
-
-        files = {self._path(record): record for record in shown}
-        names = {path.parent.name for path in files}
-        for folder in subfolders(self.folder):
-            if rewrite or (folder.name not in names and not folder.name.startswith(_EXPERIMENT)):
-                clear(folder)
-        for path, record in files.items():
-            if rewrite or not is_finished(path):
-                self._write(path, record)
-            self._add_columns(record)
-        self._write_experiment()
+            raise OSError(f"{self.folder} is a link; remove it")
+        shown = [record for record in records if record.outcome is not Outcome.SKIPPED]
+        shown.sort(key=lambda record: (record.repeat, record.order))
+        paths = {self._path(record, "run"): record for record in shown}
+        finished = {path.parent for path in paths if not rewrite and _is_finished(path)}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for folder in self.folder.iterdir():
+            if folder not in finished:
+                _clear(folder)
+        for path, record in paths.items():
+            if path.parent not in finished:
+                self._write(record)
 
     def run_started(self, record: RunRecord) -> None:
         """Begin the files of a run, whose record has no results yet."""
         self._discard(record.run_id)  # an earlier attempt, which lost a rank
-        path = self._path(record)
-        begin(path.parent)
-        append(path, encode(self._start(record)))
-        self._running[record.run_id] = _RunningRun(path, record.mode)
+        path = self._path(record, "live")
+        _clear(path.parent)
+        file = _EventFile(path, _started(record), record.mode)
+        file.session_start(record, self._hyperparameters(record))
+        self._running[record.run_id] = file
 
     def epoch_ended(self, run_id: str, epoch: EpochRecord) -> None:
         """Append an epoch of a run."""
-        run = self._running[run_id]
-        run.epochs += 1
-        run.step = next_step(run.step, epoch)
-        append(run.path, encode(scalars(time.time(), run.step, epoch_values(epoch, run.mode))))
+        self._running[run_id].epoch(time.time(), epoch)
 
     def run_finished(self, record: RunRecord) -> None:
-        """Append the result of a run."""
-        run = self._running.get(record.run_id)
-        if record.outcome is Outcome.SKIPPED:
-            self._discard(record.run_id)
-            return
-
-        path = self._path(record)
-        if run is not None and run.path == path and run.epochs == len(record.epochs):
-            self._write_ranks(path, record)
-            append(path, encode(self._result(record, run.step)))
-            mark_finished(path.parent)
-        else:
-            # A run that resumed from a checkpoint has reported its last epochs only.
-            self._discard(record.run_id)
-            self._write(path.with_name(f"{path.name}.rewritten"), record)
-        self._running.pop(record.run_id, None)
-        self._add_columns(record)
-        self._write_experiment()
+        """Write the run from its record."""
+        file = self._running.pop(record.run_id, None)
+        if record.outcome is not Outcome.SKIPPED:
+            self._write(record)
+        if file is not None:
+            file.close()
+            file.path.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder has the file of the record
+                file.path.parent.rmdir()
 
     def close(self) -> None:
         """Remove the files of runs that have not finished; they have no record."""
@@ -197,101 +145,133 @@ class TensorBoardWriter:
             self._discard(run_id)
 
     def _discard(self, run_id: str) -> None:
-        run = self._running.pop(run_id, None)
-        if run is not None:
-            clear(run.path.parent)
+        file = self._running.pop(run_id, None)
+        if file is not None:
+            file.close()
+            _clear(file.path.parent)
 
-    def _write(self, path: Path, record: RunRecord) -> None:
-        """Write all files of a run from its record."""
-        begin(path.parent)
-        self._write_ranks(path, record)
-        epochs, step = epoch_messages(record, record.epochs)
-        append(path, encode([*self._start(record), *epochs, *self._result(record, step)]))
-        mark_finished(path.parent)
-
-    def _write_ranks(self, path: Path, record: RunRecord) -> None:
+    def _write(self, record: RunRecord) -> None:
+        """Write all files of a run from its record, that of the run at the end."""
+        path = self._path(record, "run")
+        _remove_link(path.parent)
         for rank in record.ranks:
-            messages, step = epoch_messages(record, rank.epochs)
-            result = scalars(ended(record), step, run_values(rank, record.mode))
-            file = path.parent / f"rank-{rank.rank}" / path.name
-            append(file, encode([*file_start(started(record)), *messages, *result]))
+            file = _EventFile(path.parent / f"rank-{rank.rank}" / path.name, _started(record), record.mode)
+            file.epochs(rank.epochs)
+            file.result(_ended(record), rank)
+            file.close()
 
-    def _start(self, record: RunRecord) -> list[Any]:
-        start_time = started(record)
-        about = f"run {record.run_id}: repeat {record.repeat}, seed {record.seed}"
-        session = session_start(start_time, self._hyperparameters(factors_of(record)), record.trial_id)
-        return [*file_start(start_time), session, text(start_time, "Run", about)]
+        # The whole file appears at once: a folder that has it is complete.
+        unfinished = path.with_name(f".{record.run_id}")
+        file = _EventFile(unfinished, _started(record), record.mode)
+        file.session_start(record, self._hyperparameters(record))
+        file.epochs(record.epochs)
+        file.result(_ended(record), record)
+        file.session_end(_ended(record), ok=record.outcome is Outcome.OK)
+        file.close()
+        os.replace(unfinished, path)
 
-    def _result(self, record: RunRecord, step: int) -> list[Any]:
-        end_time, values = ended(record), run_values(record, record.mode)
-        return [*scalars(end_time, step, values), session_end(end_time, ok=record.outcome is Outcome.OK)]
-
-    def _path(self, record: RunRecord) -> Path:
+    def _path(self, record: RunRecord, kind: str) -> Path:
         """The event file of a run."""
         name = run_name(record, self._varied, self._changed)
         if self._run_ids.setdefault(name, record.run_id) != record.run_id:
             name = f"{name} {record.trial_id}"
-        hyperparameters = self._hyperparameters(factors_of(record))
-        key = digest_of_changes(
-            {"begins with": [record.run_id, record.session, record.started_at, hyperparameters]}, {}
-        )
-        return self.folder / name / file_name(started(record), key)
+        second = max(int(_started(record)), 0)
+        return self.folder / name / f"events.out.tfevents.{second:010}.{record.run_id}.{kind}"
 
-    def _hyperparameters(self, factors: Mapping[str, Any]) -> dict[str, Any]:
-        """The hyperparameters of a configuration in the HParams table."""
-        heads = self._heads()
-        values = {heads[name]: factors[name] for name in self._fields if factors.get(name) is not None}
-        return {
-            name: value if isinstance(value, bool | int | float) else valid_text(str(value))
-            for name, value in values.items()
-        }
+    def _hyperparameters(self, record: RunRecord) -> dict[str, Any]:
+        """The varied fields of a run, for the HParams table."""
+        factors = factors_of(record)
+        return {name: factors[name] for name in self._varied if factors.get(name) is not None}
 
-    def _heads(self) -> dict[str, str]:
-        """The heading of each field, as in runs.csv."""
-        return distinct_names(self._fields, RESERVED, OF_A_FIELD)
 
-    def _add_columns(self, record: RunRecord) -> None:
-        """Take a run into the columns of the HParams table."""
-        self._metrics |= run_values(record, record.mode).keys()
-        self._add_to_domains(self._hyperparameters(factors_of(record)))
+class _EventFile:
+    """An event file; each message is in the file when its method returns."""
 
-    def _add_to_domains(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            self._domains.setdefault(name, Domain()).add(value)
+    def __init__(self, path: Path, begins: float, mode: str) -> None:
+        _remove_link(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        self.path, self.begins, self.mode, self.step = path, begins, mode, 0
+        # Without a buffer, so that TensorBoard sees an epoch as soon as it ends.
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - open until the run ends
+        self._records = RecordWriter(self._file)
+        self._write(Event(wall_time=begins, file_version="brain.Event:2"))
+        # TensorBoard drops what an earlier file said of this run.
+        self._write(Event(wall_time=begins, session_log=SessionLog(status=SessionLog.START)))
 
-    def _write_experiment(self) -> None:
-        """Write the columns of the HParams table if they changed; before a run has finished, no metric is known."""
-        if not self._metrics:
-            return
-        order = self._heads().values()
-        domains = {name: self._domains[name] for name in order if name in self._domains}
-        built_in = [run_tag(tag) for tag in RUN_TAGS.values()]
-        metrics = [*(tag for tag in built_in if tag in self._metrics), *sorted(self._metrics.difference(built_in))]
+    def session_start(self, record: RunRecord, hyperparameters: Mapping[str, Any]) -> None:
+        """The start of a run; the repeats of a trial have one group name."""
+        start = SessionStartInfo(start_time_secs=self.begins, group_name=record.trial_id)
+        for name, value in hyperparameters.items():
+            field = start.hparams[utf8_safe(name)]
+            if isinstance(value, bool):
+                field.bool_value = value
+            elif isinstance(value, int | float):
+                field.number_value = value
+            else:
+                field.string_value = utf8_safe(str(value))
+        data = HParamsPluginData(session_start_info=start)
+        self._hparams(self.begins, metadata.SESSION_START_INFO_TAG, data)
 
-        key = digest_of_changes(
-            {"columns": {name: repr(domain) for name, domain in domains.items()}, "metrics": metrics}, {}
-        )
-        path = self.folder / f"{_EXPERIMENT}{key}" / file_name(0.0, key)
-        if path == self._experiment:
-            return
-        if not is_finished(path):
-            clear(path.parent)
-            columns = experiment(domains, {tag: tag.removeprefix(run_tag("")) for tag in metrics})
-            append(path, encode([*file_start(0.0), columns]))
-        for folder in subfolders(self.folder):
-            if folder.name.startswith(_EXPERIMENT) and folder != path.parent:
-                clear(folder)
-        self._experiment = path
+    def session_end(self, wall_time: float, *, ok: bool) -> None:
+        """The end of a run with its status."""
+        status = api_pb2.STATUS_SUCCESS if ok else api_pb2.STATUS_FAILURE
+        end = SessionEndInfo(status=status, end_time_secs=wall_time)
+        self._hparams(wall_time, metadata.SESSION_END_INFO_TAG, HParamsPluginData(session_end_info=end))
+
+    def epochs(self, epochs: Sequence[EpochRecord]) -> None:
+        """Epochs of a record."""
+        for epoch in epochs:
+            self.epoch(self.begins + epoch.metrics.get("ended_s", 0.0), epoch)
+
+    def epoch(self, wall_time: float, epoch: EpochRecord) -> None:
+        """The metrics of an epoch; where epochs are counted again, the step goes on: TensorBoard needs rising steps."""
+        self.step = max(epoch.epoch, self.step + 1)
+        self._scalars(wall_time, epoch.metrics, _EPOCH_TAGS)
+
+    def result(self, wall_time: float, record: RunRecord | RankRecord) -> None:
+        """The metrics of a run or of a rank."""
+        self._scalars(wall_time, record.metrics, _RUN_TAGS, prefix="Run/")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _scalars(
+        self, wall_time: float, metrics: Mapping[str, float], tags: Mapping[str, str], prefix: str = ""
+    ) -> None:
+        """Finite numbers by tag; a metric that is none of training has its name as tag."""
+        numbers = {name: number for name, number in metrics.items() if name not in BY_NAME}
+        for name, tag in tags.items():
+            if name in metrics and (self.mode == "bench" or not is_time(name)):
+                numbers[tag] = metrics[name]
+        values = []
+        for tag, number in numbers.items():
+            if math.isfinite(number):
+                values.append(Summary.Value(tag=utf8_safe(f"{prefix}{tag}"), simple_value=number))
+        if values:
+            self._write(Event(wall_time=wall_time, step=self.step, summary=Summary(value=values)))
+
+    def _hparams(self, wall_time: float, tag: str, data: HParamsPluginData) -> None:
+        described = metadata.create_summary_metadata(data)
+        value = Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
+        self._write(Event(wall_time=wall_time, summary=Summary(value=[value])))
+
+    def _write(self, event: Event) -> None:
+        self._records.write(event.SerializeToString(deterministic=True))
 
 
 def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] = ()) -> str:
     """Name of the folder of a run: its varied fields, its repeat, and its attempt unless it is the first."""
     factors = factors_of(record)
     defaults = {name: spec.default for name, spec in workload_of(record.config).specs().items()}
-    fields = [name for name in varied if factors.get(name) is not None]
-    words = [f"{name}={factors[name]}" for name in fields if name not in changed or factors[name] != defaults.get(name)]
-    if changed and not any(factors.get(name) != defaults.get(name) for name in changed):
-        words = [BASELINE, *words]
+    differing = [name for name in changed if factors.get(name) != defaults.get(name)]
+    words = []
+    if changed and not differing:
+        words.append(BASELINE)
+    for name in varied:
+        if factors.get(name) is not None and (name not in changed or name in differing):
+            words.append(f"{name}={factors[name]}")
     words.append(f"repeat={record.repeat}")
     if record.attempts > 1:
         words.append(f"attempt={record.attempts}")
@@ -299,3 +279,44 @@ def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] 
     text = re.sub(r"[^\w=.,:+@ -]", "-", " ".join(words))
     short = text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
     return text if short == text else f"{short} {record.run_id}"
+
+
+def _is_finished(path: Path) -> bool:
+    """Whether a file is there, and not behind a link."""
+    return path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
+
+
+def _remove_link(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink()
+
+
+def _clear(folder: Path) -> None:
+    """Remove the event files of a run, and its folder unless it has other files. No symbolic link is followed."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for part in (*folder.glob("rank-*"), folder):
+        if part.is_symlink():
+            part.unlink()
+            continue
+        for path in part.iterdir():
+            if _WRITTEN_HERE.fullmatch(path.name):
+                path.unlink()
+        with suppress(OSError):  # the folder has other files
+            part.rmdir()
+
+
+def _started(record: RunRecord) -> float:
+    """Start of a run in seconds since 1970."""
+    if not record.started_at:
+        return 0.0
+    moment = datetime.fromisoformat(record.started_at)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
+
+
+def _ended(record: RunRecord) -> float:
+    """End of a run in seconds since 1970."""
+    ends = [epoch.metrics.get("ended_s", 0.0) for epoch in record.epochs]
+    return _started(record) + record.metrics.get("total_s", max(ends, default=0.0))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.static import save
+from dmls_ray.analysis.figures.vega import save
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.console import Console, say
@@ -31,37 +29,18 @@ def local_folder(place: str | None, flag: str) -> Path | None:
     Raises:
         ConfigError: it is a URI.
     """
-    place = str(without_file_scheme(place)) if place is not None else None
-    if place is not None and is_uri(place):
-        check_location(place, flag)
-        raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
-    return Path(place) if place else None
+    if not place:
+        return None
+    path = without_file_scheme(place)
+    if is_uri(path):
+        check_location(path, flag)
+        raise ConfigError(f"{flag} {path} is no folder here; give a path, and copy from there.")
+    return Path(path)
 
 
-def draw_figures(results: Results, folder: Path, *, way_out: str = "name another with --out") -> list[Path]:
-    """Draw the figures that have something to show; returns their files.
-
-    Raises:
-        StoreError: they cannot be written.
-    """
-    with _writing(folder, way_out=way_out):
-        return [path for chart in charts(summarize(results).table) for path in save(chart, folder)]
-
-
-@contextmanager
-def _writing(folder: Path, *, way_out: str = "name another with --out") -> Iterator[None]:
-    """What cannot be written within the block is bad input.
-
-    Raises:
-        StoreError: with the folder, why, and the way out.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        why = error.strerror or error
-        raise StoreError(f"{error.filename or folder} cannot be written ({why}); {way_out}.") from error
+def draw_figures(results: Results, folder: Path) -> list[Path]:
+    """Draw the figures that have something to show; returns their files."""
+    return save(charts(summarize(results).table), folder)
 
 
 def _shown_path(results: Results, path: Path) -> str:
@@ -97,7 +76,7 @@ def figures_arguments(parser: Parser) -> None:
 
 
 def figures(given: argparse.Namespace, console: Console) -> None:
-    """Draw the figures of a sweep as PNG and SVG."""
+    """Draw the figures of a sweep as PNG, SVG and PDF."""
     results = load(given.folder, stale=given.stale)
     default = results.folder / "figures"
     if not given.out and default.is_symlink():
@@ -117,8 +96,7 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 
     results = load(given.folder)
     question = summarize(results).question
-    with _writing(results.folder / "tensorboard", way_out="read a copy of the folder"):
-        write_tensorboard(results, question.varied, question.changed)
+    write_tensorboard(results, question.varied, question.changed)
     _upload(results)
     say(console, f"tensorboard --logdir {below(results.where, 'tensorboard')}")
 
@@ -134,19 +112,18 @@ def export(given: argparse.Namespace, console: Console) -> None:
     """Write runs, ranks and epochs of a sweep as files for other programs."""
     results = load(given.folder, stale=given.stale)
     out = local_folder(given.out, "--out") or results.folder
-    with _writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        for name in ("runs", "ranks", "epochs", "rank_epochs"):
-            frame, path = getattr(results, name), out / f"{name}.{given.format}"
-            with atomic_replace(path) as temporary:
-                if given.format == "csv":
-                    temporary.write_text(csv(frame), encoding="utf-8")
-                elif given.format == "parquet":
-                    with_uniform_columns(frame).to_parquet(temporary, index=False)
-                else:
-                    # Not as JSON lines: runs.jsonl is the file of records.
-                    frame.to_json(temporary, orient="records", default_handler=str)
-            say(console, f"{_shown_path(results, path)}: {len(frame)} rows")
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("runs", "ranks", "epochs", "rank_epochs"):
+        frame, path = getattr(results, name), out / f"{name}.{given.format}"
+        with atomic_replace(path) as temporary:
+            if given.format == "csv":
+                temporary.write_text(csv(frame), encoding="utf-8")
+            elif given.format == "parquet":
+                with_uniform_columns(frame).to_parquet(temporary, index=False)
+            else:
+                # Not as JSON lines: runs.jsonl is the file of records.
+                frame.to_json(temporary, orient="records", default_handler=str)
+        say(console, f"{_shown_path(results, path)}: {len(frame)} rows")
     _upload(results)
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from dmls_ray.analysis.advise import text as advice_text
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
+from dmls_ray.analysis.compare import text as comparison_text
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
-from dmls_ray.analysis.results import load, load_versions
+from dmls_ray.analysis.results import Results, load, load_versions
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.phrases import join_names
@@ -25,6 +29,7 @@ from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
 from dmls_ray.cli.parser import EXIT_OK, Parser, add_columns, add_folder, add_stale
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.quantities import share_of
 
 EXIT_SLOWER = 3
 """`compare --fail-if-slower` found a slowdown beyond doubt."""
@@ -35,9 +40,13 @@ _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
 
 
-def add_format(parser: Parser) -> None:
-    formats = ("text", "markdown", "csv", "latex")
+def add_format(parser: Parser, *, others: Sequence[str] = ()) -> None:
+    formats = ("text", "markdown", "csv", "latex", *others)
     parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    print(json.dumps(data, indent=2, default=str, allow_nan=False))
 
 
 def print_result(
@@ -48,12 +57,17 @@ def print_result(
     if form == "csv":
         print(csv(frame), end="")
     elif form == "markdown":
-        print(markdown(frame), "", *(f"- {markdown_text(note)}" if note else "" for note in notes), sep="\n")
+        print(markdown(frame), "", sep="\n")
+        for note in notes:
+            print(f"- {markdown_text(note)}" if note else "")
         if answer is not None:
             print("", answer.markdown, sep="\n")
     elif form == "latex":
-        lines = [] if answer is None else answer.text.splitlines()
-        print(latex(frame), *map(latex_comment, [*notes, *lines]), sep="\n")
+        print(latex(frame))
+        for note in notes:
+            print(latex_comment(note))
+        if answer is not None:
+            print(latex_comment(answer.text))
     else:
         print_table(frame, console, spare=spare, elsewhere="--format csv")
         for note in notes:
@@ -116,26 +130,34 @@ def compare_arguments(parser: Parser) -> None:
         metavar="SHARE",
         help="Exit with 3 if B is slower by more than this: 5%%; with 4 if that can neither be said nor ruled out",
     )
-    add_format(parser)
+    add_format(parser, others=["json"])
 
 
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
+    names = []
     if given.b is None:
-        a, b, names = load_versions(given.a, given.versions)
+        a, b, name = load_versions(given.a, given.versions)
+        names.append(name)
     elif given.versions:
         raise ConfigError(f"--versions are two versions in one folder; leave out {given.b} or --versions.")
     else:
-        a, b, names = load(given.a), load(given.b), ""
+        a, b = load(given.a), load(given.b)
     comparison = compare_sweeps(a, b, measure=given.measure)
-    notes = [*([names] if names else []), *comparison.notes, "", comparison.sentence]
-    verdict = None if share is None else _verdict_on_slowdown(comparison, share, given.fail_if_slower)
-    print_result(comparison.frame(), notes, given.format, console, spare=("outcome", "global_batch", "n"))
-    return EXIT_OK if verdict is None else print_error(f"{given.parser.prog}: {verdict[0]}", verdict[1])
+    failure = None if share is None else _failure(comparison, share, given.fail_if_slower)
+    if given.format == "json":
+        print_json(comparison.to_dict())
+    else:
+        notes = [*names, *comparison_text.notes(comparison), "", comparison_text.headline(comparison)]
+        spare = ("outcome", "global_batch", "n")
+        print_result(comparison_text.frame(comparison), notes, given.format, console, spare=spare)
+    if failure is None:
+        return EXIT_OK
+    return print_error(f"{given.parser.prog}: {failure[0]}", failure[1])
 
 
-def _verdict_on_slowdown(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
+def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
     """Why B is too slow, or may be, and the exit code; None where a slowdown by more than a share is ruled out.
 
     Args:
@@ -143,30 +165,27 @@ def _verdict_on_slowdown(comparison: SweepComparison, share: float, text: str) -
         share: of A's speed.
         text: the share as it was given.
     """
-    slower, unclear = comparison.slower_by_more_than(share), comparison.not_ruled_out(share)
-    by_more = f"slower than A by more than {text}"
-    texts = [f"B is {by_more}: {', '.join(slower)}."] if slower else []
+    judged = comparison.judge_slowdown(share)
+    slower = [name for name, slowdown in judged.items() if slowdown == "slower"]
+    unclear = [name for name, slowdown in judged.items() if slowdown == "unclear"]
+    if slower:
+        return f"B is slower than A by more than {text}: {join_names(slower)}.", EXIT_SLOWER
     if comparison.lost:
-        texts.append(f"ok in A and never in B: {', '.join(comparison.lost)}.")
-    if texts:
-        return " ".join(texts), EXIT_SLOWER
+        return f"ok in A and never in B: {join_names(comparison.lost)}.", EXIT_SLOWER
     if not unclear:
         return None
+    why = join_names(unclear)
     if not comparison.knows_drift:
-        why = f"below {MIN_REPEATS} sessions of each nothing is known of the drift from one to the next"
-        return f"whether B is {by_more} cannot be said: {why}.", EXIT_UNCLEAR
-    return f"that B is {by_more} is not ruled out: {join_names(unclear)}.", EXIT_UNCLEAR
+        why = f"{why}; a verdict needs {MIN_REPEATS} sessions of each"
+    return f"that B is slower than A by more than {text} is not ruled out: {why}.", EXIT_UNCLEAR
 
 
 def _share(text: str) -> float:
     """`5%` or `0.05` as a fraction."""
     try:
-        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise ConfigError(f"--fail-if-slower {text} is no share; give 5% or 0.05, say.")
-    return value
+        return share_of(text)
+    except ValueError as error:
+        raise ConfigError(f"--fail-if-slower {text}: {error}.") from None
 
 
 def advise_arguments(parser: Parser) -> None:
@@ -182,26 +201,30 @@ def advise_arguments(parser: Parser) -> None:
         "--any-accuracy", action="store_true", help="Also configurations that lose accuracy, or have a higher loss"
     )
     parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
-    parser.add_argument(
-        "--batch", type=int, metavar="SAMPLES", help="Batch that was not run, whose memory --for memory estimates"
-    )
     parser.add_argument("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
     parser.add_argument(
         "--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small"
     )
-    add_format(parser)
+    add_format(parser, others=["json"])
 
 
 def advise(given: argparse.Namespace, console: Console) -> None:
-    """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
+    """Rank the configurations of a sweep by an objective, with intervals and verdicts."""
     results = load(given.folder, stale=given.stale)
     advice = advise_on(
-        results, given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
-        metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min", batch=given.batch,
+        results,
+        given.aim,
+        target=given.target_accuracy,
+        price_per_hour=given.price_per_hour,
+        metric=given.metric,
+        minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,
-    )  # fmt: skip
-    notes = [*advice.notes, "", advice.sentence]
-    print_result(advice.frame(), notes, given.format, console, spare=advice.spare)
+    )
+    if given.format == "json":
+        print_json(advice.to_dict())
+        return
+    notes = [*advice_text.notes(advice), "", advice_text.headline(advice)]
+    print_result(advice_text.frame(advice), notes, given.format, console, spare=advice_text.SPARE)
 
 
 def published_arguments(parser: Parser) -> None:
@@ -214,36 +237,47 @@ def published_arguments(parser: Parser) -> None:
 def published(given: argparse.Namespace, console: Console) -> None:
     """Print tables, answers and curves of the published reports, from their figures alone."""
     figures = local_folder(given.figures, "--figures")
-    wanted = {name: report for name, report in REPORTS.items() if given.report in (None, name)}
-    asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
-    if not asked:
-        has = ", ".join(wanted[given.report][1])
+    names = [given.report] if given.report else list(REPORTS)
+    tables = {name: [by for by in REPORTS[name][1] if given.by in (None, by)] for name in names}
+    count = sum(map(len, tables.values()))
+    if not count:
+        has = ", ".join(REPORTS[given.report][1])
         raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
-    if given.format == "csv" and len(asked) > 1:
-        raise ConfigError(
-            f"--format csv is one table, and these are {len(asked)}; name a report and a table: "
-            f"{given.parser.prog} {asked[0][0]} --by {asked[0][1]} --format csv, say."
-        )
-
-    # LaTeX reads the tables alone.
-    as_text = latex_comment if given.format == "latex" else str
-    for report, (dataset, _, axes) in wanted.items():
-        results = published_results(dataset)
-        notes: dict[str, None] = {}
-        for by in (by for of, by in asked if of == report):
-            if given.format != "csv":
-                print()
-                say(console, as_text(f"Report {report}, by {by}"), style="bold")
-            layout = all_layouts()[by](published_runs(by, results))
-            notes |= dict.fromkeys(layout.notes)
-            print_result(layout.frame, [], given.format, console)
-        results_table = make_table(results)
-        answers = [] if given.by else [answer_on_axis(results_table, axis).text for axis in axes]
-        if given.format != "csv" and any(of == report for of, _ in asked):
-            for text in (*notes, _ONE_RUN, *answers):
-                print()
-                say(console, "\n".join(map(as_text, text.splitlines())))
+    if given.format == "csv" and count > 1:
+        raise ConfigError(f"--format csv is one table, and these are {count}; name a report and a table: A --by rank.")
+    for name in names:
+        results = published_results(REPORTS[name][0])
+        if tables[name]:
+            _print_report(name, tables[name], results, given, console)
         if figures is not None:
-            drawn = draw_figures(results, figures / report, way_out="name another with --figures")
-            for path in drawn if given.format != "csv" else ():
-                say(console, as_text(str(path)))
+            for path in draw_figures(results, figures / name):
+                if given.format != "csv":
+                    say(console, _comment(str(path), given.format))
+
+
+def _print_report(
+    name: str, tables: Sequence[str], results: Results, given: argparse.Namespace, console: Console
+) -> None:
+    """Print tables of a report; but for CSV, also their notes and the report's answers."""
+    texts: list[str] = []
+    for by in tables:
+        layout = all_layouts()[by](published_runs(by, results))
+        if given.format != "csv":
+            print()
+            say(console, _comment(f"Report {name}, by {by}", given.format), style="bold")
+        print_result(layout.frame, [], given.format, console)
+        texts += layout.notes
+    if given.format == "csv":
+        return
+    texts.append(_ONE_RUN)
+    if not given.by:
+        table_of_report = make_table(results)
+        texts += [answer_on_axis(table_of_report, axis).text for axis in REPORTS[name][2]]
+    for text in dict.fromkeys(texts):
+        print()
+        say(console, _comment(text, given.format))
+
+
+def _comment(text: str, form: str) -> str:
+    """A text between tables; LaTeX reads the tables alone."""
+    return latex_comment(text) if form == "latex" else text

@@ -12,13 +12,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from dmls_ray.config.fields import as_flag_value, field_defaults, field_specs, setting
+from msgspec import Meta
+
+from dmls_ray.config.fields import Count, Name, Share, WholeNumber, field_defaults, field_specs, setting
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import Conflict
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.training import TrainingConfig
+from dmls_ray.config.value_texts import as_flag_value
 
 BatchNorm = Literal["off", "on", "sync"]
 Augmentation = Literal["none", "flip", "crop", "flip-crop"]
@@ -48,78 +51,67 @@ class TrialConfig(TrainingConfig):
         ConflictError: values that are valid alone do not go together.
     """
 
-    model: str = setting("digits_convnet", not_empty=True)
+    model: Name = setting("digits_convnet", group="data")
     """A built-in model, torchvision:NAME, or a user-defined module:function."""
 
-    dataset: str = setting("digits", not_empty=True)
+    dataset: Name = setting("digits", group="data")
     """A built-in data set, synthetic:shape=3x32x32,classes=10,train=2048,test=512, or module:function."""
 
-    data_dir: str | None = None
+    data_dir: str | None = setting(None, group="data")
     """Folder that holds the data set; without it, downloads go to the user's cache folder."""
 
-    image_size: int | None = setting(None, at_least=1, unit="pixels a side")
+    image_size: Count | None = setting(None, group="data", unit="pixels a side")
     """Resize every image to this many pixels a side, once, when the data set is prepared."""
 
-    dropout: float | None = setting(None, at_least=0, below=1, family="regulariser")
+    dropout: Share | None = setting(None, group="regularization", family="regulariser")
     """Rate of the model's dropout layers, whatever it was; built-in models without any get one before their last linear
     layer."""
 
     # SyncBatchNorm does not accept CPU tensors.
-    batch_norm: BatchNorm = setting("off", gpu_only=("sync", "Use batch_norm on"), family="regulariser")
+    batch_norm: BatchNorm = setting(
+        "off", group="regularization", gpu_only=("sync", "Use batch_norm on"), family="regulariser"
+    )
     """Batch normalisation: on puts one after each convolution of a built-in model; sync is over all ranks (GPUs)."""
 
-    label_smoothing: float = setting(0.0, at_least=0, below=1, family="regulariser")
+    label_smoothing: Share = setting(0.0, group="regularization", family="regulariser")
     """Share of the target that is spread over all classes."""
 
-    augmentation: Augmentation = setting("none", family="regulariser")
+    augmentation: Augmentation = setting("none", group="augmentation", family="regulariser")
     """Random changes of the training images: horizontal flips, crops of the image padded by an eighth of its side."""
 
-    early_stopping: StoppingMetric = setting("off", family="regulariser")
+    early_stopping: StoppingMetric = setting("off", group="early stopping", family="regulariser")
 
-    patience: int = setting(
+    patience: Count = setting(
         2,
-        at_least=1,
-        is_explored=False,
+        group="early stopping",
         counts_with=("early_stopping", ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")),
     )
 
-    target_accuracy: float | None = setting(None, above=0, at_most=1)
+    target_accuracy: Annotated[float, Meta(gt=0, le=1)] | None = setting(None, group="target")
     """Test accuracy from 0 to 1; the record contains the epoch, steps and time at which it was first reached."""
 
-    stop_at_target: bool = False
+    stop_at_target: bool = setting(False, group="target")
     """End the training after the epoch that reaches target_accuracy."""
 
-    target_tests: int = setting(1, at_least=1, is_explored=False)
+    target_tests: Count = setting(1, group="target")
     """Tests per epoch that look for target_accuracy. No time of a run contains those within an epoch."""
 
-    memory_format: MemoryFormat = "contiguous"
+    memory_format: MemoryFormat = setting("contiguous", group="computation")
     """Layout of images and convolution weights in memory."""
 
-    quantization: Quantization = "off"
+    quantization: Quantization = setting("off", group="computation")
     """int8 by torchao, on CPUs: qat trains with it simulated; static and dynamic convert what was trained in fp32."""
 
-    inference_batch: int | None = setting(None, at_least=1, is_explored=False)
+    inference_batch: Count | None = setting(None, group="computation")
     """Samples of a forward pass whose latency is measured after training; without it, none is."""
 
-    loader: LoaderName = "resident"
+    loader: LoaderName = setting("resident", group="loading")
     """resident: decoded once, kept on the device; dataloader: torchvision's ordinary path with worker processes."""
 
-    loader_workers: int = setting(2, at_least=0, counts_with=("loader", ("dataloader",)))
+    loader_workers: WholeNumber = setting(2, group="loading", counts_with=("loader", ("dataloader",)))
     """Worker processes of each DataLoader of a rank with loader=dataloader. A rank has one DataLoader for training, one
     for tests and, where they are made, one for validation and one for the evaluation on training samples. The processes
     stay until the run ends; host_mem_mib does not count them."""
-
-    FIELD_ORDER: ClassVar[Sequence[str]] = (
-        "model", "dataset", "data_dir", "image_size", "world_size", "machines", "ranks_per_machine", "batch_per_rank",
-        "global_batch", "accum_steps", "test_batch_per_rank", "epochs", "optimizer", "lr", "lr_scaling",
-        "lr_base_batch", "momentum", "weight_decay", "backend", "launcher", "precision", "dropout", "batch_norm",
-        "label_smoothing", "l1", "augmentation", "clip_norm", "lr_schedule", "lr_warmup_steps", "early_stopping",
-        "patience", "validation_share", "target_accuracy", "noise_scale", "compile", "memory_format",
-        "bucket_cap_mib", "gradient_as_bucket_view", "static_graph", "compression", "zero_redundancy",
-        "quantization", "inference_batch", "device", "threads_per_rank", "shuffle", "loader", "loader_workers",
-        "warmup_steps", "seed",
-    )  # fmt: skip
-    """Order of columns, labels and flags. A new field needs no entry: it follows these."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         _not_with_quantization("precision", ["fp32"]),

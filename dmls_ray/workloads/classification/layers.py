@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.models import Shape
 
 
@@ -27,16 +26,6 @@ def conv3x3(in_channels: int, out_channels: int) -> nn.Conv2d:
 
 
 def flat_size(channels: int, shape: Shape, poolings: int) -> int:
-    """Number of values of an image after convolutions to `channels` channels and poolings by two.
-
-    Raises:
-        ConfigError: the image is too small.
-    """
+    """Number of values of an image after convolutions to `channels` channels and poolings by two."""
     _, height, width = shape
-    sides = height // 2**poolings, width // 2**poolings
-    if 0 in sides:
-        raise ConfigError(
-            f"images of {min(height, width)} pixels are too small for {poolings} poolings; set image_size to "
-            f"{2**poolings} or more."
-        )
-    return channels * sides[0] * sides[1]
+    return channels * (height // 2**poolings) * (width // 2**poolings)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.util.importing import import_function, is_reference, names_file
+from dmls_ray.util.importing import is_reference, names_file
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.model_contract import prepare_model
 from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.user_function.sent import SentName, load_named
 
 # Without this option, these models return the logits of auxiliary classifiers as well.
 _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
@@ -24,9 +24,6 @@ _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("
 _DROPOUT_LAYERS = (
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
-
-_ARGUMENTS = ("shape", "classes")
-"""What a user-defined function gets if it names it."""
 
 
 def find_model(name: str) -> ModelBuilder:
@@ -47,9 +44,8 @@ def find_model(name: str) -> ModelBuilder:
     if name.startswith("torchvision:"):
         return _torchvision_model(name)
     if isinstance(name, SentName) or is_reference(name) or names_file(name):
-        function = name.sent.load() if isinstance(name, SentName) else import_function(name, flag="model")
-        taken = _arguments_of(name, function)
-        return lambda shape, classes: _build_user_model(name, function, taken, shape, classes)
+        function = _user_function(name)
+        return lambda shape, classes: _build_user_model(name, function, shape, classes)
     raise UnknownNameError(
         f"model={name} is unknown; choose from {', '.join(MODEL_NAMES)}, torchvision:NAME (torchvision:resnet18, say), "
         "or a user-defined module:function."
@@ -97,9 +93,8 @@ def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
         options = {"weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
         arguments = ", ".join(f"{key}={value}" for key, value in options.items())
         return ["import torchvision", f"model = torchvision.models.get_model({function!r}, {arguments})"]
-    builder = name.sent.load() if isinstance(name, SentName) else import_function(name, flag="model")
-    given = {"shape": shape, "classes": classes}
-    arguments = ", ".join(f"{key}={given[key]}" for key in _arguments_of(name, builder))
+    given = _arguments_of(_user_function(name), shape, classes)
+    arguments = ", ".join(f"{key}={value}" for key, value in given.items())
     if isinstance(name, SentName):
         return [f"# net: {name}, as it was given to sweep()", f"model = net({arguments})"]
     return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
@@ -135,51 +130,47 @@ def _torchvision_model(reference: str) -> ModelBuilder:
         raise UnknownNameError(f"model={reference} is unknown; torchvision has {', '.join(names)}.")
 
     def build(shape: Shape, classes: int) -> nn.Module:
-        if shape[0] != 3:
-            raise ConfigError(
-                f"model={reference} takes images of 3 channels, and these have {shape[0]}; "
-                "use a model that takes them, or a data set in colour."
-            )
         module: nn.Module = models.get_model(name, weights=None, num_classes=classes, **_WITHOUT_AUX.get(name, {}))
         return module
 
     return build
 
 
-def _arguments_of(name: str, function: Callable[..., object]) -> list[str]:
-    """Which of `shape` and `classes` the user's function takes.
+def _user_function(name: str) -> Callable[..., object]:
+    """The user's function, or class, that makes a model.
 
     Raises:
-        UserCodeError: it needs others.
+        UnknownNameError, UserCodeError: there is none, or it takes other arguments than `shape` and `classes`.
     """
+    function = load_named(name, flag="model")
     try:
-        parameters = inspect.signature(function).parameters
+        inspect.signature(function).bind(**_arguments_of(function, (1, 1, 1), 1))
     except (TypeError, ValueError) as error:
         raise UserCodeError(
-            f"model={name} cannot be called ({error}); name a function that returns a model."
+            f"model={name} cannot be called with shape and classes ({error}); name a function that returns a model."
         ) from error
-    kinds = inspect.Parameter
-    variable = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
-    needed = [key for key, item in parameters.items() if item.default is item.empty and item.kind not in variable]
-    if others := [key for key in needed if key not in _ARGUMENTS]:
-        raise UserCodeError(
-            f"model={name}: your function needs {', '.join(others)}, and gets {' and '.join(_ARGUMENTS)} only; give "
-            "defaults, or name a function that needs no others."
-        )
-    return [key for key in _ARGUMENTS if key in parameters]
+    return function
 
 
-def _build_user_model(
-    name: str, function: Callable[..., object], taken: Collection[str], shape: Shape, classes: int
-) -> nn.Module:
-    arguments = {"shape": shape, "classes": classes}
+def _arguments_of(function: Callable[..., object], shape: Shape, classes: int) -> dict[str, Any]:
+    """`shape` and `classes`, if the user's function names them."""
+    parameters = inspect.signature(function).parameters
+    given = {"shape": shape, "classes": classes}
+    return {key: value for key, value in given.items() if key in parameters}
+
+
+def _build_user_model(name: str, function: Callable[..., object], shape: Shape, classes: int) -> nn.Module:
     try:
-        module = function(**{key: arguments[key] for key in taken})
+        module = function(**_arguments_of(function, shape, classes))
+        if isinstance(module, nn.Module) and any(map(is_lazy, module.parameters())):
+            # Its layers get their sizes from a forward pass.
+            with torch.no_grad():
+                module.eval()(torch.zeros(2, *shape))
+            module.train()
     except Exception as error:
         raise UserCodeError(f"model={name}: your function failed: {type(error).__name__}: {error}.") from error
     if not isinstance(module, nn.Module):
         raise UserCodeError(f"model={name}: your function returned {type(module).__name__}; return a torch.nn.Module.")
-    prepare_model(module, name, shape)
     return module
 
 

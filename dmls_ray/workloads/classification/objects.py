@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.datasets import builtin_dataset
 from dmls_ray.workloads.classification.models import builtin_model
@@ -34,22 +36,16 @@ def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
     digests: dict[str, str] = {}
     for field in ("model", "dataset"):
         given = axes.get(field)
-        if given is None:
-            continue
-        if hasattr(given, "tolist"):
-            if str(getattr(given, "dtype", "")) != "object":  # an array of names
-                continue
+        if isinstance(given, np.ndarray):
             given = given.tolist()
-        is_several = isinstance(given, Sequence | set | frozenset) and not isinstance(given, str)
-        names = [_name_of(field, value) for value in (given if is_several else [given])]
-        for name in names:
-            if isinstance(name, SentName):
-                _check_is_free(field, name, digests)
-        named[field] = names if is_several else names[0]
+        if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
+            named[field] = [_name_of(field, value, digests) for value in given]
+        elif given is not None:
+            named[field] = _name_of(field, given, digests)
     return named
 
 
-def _name_of(field: str, value: Any) -> str:
+def _name_of(field: str, value: Any, digests: dict[str, str]) -> str:
     """The name of an object; a text as it is.
 
     Raises:
@@ -57,74 +53,41 @@ def _name_of(field: str, value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    if field == "dataset" and isinstance(value, Mapping) and value.keys() == {"train", "test"}:
-        for split, samples in value.items():
-            _check_is_map_style(split, samples)
-        return _sent(field, type(value["train"]).__qualname__, functools.partial(_split_of, dict(value)))
     shown = f"{field}=<{type(value).__qualname__}>"
-    has_samples = not isinstance(value, type) and hasattr(value, "__getitem__")
-    if field == "dataset" and (has_samples or not callable(value)):
+    if field == "dataset" and isinstance(value, Mapping) and value.keys() == {"train", "test"}:
+        name, value = type(value["train"]).__qualname__, functools.partial(_split_of, dict(value))
+        return _sent(field, name, value, digests)
+    if field == "dataset" and (hasattr(type(value), "__getitem__") or not callable(value)):
         raise ConfigError(
             f"{shown} is not the samples of two splits; give {{'train': ..., 'test': ...}}, or a function that returns "
             "the samples of the split that it is given."
         )
     torch = sys.modules.get("torch")
-    if field == "model" and torch is not None and isinstance(value, torch.nn.Module):
-        raise ConfigError(
-            f"{shown} is a model already made, and each run makes its own; give its class, or a function that returns "
-            "a new one."
-        )
-    if not callable(value):
-        raise ConfigError(
-            f"{shown} is no model; give a name, a class, a function that returns a model, or a list of these."
-        )
+    is_made = torch is not None and isinstance(value, torch.nn.Module)
+    if is_made or not callable(value):
+        raise ConfigError(f"{shown} makes no model for each run; give its class, or a function that returns a new one.")
     name, is_importable = function_name(value, flag=field)
-    return name if is_importable else _sent(field, name, value)
+    return name if is_importable else _sent(field, name, value, digests)
 
 
-def _check_is_map_style(split: str, samples: Any) -> None:
-    """Refuse what gives no sample by its index.
-
-    Raises:
-        ConfigError: with what it is, and what to give.
-    """
-    kind = type(samples).__qualname__
-    is_pair = isinstance(samples, tuple | list) and len(samples) == 2
-    if is_pair and all(hasattr(part, "shape") for part in samples):
-        raise ConfigError(
-            f"dataset: {split} is a {kind} of two arrays; give torch.utils.data.TensorDataset(images, labels) of two "
-            "tensors."
-        )
-    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
-        raise ConfigError(
-            f"dataset: {split} is of type {kind}; give a map-style data set, len() and [index] -> (image, label): of a "
-            "DataLoader, loader.dataset."
-        )
-
-
-def _sent(field: str, name: str, value: Any) -> SentName:
-    return SentName(name, send(value, value, given=f"{field}={name}"))
-
-
-def _check_is_free(field: str, name: SentName, digests: dict[str, str]) -> None:
-    """Refuse a name that would mean two things in the records.
+def _sent(field: str, name: str, value: Any, digests: dict[str, str]) -> SentName:
+    """The name of an object that is sent along, which must mean one thing in the records.
 
     Args:
         field: `model` or `dataset`.
-        name: the name of an object.
+        name: the name of the object.
+        value: the object.
         digests: names of earlier objects -> their digests; gets this one, too.
 
     Raises:
         ConfigError: it is the name of another object, or of a built-in model or data set.
     """
+    sent = send(value, value, given=f"{field}={name}")
     if builtin_model(name) or builtin_dataset(name):
         raise ConfigError(f"{field}={name} is the name of a built-in one; give yours another name.")
-    if digests.setdefault(name, name.sent.digest) != name.sent.digest:
-        parameters = "shape, classes" if field == "model" else "split"
-        raise ConfigError(
-            f"{field}={name} is the name of two different objects; give each a name of its own, as a function: "
-            f"def NAME({parameters})."
-        )
+    if digests.setdefault(name, sent.digest) != sent.digest:
+        raise ConfigError(f"{field}={name} is the name of two different objects; give each another name.")
+    return SentName(name, sent)
 
 
 def _split_of(halves: Mapping[str, Any], split: str) -> Any:

@@ -7,11 +7,8 @@ dynamic   trained in fp32; linear layers are converted, and ranges of activation
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib.util
-import io
-import logging
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -28,7 +25,6 @@ from dmls_ray.training.compat import inductor_freezing
 from dmls_ray.training.sharding import hold_out
 from dmls_ray.training.task import Forward
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
@@ -130,27 +126,6 @@ def prepare_for_training(model: nn.Module, example: Tensor, *, reduce_range: boo
         )
         allow_exported_model_train_eval(prepared)
     return prepared
-
-
-def export_error(model: nn.Module, kind: str, shape: tuple[int, int, int]) -> str:
-    """Why a model cannot be exported for a kind of quantization; empty if it can.
-
-    Args:
-        model: as it was built; its mode is changed.
-        kind: qat, static or dynamic.
-        shape: channels, height, width.
-    """
-    printed = io.StringIO()  # the traced graph, in dozens of lines
-    disabled = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with _no_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            _exported(model.train(kind == "qat"), torch.zeros(2, *shape))
-    except Exception as error:  # noqa: BLE001 - whatever the tracing of a user's model raises
-        return f"{type(error).__name__}: {first_line(error)}"
-    finally:
-        logging.disable(disabled)
-    return ""
 
 
 def to_int8(

@@ -17,6 +17,7 @@ from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+from dmls_ray.util.errors import UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import (
     MEMORY_FORMATS,
@@ -27,7 +28,6 @@ from dmls_ray.workloads.classification.data.loaders import (
 )
 from dmls_ray.workloads.classification.inference_benchmark import measure_inference
 from dmls_ray.workloads.classification.model_builder import build_model
-from dmls_ray.workloads.classification.model_contract import check_logits, wrong_format
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available
 from dmls_ray.workloads.classification.weights import describe_weights
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
@@ -62,8 +62,6 @@ class ClassificationTask(TrainingTask):
         self.test_samples = self.loader.test_samples
         self.train_eval_samples = self.loader.train_eval_samples
         self.data_bytes = self.loader.data_bytes
-        self._checked: set[bool] = set()
-        """Whether logits of passes with (True) and without (False) a gradient were checked."""
         self._fp32_accuracy: float | None = None
         self.stops_at_target, self.target_tests = config.stop_at_target, config.target_tests
 
@@ -80,15 +78,8 @@ class ClassificationTask(TrainingTask):
         return to_memory_format(images, self.config), torch.zeros(samples, dtype=torch.int64, device=self.device)
 
     def predict(self, forward: Forward, batch: Batch) -> Tensor:
-        try:
-            logits: Tensor = forward(batch[0])
-        except RuntimeError as error:
-            if wrong := wrong_format(error, self.config.model, self.model):
-                raise wrong from error
-            raise
-        if (trains := torch.is_grad_enabled()) not in self._checked:
-            check_logits(logits, len(batch[1]), self.loader.classes, self.config.model, self.model)
-            self._checked.add(trains)
+        logits: Tensor = forward(batch[0])
+        _check_logits(logits, len(batch[1]), self.loader.classes, self.config.model)
         return logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -144,6 +135,21 @@ def _all_have_vnni(collective: Collective) -> bool | None:
     vnni = has_vnni()
     (lacks,) = collective.max([vnni is False])
     return False if lacks else vnni
+
+
+def _check_logits(outputs: Any, samples: int, classes: int, model: str) -> None:
+    """Refuse what is no logits of a batch.
+
+    Raises:
+        UserCodeError: with the shape, or the type, of what the model returned.
+    """
+    shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
+    if len(shape) == 2 and shape[0] == samples and shape[1] >= classes:
+        return
+    raise UserCodeError(
+        f"model={model} returned a {type(outputs).__name__} of shape {shape}; return the logits, a tensor of "
+        f"{samples} images x {classes} classes here."
+    )
 
 
 class LossAccuracyMeter:

@@ -62,8 +62,7 @@ class ClassificationWorkload(Workload):
         judged = [
             config
             for config in configs
-            if config.model not in MODEL_NAMES
-            and (config.dropout is not None or config.batch_norm == "on" or config.quantization != "off")
+            if config.model not in MODEL_NAMES and (config.dropout is not None or config.batch_norm == "on")
         ]
         if not judged:
             return {}
@@ -110,9 +109,6 @@ class ClassificationWorkload(Workload):
                     f"model={config.model} takes images of {spec.min_image_side} pixels a side or more, and those of "
                     f"{config.dataset} have {min(shape[1:])}; set image_size, or use another model."
                 )
-        for data in dict.fromkeys((config.dataset, config.data_dir) for config in configs):
-            for note in sources.cached_source(*data).notes():
-                notify(note)
         for model in models.values():
             from dmls_ray.workloads.classification.model_builder import check_fits
 

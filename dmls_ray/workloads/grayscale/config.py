@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from dmls_ray.config.fields import setting
+from dmls_ray.config.fields import Count, NonNegativeNumber
 from dmls_ray.config.runtime import DeviceName
 from dmls_ray.workloads.grayscale import implementations
 from dmls_ray.workloads.grayscale.implementations import INTERLEAVED_ONLY, ON_A_GPU
@@ -16,26 +16,31 @@ from dmls_ray.workloads.image_files import SUFFIXES, is_image_name
 IMPLEMENTATIONS = tuple(implementations.IMPLEMENTATIONS)
 """Names of all implementations, the plainest first, as tables order them."""
 
+if TYPE_CHECKING:
+    Implementation = str
+else:
+    Implementation = Literal[IMPLEMENTATIONS]
+
 
 @dataclass(frozen=True, kw_only=True)
 class GrayscaleConfig:
     """One way to turn a set of images grey.
 
     Raises:
-        ValueError: the values are out of range, or do not go together.
+        ValueError: the values do not go together.
     """
 
-    implementation: str = setting("numpy", choices=IMPLEMENTATIONS)
+    implementation: Implementation = "numpy"
     """What turns the images grey"""
-    images: int = 200
+    images: Count = 200
     """Images in the set; with image_size the working set"""
-    image_size: int = 128
+    image_size: Count = 128
     """Pixels a side"""
     layout: Literal["interleaved", "planar"] = "interleaved"
     """interleaved: height x width x 3, as files hold images; planar: 3 x height x width, as models take them"""
     full: bool = False
     """Whether the Python loops go over all images, rather than over four of them with their time scaled"""
-    timed_s: float = 0.5
+    timed_s: NonNegativeNumber = 0.5
     """Seconds of timed passes over the set, five passes at least"""
     pictures: str | None = None
     """Folder with your images; without it, cuts of the two photographs that scikit-learn brings along"""
@@ -43,11 +48,6 @@ class GrayscaleConfig:
     device: DeviceName = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("images", "image_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is out of range; give 1 or more.")
-        if self.timed_s < 0:
-            raise ValueError(f"timed_s={self.timed_s} is out of range; give 0 or more.")
         if self.world_size != 1:
             raise ValueError(f"world_size={self.world_size}: one rank turns all images grey; leave it at 1.")
         needed = device_of(self.implementation)

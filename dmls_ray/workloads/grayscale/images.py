@@ -33,17 +33,9 @@ class Images:
         pictures: images x height x width x 3, in uint8.
         planar: whether to store each channel as a plane of its own.
         device: where the images are turned grey.
-
-    Raises:
-        ValueError: the pictures have another shape or type.
     """
 
     def __init__(self, pictures: NDArray[np.uint8], *, planar: bool, device: torch.device) -> None:
-        if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] != 3:
-            raise ValueError(
-                f"pictures are {pictures.dtype} of shape {pictures.shape}; give uint8, levels 0 to 255, of shape "
-                "images x height x width x 3: red, green and blue."
-            )
         pixels = torch.from_numpy(pictures)
         self.planar = planar
         self.pixels = (pixels.permute(0, 3, 1, 2) if planar else pixels).contiguous().to(device)

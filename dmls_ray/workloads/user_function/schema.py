@@ -11,11 +11,10 @@ import dataclasses
 import functools
 import importlib
 import inspect
-import shlex
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from dmls_ray.config.schema import Schema
 from dmls_ray.records.versions import FIELD as VERSION_FIELD
 from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.user_function.required_keys import required_keys
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
@@ -160,19 +158,11 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
     name, sent, config_class = find_function(train)
-    needed: tuple[str, ...] = ()
-    if config_class is None:
-        needed = required_keys(import_function(train, flag=FLAG) if isinstance(train, str) else train)
-    return function_schema(name, config_class, names, sent=sent, needed=needed)
+    return function_schema(name, config_class, names, sent=sent)
 
 
 def function_schema(
-    name: str,
-    config_class: type | None,
-    names: Iterable[str] = (),
-    *,
-    sent: Sent | None = None,
-    needed: Iterable[str] = (),
+    name: str, config_class: type | None, names: Iterable[str] = (), *, sent: Sent | None = None
 ) -> Schema:
     """The schema of a function that was found.
 
@@ -181,61 +171,55 @@ def function_schema(
         config_class: the dataclass of its configuration; None for a dict.
         names: the fields of a dict.
         sent: the function itself, where no other process can import it.
-        needed: keys of a dict that the function reads in every call.
     """
     specs = _specs(config_class, names)
-    absent = [key for key in needed if key not in specs]
     required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
 
     def make(**given: Any) -> UserFunctionConfig:
-        if absent:
-            raise ConfigError(_describe_absent(name, absent))
         missing = [field_name for field_name in required if field_name not in given]
         if missing:
             raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
-        values = {**{key: spec.default for key, spec in specs.items()}, **given}
-        place = {key: values.pop(key) for key in RUNTIME_FIELDS}
-        config = UserFunctionConfig(train=name, values=values, sent=sent, **place)
+        values = {key: spec.default for key, spec in specs.items()} | given
+        runtime = {key: values.pop(key) for key in RUNTIME_FIELDS}
+        config = UserFunctionConfig(train=name, values=values, sent=sent, **runtime)
         try:
-            custom = config.for_function(config_class)
+            made = config.for_function(config_class)
+        except ValueError as error:
+            raise ConflictError(f"{name} refuses its configuration: {error}") from error
         except Exception as error:
-            text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise ConflictError(f"{name} refuses its configuration: {text}") from error
+            raise ConflictError(f"{name} refuses its configuration: {type(error).__name__}: {error}") from error
         # The dataclass may choose the device that its values need.
-        needed = getattr(custom, "device", "auto")
-        return config.replace(device=needed) if config.device == "auto" and needed in ("cpu", "cuda") else config
+        device = getattr(made, "device", "auto")
+        if config.device == "auto" and device in ("cpu", "cuda"):
+            return config.replace(device=device)
+        return config
 
     return Schema(
-        title=f"the configuration of {name}", specs=specs, make=make,
-        hash_of=_hash_of, fixed={"train": name}, refused={} if config_class is None else fixed_fields(config_class),
-    )  # fmt: skip
+        title=f"the configuration of {name}",
+        specs=specs,
+        make=make,
+        hash_of=_hash_of,
+        fixed={"train": name},
+        refused=fixed_fields(config_class) if config_class else {},
+    )
 
 
 def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
     """World size first, then the fields of the function, then the rest of `RUNTIME_FIELDS`."""
-    place = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
+    runtime = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
-        custom = {name: FieldSpec(name) for name in names if name not in place}
+        custom = {name: FieldSpec(name) for name in names if name not in runtime}
     else:
         custom = dict(field_specs(config_class))
-        for name in custom.keys() & place.keys():
+        for name in custom.keys() & runtime.keys():
             default = custom.pop(name).default
-            place[name] = dataclasses.replace(place[name], default=place[name].check(default))
-    if "train" in custom:
-        raise ConfigError("train is the name of the function itself; give that field of its configuration another.")
-    if VERSION_FIELD in custom:
-        raise ConfigError(
-            f"{VERSION_FIELD} is the column of the version of your code; give that field of its configuration another "
-            "name."
-        )
-    return {"world_size": place.pop("world_size"), **custom, **place}
-
-
-def _describe_absent(name: str, keys: Sequence[str]) -> str:
-    reads = " and ".join(f"config[{key!r}]" for key in keys)
-    flags = " ".join(f"--set {shlex.quote(key)} VALUE" for key in keys)
-    axes = ", ".join(f"{key!r}: VALUE" for key in keys)
-    return f"train={name} reads {reads}, which no axis gives; add {flags}, or to the axes of sweep() {{{axes}}}."
+            runtime[name] = dataclasses.replace(runtime[name], default=runtime[name].check(default))
+    for reserved in ("train", VERSION_FIELD):
+        if reserved in custom:
+            raise ConfigError(
+                f"{reserved} is a column of every table; give that field of its configuration another name."
+            )
+    return {"world_size": runtime.pop("world_size"), **custom, **runtime}
 
 
 def _hash_of(values: Mapping[str, Any]) -> str:
@@ -244,44 +228,34 @@ def _hash_of(values: Mapping[str, Any]) -> str:
 
 
 def _check_is_called_as_train(function: Callable[..., Any], name: str) -> None:
-    """
+    """Refuse what cannot be called with a configuration, a rank and `emit`.
+
     Raises:
-        ConfigError: with what the function is, and the way out.
+        ConfigError: with the reason.
     """
+    way_out = f"{FLAG}={name} cannot be called as train(config, rank, emit)"
     if isinstance(function, type):
-        raise ConfigError(f"{FLAG}={name} is a class; name a function, or an object of the class that can be called.")
+        raise ConfigError(f"{way_out}: it is a class; name a function.")
     try:
-        signature = inspect.signature(function)
-        signature.bind(None, None, None)
+        inspect.signature(function).bind(None, None, None)
     except (TypeError, ValueError) as error:
-        signature, reason = None, error
+        raise ConfigError(f"{way_out} ({error}); give it these three parameters.") from error
     plain = _plain_function(function)
-    owner = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
-    if plain is function and owner.isidentifier() and [*inspect.signature(plain).parameters][:1] == ["self"]:
-        method, variable = function.__name__, owner.lower()
-        raise ConfigError(
-            f"{FLAG}={name} is a method of the class {owner} and needs an object: assign one in the module, {variable} "
-            f"= {owner}(), and name {variable}.{method} in place of {owner}.{method}."
-        )
-    if signature is None:
-        raise ConfigError(
-            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({reason}); give it these three parameters."
-        ) from reason
-    if inspect.iscoroutinefunction(plain) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise ConfigError(f"{FLAG}={name} is async, or has a yield; use an ordinary function that returns its result.")
+    if inspect.iscoroutinefunction(plain) or inspect.isgeneratorfunction(plain):
+        raise ConfigError(f"{way_out}: it is async, or has a yield; use an ordinary function.")
 
 
 def _plain_function(function: Any) -> Any:
     """The function that a partial, a method, a decorated function or an object with __call__ calls."""
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif inspect.ismethod(function) or hasattr(function, "__wrapped__"):
-            function = function.__func__ if inspect.ismethod(function) else function.__wrapped__
-        elif not inspect.isfunction(function) and inspect.isfunction(type(function).__call__):
-            function = type(function).__call__
-        else:
-            return function
+    if isinstance(function, functools.partial):
+        return _plain_function(function.func)
+    if inspect.ismethod(function):
+        return _plain_function(function.__func__)
+    if hasattr(function, "__wrapped__"):
+        return _plain_function(function.__wrapped__)
+    if not inspect.isfunction(function) and inspect.isfunction(type(function).__call__):
+        return _plain_function(type(function).__call__)
+    return function
 
 
 def function_name(function: Callable[..., Any], *, flag: str = FLAG) -> tuple[str, bool]:
@@ -299,31 +273,43 @@ def function_name(function: Callable[..., Any], *, flag: str = FLAG) -> tuple[st
     if not name:
         return getattr(function, "__qualname__", type(function).__name__), False
     if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        if spec is None and (file is None or not Path(file).stem.isidentifier() or not Path(file).exists()):
-            return name, False
-        if spec is None and "__name__" not in Path(str(file)).read_text(encoding="utf-8", errors="replace"):
-            raise ConfigError(
-                f"{flag}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
-                "sweep() under if __name__ == '__main__'."
-            )
-        module = spec.name if spec else Path(str(file)).stem
-        return f"{module}:{name}", True
+        module = _module_of_script(f"{flag}={name}")
+    if not module:
+        return name, False
     return f"{module}:{name}", True
+
+
+def _module_of_script(given: str) -> str:
+    """The name by which ranks import the script that runs; empty in a notebook.
+
+    Raises:
+        ConfigError: the script sweeps when it is imported.
+    """
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    if file is None or not Path(file).stem.isidentifier() or not Path(file).exists():
+        return ""
+    if "__name__" not in Path(file).read_text(encoding="utf-8", errors="replace"):
+        raise ConfigError(
+            f"{given}: each rank imports {Path(file).name}, and would sweep itself; put the call of sweep() under "
+            "if __name__ == '__main__'."
+        )
+    return Path(file).stem
 
 
 def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
     """How a module names a function, `Class.function` for one of a class; empty if it does not."""
     if module is None:
         return ""
-    names = vars(sys.modules.get(module) or importlib.import_module(module))
+    names = vars(importlib.import_module(module))
     qualified = getattr(function, "__qualname__", None)
     if qualified is None:  # a partial, or an object that can be called
         return next((name for name, value in names.items() if value is function), "")
-    first, *others = qualified.split(".")
+    first, *attributes = qualified.split(".")
     found = names.get(first)
-    for name in others:
+    for name in attributes:
         found = getattr(found, name, None)
     # Each access makes another object of a class method; these are equal.
-    return qualified if found == function else ""
+    return str(qualified) if found == function else ""

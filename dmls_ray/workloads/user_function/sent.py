@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 from dmls_ray.util.errors import UserCodeError
+from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.user_function.function_digest import function_digest
 
 
@@ -39,6 +42,25 @@ class SentName(str):
 
     def __getnewargs__(self) -> tuple[str, Sent]:  # type: ignore[override]
         return str(self), self.sent
+
+
+def load_named(name: str, *, flag: str) -> Callable[..., Any]:
+    """The object of a name that a configuration has: sent along with it, or imported.
+
+    Raises:
+        UnknownNameError, UserCodeError: as `import_function`.
+    """
+    if isinstance(name, SentName):
+        loaded: Callable[..., Any] = name.sent.load()
+        return loaded
+    return import_function(name, flag=flag)
+
+
+def code_of(name: str) -> dict[str, str]:
+    """Digests of the code behind the name of a user's object: of its modules, and of an object that was sent along."""
+    if isinstance(name, SentName):
+        return {str(name): name.sent.digest, **source_digests(name.sent.modules)}
+    return source_digests([name.partition(":")[0]]) if is_reference(name) else {}
 
 
 def send(content: Any, *identifying: Any, given: str) -> Sent:

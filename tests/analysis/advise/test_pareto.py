@@ -9,20 +9,20 @@ from dmls_ray.analysis.advise.pareto import front
 def test_what_another_point_beats_in_one_thing_and_loses_to_it_in_none_is_not_on_the_front() -> None:
     #        fast, small   beaten by 0   slow, smaller   beaten by 2
     points = [(1.0, 5.0), (1.0, 6.0), (3.0, 2.0), (4.0, 3.0)]
-    assert front(points) == [0, 2]
+    assert front(dict(enumerate(points))) == [0, 2]
 
 
 def test_equal_points_are_on_the_front_together() -> None:
-    assert front([(2.0, 2.0), (1.0, 1.0), (1.0, 1.0)]) == [1, 2]
+    assert front({0: (2.0, 2.0), 1: (1.0, 1.0), 2: (1.0, 1.0)}) == [1, 2]
 
 
 def test_a_single_point_is_its_front_and_no_points_have_an_empty_one() -> None:
-    assert front([(7.0, 7.0, -0.9)]) == [0]
-    assert front([]) == []
+    assert front({0: (7.0, 7.0, -0.9)}) == [0]
+    assert front({}) == []
 
 
 def test_a_point_that_is_best_in_one_thing_is_on_the_front_however_bad_it_is_in_the_rest() -> None:
-    assert front([(1.0, 1.0, -0.5), (99.0, 99.0, -0.6), (2.0, 1.0, -0.5)]) == [0, 1]
+    assert front({0: (1.0, 1.0, -0.5), 1: (99.0, 99.0, -0.6), 2: (2.0, 1.0, -0.5)}) == [0, 1]
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=12))
@@ -31,4 +31,4 @@ def test_the_front_is_what_comparing_every_pair_leaves(points: list[tuple[int, i
         as_good = [other for other in points if all(a <= b for a, b in zip(other, point, strict=True))]
         return any(any(a < b for a, b in zip(other, point, strict=True)) for other in as_good)
 
-    assert front(points) == [place for place, point in enumerate(points) if not beaten(point)]
+    assert front(dict(enumerate(points))) == [place for place, point in enumerate(points) if not beaten(point)]

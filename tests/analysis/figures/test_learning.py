@@ -36,8 +36,8 @@ def runs_of(axes: dict[str, Any], test: list[float] = TEST, **more: Any) -> Resu
 
 def test_curves_are_means_over_the_runs_of_each_epoch() -> None:
     loss, accuracy = panels(chart(make_table(runs_of({"batch_per_rank": 16}))), 2)
-    assert loss.y.label == "loss (nats a sample)"
-    assert accuracy.y.label == "accuracy (fraction of samples)"
+    assert loss.y.label == "test and train loss (nats a sample)"
+    assert accuracy.y.label == "test and train accuracy (fraction of samples)"
     assert points(loss, "test") == {
         number: pytest.approx((mean * (mean + 0.01) * (mean + 0.02)) ** (1 / 3)) for number, mean in enumerate(TEST, 1)
     }
@@ -76,7 +76,7 @@ def test_a_curve_ends_where_the_first_of_its_runs_has_ended_and_the_note_says_so
 
 def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_panel_for_each() -> None:
     few = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4]}))), 2)
-    assert names(few[0])[:2] == ["batch_per_rank 1, test", "batch_per_rank 1, train"]
+    assert names(few[0])[:2] == ["batch_per_rank 1", "batch_per_rank 1, train"]
     many = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4, 5]}))), 4)
     assert [panel.y.label.split(" (")[0] for panel in many] == [
         "test loss",
@@ -116,9 +116,9 @@ def test_curves_that_are_equal_in_every_point_are_named() -> None:
     drawn = chart(make_table(found))
     assert drawn is not None
     assert drawn.notes == (
-        "Equal curves hide each other: loss: batch_per_rank 16, test = batch_per_rank 32, test; "
-        "batch_per_rank 16, train = batch_per_rank 32, train. accuracy: batch_per_rank 16, test = batch_per_rank 32, "
-        "test = batch_per_rank 64, test; batch_per_rank 16, train = batch_per_rank 32, train.",
+        "Equal curves hide each other: test and train loss: batch_per_rank 16 = batch_per_rank 32; "
+        "batch_per_rank 16, train = batch_per_rank 32, train. test and train accuracy: batch_per_rank 16 = "
+        "batch_per_rank 32 = batch_per_rank 64; batch_per_rank 16, train = batch_per_rank 32, train.",
     )
 
 

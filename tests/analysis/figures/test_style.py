@@ -1,116 +1,115 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import pairwise
+
 import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.style import DARK, LIGHT, Style, Theme, assign_styles
+from dmls_ray.analysis.figures.style import DARK, LIGHT, MARKS, PART_COLOURS, Style, Styles
 
 
 def line(name: str, **changes: object) -> Series:
     return Series(**{"name": name, "x": [1, 2], "y": [1.0, 2.0], "connected": True, **changes})  # type: ignore[arg-type]
 
 
-def chart_of(*series: Series) -> Chart:
-    return Chart(name="a", title="A", panels=[Panel(x=Axis("x (s)"), y=Axis("y (s)"), series=series)])
+def chart_of(*series: Series, name: str = "a", x: Axis | None = None) -> Chart:
+    return Chart(name=name, title="A", panels=[Panel(x=x or Axis("x (s)"), y=Axis("y (s)"), series=series)])
+
+
+def styles_of(*series: Series, x: Axis | None = None) -> list[Style]:
+    chart = chart_of(*series, x=x)
+    styles = Styles([chart])
+    return [styles.of(item, chart.panels[0], chart) for item in series]
 
 
 def test_series_differ_in_colour_and_in_mark_also_where_the_colours_are_used_up() -> None:
-    styles = assign_styles(chart_of(*(line(str(number)) for number in range(40))))
-    assert len({(style.colour, style.mark) for style in styles.values()}) == 40
-    first = list(styles.values())[:8]
-    assert len({style.colour for style in first}) == len({style.mark for style in first}) == 8
+    styles = styles_of(*(line(str(number)) for number in range(40)))
+    assert len({(style.colour, style.mark) for style in styles}) == 40
+    assert len({style.colour for style in styles[:8]}) == len({style.mark for style in styles[:8]}) == 8
 
 
-def test_a_name_looks_the_same_in_every_panel() -> None:
-    one = Panel(x=Axis("x"), y=Axis("y"), series=[line("a"), line("b")])
-    other = Panel(x=Axis("x"), y=Axis("y"), series=[line("b")])
-    styles = assign_styles(Chart(name="a", title="A", panels=[one, other]))
-    assert list(styles) == [("a", ""), ("b", "")]
+def test_a_name_has_one_colour_in_all_figures_and_the_names_of_a_figure_differ() -> None:
+    charts = [
+        chart_of(line("a"), line("b"), name="one"),
+        chart_of(line("c"), line("b"), name="two"),
+        chart_of(line("c"), line("a"), line("d"), name="three"),
+    ]
+    styles = Styles(charts)
+    found: dict[str, set[str]] = {}
+    for chart in charts:
+        (panel,) = chart.panels
+        colours = {series.name: styles.of(series, panel, chart).colour for series in panel.series}
+        assert len(set(colours.values())) == len(colours)
+        for name, colour in colours.items():
+            found.setdefault(name, set()).add(colour)
+    assert found == {"a": {"series0"}, "b": {"series1"}, "c": {"series2"}, "d": {"series1"}}
 
 
 def test_a_copied_style_is_hollow_or_dashed_in_the_same_colour() -> None:
-    styles = assign_styles(
-        chart_of(
-            line("test"),
-            line("train", same_as="test"),
-            line("ideal", kind="line", dashed=True, same_as="test"),
-            line("oom", kind="cross", same_as="test"),
-            line("at least", kind="bound", same_as="test"),
-        )
+    styles = styles_of(
+        line("test"),
+        line("train", same_as="test"),
+        line("ideal", kind="line", dashed=True, same_as="test"),
+        line("oom", kind="cross", same_as="test"),
+        line("at least", kind="bound", same_as="test"),
+        line("curve", kind="line", same_as="test"),
     )
-    assert {style.colour for style in styles.values()} == {0}
-    assert (styles["train", "test"].mark, styles["train", "test"].hollow) == ("circle", True)
-    assert styles["ideal", "test"].dash == "dash"
-    assert (styles["at least", "test"].mark, styles["at least", "test"].hollow) == ("triangle-up", True)
+    assert {style.colour for style in styles} == {"series0"}
+    _, train, ideal, _, bound, curve = styles
+    assert (train.mark, train.hollow) == ("circle", True)
+    assert ideal.dash
+    assert curve.dash
+    assert (bound.mark, bound.hollow) == ("triangle-up", True)
 
 
 def test_laws_differ_in_their_dashes_and_one_law_has_the_same_for_every_line() -> None:
     laws = [line(name, dashed=True, same_as=other) for other in ("a", "b") for name in ("ideal", "Amdahl")]
-    styles = assign_styles(chart_of(line("a"), line("b"), *laws))
-    assert styles["ideal", "a"].dash == styles["ideal", "b"].dash != styles["Amdahl", "a"].dash
-    assert (styles["ideal", "a"].colour, styles["ideal", "b"].colour) == (0, 1)
+    _, _, ideal, amdahl, other_ideal, _ = styles_of(line("a"), line("b"), *laws)
+    assert ideal.dash == other_ideal.dash != amdahl.dash
+    assert (ideal.colour, other_ideal.colour) == ("series0", "series1")
 
 
 def test_points_among_curves_are_rings_and_points_alone_are_not() -> None:
-    assert assign_styles(chart_of(line("a"), line("mark", connected=False)))["mark", ""].ring
-    assert not assign_styles(chart_of(line("mark", connected=False)))["mark", ""].ring
+    assert styles_of(line("a"), line("mark", connected=False))[1].ring
+    assert not styles_of(line("mark", connected=False))[0].ring
 
 
 def test_background_series_are_grey_and_use_no_colour() -> None:
-    styles = assign_styles(chart_of(line("others", connected=False, muted=True), line("a", connected=False)))
-    assert styles["others", ""].colour is None
-    assert styles["a", ""].colour == 0
+    others, first = styles_of(line("others", connected=False, muted=True), line("a", connected=False))
+    assert (others.colour, others.hollow, first.colour) == ("muted", True, "series0")
 
 
-def bar(name: str, *names: str, **changes: object) -> Series:
-    return Series(**{"name": name, "kind": "bar", "x": names, "y": [1.0] * len(names), **changes})  # type: ignore[arg-type]
-
-
-def bar_series(*series: Series) -> Chart:
-    panel = Panel(x=Axis("way", categories=["x", "y"]), y=Axis("y (s)"), series=series)
-    return Chart(name="a", title="A", panels=[panel])
-
-
-def test_bars_differ_in_colour_and_in_pattern_if_they_share_a_category() -> None:
-    separate = assign_styles(bar_series(bar("a", "x"), bar("b", "y")))
-    assert [(style.colour, style.pattern) for style in separate.values()] == [(0, ""), (1, "")]
-    bar_offsets = assign_styles(bar_series(*(bar(str(number), "x", "y") for number in range(40))))
-    assert len({(style.colour, style.pattern) for style in bar_offsets.values()}) == 40
-    assert len({style.pattern for style in list(bar_offsets.values())[:8]}) == 8
-
-
-def test_a_bar_that_copies_another_or_stands_back_or_was_not_measured_is_pale() -> None:
-    styles = assign_styles(
-        bar_series(bar("a", "x"), bar("b", "x", same_as="a"), bar("c", "y", muted=True), bar("d", "y", dashed=True))
-    )
-    assert [style.hollow for style in styles.values()] == [False, True, True, True]
-    assert styles["b", "a"].colour == 0
-    assert styles["c", ""].colour is styles["d", ""].colour is None
+def test_bars_that_share_a_category_get_lighter_from_the_first_to_the_last() -> None:
+    categories = Axis("way", categories=["x"])
+    bars = [Series(name=str(number), kind="bar", x=["x"], y=[1.0]) for number in range(5)]
+    colours = [style.colour for style in styles_of(*bars, x=categories)]
+    assert colours == ["part0", "part2", "part4", "part5", "part7"]
+    for theme in (LIGHT, DARK):
+        lightness = [luminance(theme[f"part{place}"]) for place in range(PART_COLOURS)]
+        assert all(lighter > 1.2 * darker for darker, lighter in pairwise(lightness))
+    assert styles_of(bars[0], x=categories)[0].colour == "series0", "a bar of each category"
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_every_colour_can_be_seen_on_its_background(theme: Theme) -> None:
-    for colour in (*theme.series, theme.muted):
-        assert contrast(colour, theme.paper) >= 3, colour
-    assert contrast(theme.ink, theme.paper) >= 7
+def test_every_colour_can_be_seen_on_its_background(theme: Mapping[str, str]) -> None:
+    for name in ("muted", *(f"series{place}" for place in range(8))):
+        assert contrast(theme[name], theme["paper"]) >= 3, name
+    assert contrast(theme["ink"], theme["paper"]) >= 7
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def contrast(one: str, other: str) -> float:
-    def luminance(colour: str) -> float:
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
     low, high = sorted([luminance(one), luminance(other)])
     return (high + 0.05) / (low + 0.05)
 
 
-def test_many_series_all_differ_in_style() -> None:
-    many = [line(f"s{number}", connected=False) for number in range(50)]
-    assert len(set(assign_styles(chart_of(*many)).values())) == 50
-    assert len(LIGHT.series) == len(DARK.series)
-
-
-def test_a_circle_of_series_that_are_like_one_another_ends() -> None:
-    assert assign_styles(chart_of(line("a", same_as="b"), line("b", same_as="a")))["a", "b"] == Style(0)
-    assert assign_styles(chart_of(line("a", same_as="a")))["a", "a"] == Style(0)
+def test_series_that_copy_one_another_have_a_style() -> None:
+    one, other = styles_of(line("a", same_as="b"), line("b", same_as="a"))
+    assert one.colour == other.colour == "muted"
+    assert one.mark in MARKS

@@ -9,7 +9,6 @@ import pytest
 from dmls_ray.analysis.report import payload
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.records.epoch_and_rank import EpochRecord
-from tests.analysis.figures.test_jpeg import with_size
 from tests.analysis.report.samples import many
 from tests.analysis.samples import own_results, results, set_value
 from tests.conftest import jpeg
@@ -73,14 +72,6 @@ def test_pictures_beyond_the_total_are_said_to_be_elsewhere(monkeypatch: pytest.
         record.picture = picture
     shown = build_payload(sample.records, Path("nowhere"))
     assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, [one])
-
-
-def test_a_picture_that_a_browser_would_need_gigabytes_for_is_not_in_the_report() -> None:
-    sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
-    for record, picture in zip(sample.records, (with_size(jpeg(), 23_000, 23_000), "/9j/AAAA"), strict=True):
-        record.picture = picture
-    shown = build_payload(sample.records, Path("nowhere"))
-    assert (shown["picture"], shown["pictures"]) == ({"all": -2}, [])
 
 
 def test_runs_without_a_picture_say_so_in_one_word() -> None:

@@ -10,6 +10,7 @@ import pytest
 from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.advise.race import race_for
 from dmls_ray.analysis.advise.rank import advise
+from dmls_ray.analysis.advise.text import frame, notes
 from dmls_ray.analysis.figures.tradeoff import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.losers import losers_of
@@ -118,9 +119,7 @@ def test_a_loss_of_a_user_function_counts_as_an_accuracy_does() -> None:
     advice = advise(of_losses(), "throughput")
     assert advice.best is not None
     assert advice.best.name != "cell=rnn"
-    assert (
-        "left out for what they lose (--any-accuracy takes them in): cell=rnn (validation loss 2.3" in advice.sentence
-    )
+    assert [(reason.kind, row.factors["cell"]) for row, reason in advice.excluded] == [("loses", "rnn")]
     assert (advise(of_losses(), "throughput", any_accuracy=True).best or advice.best).name == "cell=rnn"
 
 
@@ -132,18 +131,20 @@ def test_no_advice_names_a_choice_that_loses_accuracy_unless_that_is_asked_for(a
     advice = advise(of_optimizers(), aim, price_per_hour=price)
     assert advice.best is not None
     assert advice.best.name == f"optimizer={best}"
-    front = advice.frame().set_index("optimizer")["front"]
+    front = frame(advice).set_index("optimizer")["front"]
     assert (front["adamw"], front["sgd"]) == ("yes", "")
     if aim == "accuracy":
-        assert "left out" not in advice.sentence
+        assert not advice.excluded
         return
-    left_out = "; left out for what they lose (--any-accuracy takes them in): optimizer=sgd (test accuracy 0.111)"
-    assert left_out in advice.sentence
+    ((row, reason),) = advice.excluded
+    assert (row.factors["optimizer"], reason.kind) == ("sgd", "loses")
+    assert any("--any-accuracy" in note for note in notes(advice))
     asked = advise(of_optimizers(), aim, price_per_hour=price, any_accuracy=True)
     assert asked.best is not None
     assert asked.best.name == "optimizer=sgd"
-    assert "; test accuracy -85.0 points [" in asked.sentence, "its loss is said"
-    assert asked.frame().set_index("optimizer").loc["sgd", "front"] == "yes"
+    assert asked.loss is not None
+    assert asked.loss.contrast.centre == pytest.approx(-0.85, abs=0.0005)
+    assert frame(asked).set_index("optimizer").loc["sgd", "front"] == "yes"
 
 
 def test_a_target_asks_for_those_that_reach_it() -> None:
@@ -154,26 +155,11 @@ def test_a_target_asks_for_those_that_reach_it() -> None:
 
 def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     advice = advise(along("batch_per_rank", {16: (100.0, 0.97), 128: (300.0, 0.86)}), "throughput")
-    assert advice.sentence.startswith(
-        "For throughput use batch_per_rank=128 (images/s 300 [300, 301]; n=3; test accuracy -11.0 points ["
-    )
-    assert "against batch_per_rank=16 (still rising in the last epoch)); better than" in advice.sentence
-
-
-def test_of_batches_that_are_not_distinguished_the_most_accurate_one_is_named() -> None:
-    swept = results(
-        {"batch_per_rank": [16, 32]},
-        lambda values, repeat: 100.0 + values["batch_per_rank"] * (repeat - 1),
-        accuracy=lambda values, repeat: 0.9 if values["batch_per_rank"] == 16 else 0.2,
-    )
-    for record in swept.records:
-        record.metrics["images_per_s"] = (record.metrics["images_per_s"] or 0.0) + (
-            1.0 if record.config["batch_per_rank"] == 32 else -9.0
-        )
-    advice = advise(swept, "throughput")
     assert advice.best is not None
-    assert advice.best.name == "batch_per_rank=32"
-    assert "Of these batch_per_rank=16 is the most accurate" in advice.sentence
+    assert advice.best.name == "batch_per_rank=128"
+    assert advice.loss is not None
+    assert (advice.loss.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
+    assert notes(advice)[0].startswith("The best one loses accuracy: test acc. -0.11")
 
 
 def test_asking_for_any_accuracy_where_accuracy_is_the_aim_is_refused() -> None:

@@ -26,14 +26,14 @@ def test_a_write_error_is_reported_once_and_the_sweep_goes_on(folder: Path) -> N
     board = LiveTensorBoardWriter(folder, notes.append)
     with Store(folder) as store:
         records = store.records
-    board.begin([], [record.config for record in records])
+    board.begin([])
     for record in records:
         board.run_started(record)
         board.epoch_ended(record.run_id, record.epochs[0])
         board.run_finished(record)
     board.end(records)
     (note,) = notes
-    assert note.startswith(f"{folder / 'tensorboard'} cannot be written (NotADirectoryError: ")
+    assert note.startswith(f"{folder / 'tensorboard'} cannot be written (")
     assert note.endswith("; the sweep goes on without it.")
 
 

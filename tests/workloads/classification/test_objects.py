@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from dmls_ray import load
 from dmls_ray.config.grid import Run
@@ -24,7 +23,7 @@ from dmls_ray.config.search_space import make_search_space
 from dmls_ray.execution.api import sweep
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.util.errors import ConfigError, InputError, UserCodeError
+from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source, find_source
 from dmls_ray.workloads.classification.model_builder import find_model
@@ -100,8 +99,6 @@ def test_an_object_that_can_be_imported_is_named_as_on_the_command_line() -> Non
     assert name_objects({"model": Linear, "dataset": [Grey, "digits"], "lr": 1}) == {
         "model": f"{MODULE}:Linear", "dataset": [f"{MODULE}:Grey", "digits"], "lr": 1,
     }  # fmt: skip
-    names = np.array(["convnet", "simplecnn"])
-    assert name_objects({"model": names})["model"] is names
     objects = np.array([Linear, "convnet"], dtype=object)
     assert name_objects({"model": objects})["model"] == [f"{MODULE}:Linear", "convnet"]
 
@@ -166,31 +163,16 @@ def make(width: int) -> Callable[..., nn.Module]:
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"model": Linear((1, 4, 4), 2)}, "model=<Linear> is a model already made.*give its class, or a function"),
-        ({"model": [make(1), make(2)]}, "<lambda> is the name of two different objects; give each a name of its own"),
+        ({"model": Linear((1, 4, 4), 2)}, "model=<Linear> makes no model for each run"),
+        ({"model": 5}, "model=<int> makes no model"),
+        ({"model": [make(1), make(2)]}, "<lambda> is the name of two different objects"),
         (
             {"model": lambda shape, classes: Linear(shape, classes), "dataset": lambda split: Grey(split)},
             "dataset=<lambda> is the name of two different",
         ),
-        ({"dataset": Grey("train")}, "dataset=<Grey> is not the samples of two splits; give {'train': ..., 'test'"),
+        ({"dataset": Grey("train")}, "dataset=<Grey> is not the samples of two splits"),
         ({"dataset": {"train": Grey("train")}}, "dataset=<dict> is not the samples of two splits"),
-        ({"dataset": (Grey("train"), Grey("test"))}, "dataset=<Grey> is not the samples of two splits"),
         ({"model": functools.partial(print, sys.stdout)}, "model=partial cannot be sent to another process"),
-        ({"model": 5}, "model=<int> is no model; give a name, a class"),
-        ({"model": {"a": Linear}.values()}, "model=<dict_values> is no model; .* or a list of these"),
-        ({"dataset": DataLoader(Grey("train"))}, "dataset=<DataLoader> is not the samples of two splits; give {"),
-        (
-            {"dataset": {"train": Grey("train"), "test": DataLoader(Grey("test"))}},
-            "dataset: test is of type DataLoader; give a map-style data set.*: of a DataLoader, loader.dataset",
-        ),
-        (
-            {"dataset": {"train": (torch.zeros(4, 1, 8, 8), torch.zeros(4)), "test": Grey("test")}},
-            r"dataset: train is a tuple of two arrays; give torch.utils.data.TensorDataset\(images, labels\)",
-        ),
-        (
-            {"dataset": [{"train": Grey("train", level), "test": Grey("test")} for level in (1, 2)]},
-            r"dataset=Grey is the name of two different objects; .*, as a function: def NAME\(split\)",
-        ),
     ],
 )
 def test_what_is_no_model_or_data_set_is_refused_before_anything_starts(
@@ -206,13 +188,6 @@ def test_an_object_with_the_name_of_a_built_in_one_is_refused(notebook: Callable
     for axes in ({"model": main.convnet}, {"dataset": main.digits}):
         with pytest.raises(ConfigError, match="is the name of a built-in one"):
             name_objects(axes)
-
-
-def test_a_function_that_needs_other_arguments_has_the_message_of_a_named_one(notebook: Callable[[str], Any]) -> None:
-    main = notebook("def net(width): ...")
-    name = name_objects({"model": main.net})["model"]
-    with pytest.raises(UserCodeError, match="model=net: your function needs width, and gets shape and classes only"):
-        find_model(name)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
 
@@ -24,12 +23,6 @@ def test_every_file_of_models_defines_a_model(name: str) -> None:
 def test_every_file_of_datasets_defines_a_data_set(name: str) -> None:
     assert isinstance(datasets.builtin_dataset(name), DatasetSpec)
     assert importlib.import_module(f"{datasets.__name__}.{name}").__doc__
-
-
-def test_names_are_those_of_the_files() -> None:
-    for package, names in ((models, models.MODEL_NAMES), (datasets, datasets.DATASET_NAMES)):
-        files = {path.stem for path in Path(str(package.__file__)).parent.glob("*.py")}
-        assert files == {*names, "__init__"}
 
 
 def test_unknown_names_and_options_of_a_data_set_without_options_are_not_built_in() -> None:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.util.errors import ConflictError
+from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS, ON_A_GPU, GrayscaleConfig
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 
@@ -32,9 +32,6 @@ def test_each_implementation_goes_where_it_runs() -> None:
         ({"implementation": "numpy", "device": "cuda"}, "implementation=numpy runs on cpu, and device=cuda"),
         ({"implementation": "triton", "device": "cpu"}, "implementation=triton runs on cuda, and device=cpu"),
         ({"implementation": "pillow", "layout": "planar"}, "implementation=pillow takes interleaved images"),
-        ({"images": 0}, "images=0 is out of range; give 1 or more"),
-        ({"image_size": -1}, "image_size=-1 is out of range"),
-        ({"timed_s": -0.5}, "timed_s=-0.5 is out of range"),
         ({"world_size": 2}, "world_size=2: one rank turns all images grey"),
         ({"pictures": "nowhere"}, "pictures=nowhere is no folder with images"),
     ],
@@ -44,6 +41,12 @@ def test_what_does_not_go_together_is_refused_in_a_line(values: dict[str, Any], 
         GrayscaleConfig(**values)
     with pytest.raises(ConflictError, match=reason):
         make_plan(values, schema=GrayscaleWorkload().schema())
+
+
+@pytest.mark.parametrize(("name", "value"), [("images", 0), ("image_size", -1), ("timed_s", -0.5)])
+def test_a_value_out_of_bounds_is_refused(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"{name}={value}: expected"):
+        make_plan({name: value}, schema=GrayscaleWorkload().schema())
 
 
 def test_a_folder_needs_an_image_to_be_one_of_images(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.advise.rank import advise
-from dmls_ray.analysis.figures import interactive
+from dmls_ray.analysis.advise.text import frame
+from dmls_ray.analysis.figures.style import LIGHT, Styles
+from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
@@ -164,12 +166,6 @@ def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None
     assert "cpp: not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms)" in apart.text
 
 
-def test_no_advice_on_turning_images_grey_suggests_more_ranks() -> None:
-    advice = advise(sweep(ALL, usual), "throughput")
-    assert advice.best is not None
-    assert not any("world-size" in suggestion for suggestion in advice.suggestions)
-
-
 def test_the_configured_duration_of_a_run_is_no_cost() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
@@ -177,9 +173,9 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
             record.metrics["host_mem_mib"] = 1000.0 if record.config["implementation"] == "cpp" else 500.0
             record.metrics["total_s"] = 1.0 if record.config["implementation"] == "cpp" else 2.0
     advice = advise(results, "throughput")
-    assert "host MiB" in advice.frame()
-    assert "s/run" not in advice.frame()
-    assert not any(note.startswith("Front:") for note in advice.notes)
+    assert "host MiB" in frame(advice)
+    assert "s/run" not in frame(advice)
+    assert not advice.front
     with pytest.raises(ConfigError, match="for as long as --timed-s says; give --for throughput"):
         advise(results, "cost", price_per_hour=1.0)
 
@@ -283,7 +279,7 @@ def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     assert answer_on_axis(table, "implementation").headline
     assert len(table.frame()) == len(table.numbers()) == 6
     figure = chart(table)
-    assert figure is None or interactive.plotly_figure(figure)
+    assert figure is None or vega_lite(figure, Styles([figure]), LIGHT)
 
 
 def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was_scaled() -> None:

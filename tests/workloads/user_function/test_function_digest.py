@@ -159,7 +159,7 @@ class Scaled(torch.autograd.Function):
     def backward(ctx, gradient): return gradient
 @functools.cache
 def cached(x): return x - 5
-CHOICES = {(lambda x: x + 6), (lambda x: x - 7)}
+CHOICES = [lambda x: x + 6, lambda x: x - 7]
 W = torch.zeros(8)
 def train(config, rank, emit):
     return {"x": cached(Steps.first(1) + Scaled.apply(W).sum()), "choices": CHOICES}
@@ -177,6 +177,12 @@ def test_a_global_that_has_the_name_of_an_attribute_does_not_count(digests: Dige
     assert len(set(digests(cell.format(1), cell.format(2)))) == 1
 
 
+def test_docstrings_and_comments_do_not_count(digests: Digests) -> None:
+    cell = "def train(config, rank, emit):\n    return {'x': 1}\n"
+    documented = cell.replace("\n    return", '\n    """It trains."""\n    # A comment.\n    return')
+    assert len(set(digests(cell, documented))) == 1
+
+
 def test_values_that_cannot_be_read_count_by_their_type_with_a_warning(digests: Digests) -> None:
     cell = """
 import ctypes, threading, torch
@@ -191,9 +197,7 @@ def train(config, rank, emit):
 """
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(cell, names)
-    with pytest.warns(
-        UserWarning, match=r"train uses values of which a change is not noticed \(LP_c_int, Tensor\): use"
-    ):
+    with pytest.warns(UserWarning, match=r"train uses values of which a change is not noticed \(LP_c_int, Tensor, "):
         function_digest(names["train"])
     first, edited = digests(cell, cell.replace("len(VALUES)", "1 + len(VALUES)"))
     assert first != edited

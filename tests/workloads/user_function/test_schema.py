@@ -16,9 +16,9 @@ import pytest
 
 from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.execution.api import sweep
-from dmls_ray.execution.planning import folder_name, make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, InputError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+from dmls_ray.workloads.classification.config import DEFAULTS
 from dmls_ray.workloads.registry import workload_of_function
 from dmls_ray.workloads.user_function.schema import (
     UserFunctionConfig,
@@ -63,8 +63,6 @@ class Experiment:
     """What may stand for a function, and what may not."""
 
     def train(self, config: Settings, rank: RankInfo, emit: Emit) -> None: ...
-
-    def step(self, config: Settings, rank: RankInfo) -> None: ...
 
     def __call__(self, config: Settings, rank: RankInfo, emit: Emit) -> dict[str, Any]:
         return {"depth": config.depth}
@@ -144,14 +142,14 @@ def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"depth": "two"}, "depth='two' is not a whole number"),
-        ({"depth": 1, "width": 3}, f"width is no field of the configuration of {TRAIN}; the fields are"),
+        ({"depth": "two"}, "depth=two: expected int"),
+        ({"depth": 1, "width": 3}, f"width is no field of the configuration of {TRAIN}; "),
         ({"lr": 0.1}, f"{TRAIN} needs a value of depth"),
         ({"depth": 1, "kind": "deep"}, "kind=deep is unknown; choose from plain, wide"),
-        ({"depth": 1, "sizes": [object()]}, "sizes=.<object"),
-        ({"depth": 1, "sizes": 4}, "sizes=4 is no tuple"),
+        ({"depth": 1, "sizes": [object()]}, "sizes=<object"),
+        ({"depth": 1, "sizes": 4}, "sizes=4: expected array"),
         ({"depth": 1, "heads": 2**70}, "heads=1180591620717411303424"),
-        ({"depth": 1, "world_size": 0}, "world_size=0 is out of range"),
+        ({"depth": 1, "world_size": 0}, "world_size=0: expected int >= 1"),
         ({"depth": 1, "world_size": 2, "launcher": "inline"}, "launcher=inline is one process"),
     ],
 )
@@ -167,12 +165,10 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
         (of_four, "cannot be called as train"),
         (sum, "cannot be called as train"),
         (3, "cannot be called as train"),
-        (Experiment, "Experiment is a class; name a function"),
-        (Experiment.train, r"is a method of the class Experiment and needs an object: .* and name experiment.train in"),
-        (Experiment.step, "is a method of the class Experiment and needs an object"),
-        (f"{MODULE}:Experiment.train", "is a method of the class Experiment and needs an object"),
-        (later, "is async, or has a yield"),
-        (in_parts, "is async, or has a yield"),
+        (Experiment, "is a class"),
+        (f"{MODULE}:Experiment.train", "cannot be called as train"),
+        (later, "is async"),
+        (in_parts, "has a yield"),
         (of_a_list, "use a dataclass or a dict"),
         ("tests.workloads.user_function.test_schema:trian", "has no function 'trian'"),
         ("no_such_module:train", "no module named"),
@@ -227,12 +223,12 @@ def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
 
 @pytest.mark.parametrize("name", ["train", "code_version"])
 def test_a_field_with_the_name_of_a_column_that_is_no_field_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name} is the .*; give that field of its configuration another"):
+    with pytest.raises(ConfigError, match=f"^{name} is a column"):
         user_function_schema(lambda config, rank, emit: None, [name])
 
 
 def test_a_default_that_is_no_plain_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match="kind=nan is not finite"):
+    with pytest.raises(ConfigError, match="kind=nan: expected a finite number"):
         user_function_schema(of_unusable)
 
 
@@ -289,11 +285,6 @@ def test_a_sweep_without_axes_is_refused(what: tuple[Any, ...]) -> None:
         sweep(*what)
 
 
-def test_its_place_has_the_defaults_of_the_built_in_trial() -> None:
-    config, usual = UserFunctionConfig(train="m:f"), TrialConfig(batch_per_rank=1)
-    assert all(getattr(config, name) == getattr(usual, name) for name in RUNTIME_FIELDS)
-
-
 def test_a_function_that_no_other_process_can_import_is_sent_along() -> None:
     def nested(config: Settings, rank: Any, emit: Any) -> int:
         return config.depth
@@ -326,7 +317,3 @@ def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="put it under if __name__ == '__main__'"):
         find_function("unguarded:train")
-
-
-def test_results_go_to_a_folder_of_its_own_name() -> None:
-    assert folder_name(workload_of_function("package.module:train")) == "package-module-train"

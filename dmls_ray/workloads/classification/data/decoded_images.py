@@ -13,32 +13,27 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import joblib
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.importing import is_reference
 from dmls_ray.util.paths import cache_root
 from dmls_ray.util.shared_lock import lock_with_notice
-from dmls_ray.util.source_digest import source_digests
+from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.samples import description, read_sample, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source, Split
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.image_files import UNREADABLE
+from dmls_ray.workloads.user_function.sent import code_of
 
 _LAYOUT = 4
 _CHUNK = 256
@@ -94,19 +89,16 @@ class DecodedSplit:
         where = f"dataset={self.name}: {self.split}"
         try:
             array = to_chw(image, self.image_size, None if self.first is None else len(self.first))
-            self._check_likeness(array)
-        except ValueError as error:
-            raise DataError(f"{where} image {index}{_path(self.samples, index)} {error}.") from error
+        except UNREADABLE as error:
+            raise DataError(f"{where} image {index} cannot be read ({first_line(error)}).") from error
+        if self.first is not None and (array.shape != self.first.shape or array.dtype != self.first.dtype):
+            raise DataError(
+                f"{where} image {index} is {description(array)} and the first one is {description(self.first)}; set "
+                "image_size to bring all to one size."
+            )
         if label >= self.classes:
             raise DataError(f"{where} label {index} is {label}; labels go from 0 to {self.classes - 1}.")
         return array, label
-
-    def _check_likeness(self, array: NDArray[Any]) -> None:
-        if self.first is not None and (array.shape != self.first.shape or array.dtype != self.first.dtype):
-            raise ValueError(
-                f"is {description(array)} and the first one is {description(self.first)}; set image_size to bring "
-                "all to one size"
-            )
 
 
 def decoded_splits(
@@ -151,21 +143,19 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
     """
     source = cached_source(name, data_dir)
     folder = _folder(name, data_dir, source, image_size)
-    if not folder.exists():
-        try:
+    try:
+        if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(folder.parent)
             with lock_with_notice(f"{folder}.lock", f"decodes the images of dataset={name}"):
-                if not folder.exists():
-                    _fill(folder, name, source, image_size)
-        except OSError as error:
-            raise DataError(
-                f"dataset={name}: its images cannot be decoded into {folder.parent} ({error.strerror or error}); free "
-                "space there, or name a folder on another disk in DMLS_RAY_CACHE."
-            ) from error
+                _fill(folder, name, source, image_size)
+    except OSError as error:
+        raise DataError(
+            f"dataset={name}: its images cannot be decoded into {folder.parent} ({error}); free space there, or name a "
+            "folder on another disk in DMLS_RAY_CACHE."
+        ) from error
     try:
         return _map(folder)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError) as error:
+    except Exception as error:
         raise DataError(
             f"dataset={name}: its decoded images in {folder} cannot be read ({first_line(error)}); remove that folder, "
             "then they are decoded again."
@@ -173,27 +163,15 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
 
 
 def _map(folder: Path) -> Decoded:
-    """Map a folder of decoded images into memory.
-
-    Raises:
-        OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError: a file is missing or damaged.
-    """
+    """Map a folder of decoded images into memory."""
     # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
     # allow_pickle=False: a pickled object could run any code.
     arrays = {
         name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
         for name in ("train_images", "train_labels", "test_images", "test_labels")
     }
-    class_names = [str(name) for name in json.loads((folder / "meta.json").read_text(encoding="utf-8"))["classes"]]
-    for split in ("train", "test"):
-        images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
-        if images.ndim != 4 or images.dtype not in (np.uint8, np.float32) or len(images) != len(labels):
-            raise ValueError(f"{split}_images.npy has other images than expected")
-        if labels.ndim != 1 or labels.dtype != np.int64 or not 0 <= labels.min() <= labels.max() < len(class_names):
-            raise ValueError(f"{split}_labels.npy has other labels than expected")
-    if arrays["train_images"].shape[1:] != arrays["test_images"].shape[1:]:
-        raise ValueError("training and test images differ in shape")
-    return Decoded(**arrays, class_names=class_names)
+    about = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    return Decoded(**arrays, class_names=about["classes"])
 
 
 def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
@@ -208,33 +186,24 @@ def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
 def _folder(name: str, data_dir: str | None, source: Source, image_size: int | None) -> Path:
     # With data_dir and code, since a user's function may make something else of the same content.
     place = data_dir and str(Path(data_dir).expanduser().resolve())
-    if isinstance(name, SentName):
-        code = {str(name): name.sent.digest, **source_digests(name.sent.modules)}
-    else:
-        code = source_digests([name.partition(":")[0]]) if is_reference(name) else {}
-    parts = [_LAYOUT, source.fingerprint, place, code, image_size]
+    parts = [_LAYOUT, source.fingerprint, place, code_of(name), image_size]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 
 
 def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> None:
     """Decode into a temporary folder and rename it, so that an existing cache folder is complete."""
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True) as made:
-        temporary = Path(made)
+    if folder.exists():  # by another process, while this one waited for the lock
+        return
+    with TemporaryFolder("decoding", folder.parent) as made:
+        arrays = made / "arrays"
+        arrays.mkdir()
         train, test, first = decoded_splits(name, source, image_size)
-        _decode(temporary, train, first)
-        _decode(temporary, test, first)
+        _decode(arrays, train, first)
+        _decode(arrays, test, first)
         about = json.dumps({"classes": source.class_names, "fingerprint": source.fingerprint})
-        (temporary / "meta.json").write_text(about, encoding="utf-8")
-        os.replace(temporary, folder)
-
-
-def _remove_leftovers(parent: Path) -> None:
-    """Remove what killed processes have left of their decoding. A process that still decodes holds the lock."""
-    for leftover in parent.glob("*.*/"):
-        lock = FileLock(f"{leftover.with_suffix('')}.lock")
-        with suppress(Timeout), lock.acquire(timeout=0):
-            shutil.rmtree(leftover, ignore_errors=True)
+        (arrays / "meta.json").write_text(about, encoding="utf-8")
+        os.replace(arrays, folder)
 
 
 def _decode(folder: Path, samples: DecodedSplit, first: NDArray[Any]) -> None:
@@ -266,9 +235,3 @@ def _new_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.m
         with open(path, "rb+") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
-
-
-def _path(samples: Samples, index: int) -> str:
-    """The file of a sample, of an image folder of ours or of torchvision."""
-    listed = getattr(samples, "samples", None)
-    return f" ({listed[index][0]})" if isinstance(listed, list) and index < len(listed) else ""

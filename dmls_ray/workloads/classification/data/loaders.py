@@ -36,7 +36,6 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source
-from dmls_ray.workloads.user_function.sent import SentName
 
 Batch = tuple[Tensor, Tensor]
 """Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""
@@ -201,8 +200,7 @@ class WorkerLoader(Loader):
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = cached_source(config.dataset, config.data_dir)
         train_split, test_split, first = decoded_splits(str(config.dataset), source, config.image_size)
-        is_sent = isinstance(config.dataset, SentName)
-        train, test = (_Tensors(half, config.seed, by_value=is_sent) for half in (train_split, test_split))
+        train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
         channels, height, width = first.shape
         self.shape, self.class_names, self.test_samples = (channels, height, width), source.class_names, len(test)
@@ -306,17 +304,18 @@ class _Tensors(Dataset[tuple[Tensor, int]]):
     Args:
         samples: the samples, decoded as they are read.
         seed: the seed of the run.
-        by_value: a worker process cannot import the classes of the samples.
     """
 
-    def __init__(self, samples: DecodedSplit, seed: int, *, by_value: bool = False) -> None:
-        self._samples, self._seed, self._by_value = samples, seed, by_value
+    def __init__(self, samples: DecodedSplit, seed: int) -> None:
+        self._samples, self._seed = samples, seed
 
-    def __getstate__(self) -> Any:
-        return cloudpickle.dumps(vars(self)) if self._by_value else vars(self)
+    def __getstate__(self) -> bytes:
+        # A worker process cannot import the classes of a notebook.
+        pickled: bytes = cloudpickle.dumps(vars(self))
+        return pickled
 
-    def __setstate__(self, state: Any) -> None:
-        vars(self).update(pickle.loads(state) if isinstance(state, bytes) else state)
+    def __setstate__(self, state: bytes) -> None:
+        vars(self).update(pickle.loads(state))
 
     def __len__(self) -> int:
         return len(self._samples)

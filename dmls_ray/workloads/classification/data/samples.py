@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dmls_ray.util.errors import DataError, DmlsRayError, UserCodeError
+from dmls_ray.util.errors import DmlsRayError, UserCodeError
 from dmls_ray.workloads.classification.datasets import Samples, Split
-from dmls_ray.workloads.image_files import UNREADABLE, to_8_bits
+from dmls_ray.workloads.image_files import to_8_bits
 
 _GREY_MODES = ("1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 
@@ -28,26 +28,23 @@ def read_sample(name: str, split: Split, samples: Samples, index: int) -> tuple[
         index: of the sample.
 
     Raises:
-        DataError: a file cannot be read, or the label is no whole number of at least 0.
-        UserCodeError: the data set fails, or gives something else than an image and a label.
+        DataError: a file cannot be read.
+        UserCodeError: the data set fails, or gives something else than an image and the number of a class.
     """
     try:
-        sample = samples[index]
+        image, label = samples[index]
+        number = np.asarray(label).item()
     except DmlsRayError:
         raise
     except Exception as error:
         raise UserCodeError(
-            f"dataset={name}: your data set failed at {split} sample {index}: {type(error).__name__}: {error}."
+            f"dataset={name}: {split} sample {index} is no (image, label): {type(error).__name__}: {error}."
         ) from error
-    if not isinstance(sample, (tuple, list)) or len(sample) != 2:
+    if not isinstance(number, int | float) or number < 0 or not float(number).is_integer():
         raise UserCodeError(
-            f"dataset={name}: {split} sample {index} is {_kind(sample)}; return an image and its label, (image, label)."
+            f"dataset={name}: {split} label {index} is {number!r}; give the number of the class, from 0 on."
         )
-    image, label = sample
-    try:
-        return image, _whole_number(label)
-    except ValueError as error:
-        raise DataError(f"dataset={name}: {split} label {index} {error}.") from error
+    return image, int(number)
 
 
 def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> NDArray[Any]:
@@ -59,95 +56,41 @@ def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> N
         channels: 1 or 3 to bring a PIL image to grey or to colour.
 
     Raises:
-        ValueError: it is no such image; the text goes on after the image's name.
+        ValueError: it is no such image.
+        OSError, SyntaxError, EOFError, struct.error: PIL cannot read its file.
     """
     if isinstance(image, Image.Image):
-        grey = channels == 1 or (channels is None and image.mode in _GREY_MODES)
-        image = _decoded(image, grey)
-        if image_size is not None and image.size != (image_size, image_size):
-            image = image.resize((image_size, image_size), Image.Resampling.BILINEAR)
+        is_grey = channels == 1 or (channels is None and image.mode in _GREY_MODES)
+        image = to_8_bits(image, "L" if is_grey else "RGB")
     array = _channels_first(image)
     if image_size is None or array.shape[1:] == (image_size, image_size):
         return array
-    planes = [
-        np.asarray(Image.fromarray(plane).resize((image_size, image_size), Image.Resampling.BILINEAR))
-        for plane in array
-    ]
-    return np.stack(planes)
-
-
-def _decoded(image: Image.Image, grey: bool) -> Image.Image:
-    """A PIL image in grey or in colour, of 8 bits a channel.
-
-    Raises:
-        ValueError: its file is broken, or its levels have no defined range.
-    """
-    try:
-        return to_8_bits(image, "L" if grey else "RGB")
-    except UNREADABLE as error:  # PIL reads a file when its pixels are needed
-        raise ValueError(f"cannot be read ({error})") from error
+    planes = [Image.fromarray(plane).resize((image_size, image_size), Image.Resampling.BILINEAR) for plane in array]
+    return np.stack([np.asarray(plane) for plane in planes])
 
 
 def _channels_first(image: Any) -> NDArray[Any]:
-    array = _as_array(image)
+    array = np.asarray(image)
     is_tensor = hasattr(image, "permute")
     if array.ndim == 2 and not is_tensor:
         array = array[:, :, None]
     if array.ndim != 3 or array.dtype not in (np.uint8, np.float32) or not array.size:
         raise ValueError(
-            f"is {description(_as_array(image))}; give PIL images, arrays of height x width (x channels), or tensors "
-            "of channels x height x width: uint8 from 0 to 255, or float32 as the model takes them"
+            f"{description(array)} is no image; give PIL images, arrays of height x width (x channels), or tensors of "
+            "channels x height x width: uint8 from 0 to 255, or float32 as the model takes them"
         )
     if array.dtype == np.float32 and not np.isfinite(array).all():
-        raise ValueError("has values that are not finite")
+        raise ValueError("values are not finite")
+    wrong = ValueError(f"{description(array)}: channels come first in a tensor, and last in an array (4 at most)")
     if is_tensor:
         if array.shape[2] <= _MOST_CHANNELS < min(array.shape[:2]):
-            raise ValueError(
-                f"is a tensor of {_shape(array)}, which is read as {array.shape[0]} channels; put the channels first: "
-                "permute(2, 0, 1)"
-            )
+            raise wrong
         return array
     if array.shape[2] > _MOST_CHANNELS:
-        raise ValueError(
-            f"is an array of {_shape(array)}, which is read as height, width and {array.shape[2]} channels; put the "
-            f"channels last, transpose(1, 2, 0), or give a tensor for more than {_MOST_CHANNELS} channels"
-        )
+        raise wrong
     return np.ascontiguousarray(array.transpose(2, 0, 1))
-
-
-def _whole_number(label: Any) -> int:
-    """A label as an int.
-
-    Raises:
-        ValueError: it is no whole number of at least 0; the text goes on after the label's name.
-    """
-    values = _as_array(label)
-    if values.size != 1:
-        raise ValueError(f"has {values.size} values; give the number of the class, from 0 on, and no list of them")
-    value = values.item()
-    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if not is_whole or value < 0:
-        raise ValueError(f"is {value!r}; give the number of the class, a whole one from 0 on")
-    return int(value)
-
-
-def _as_array(value: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(value)
-    except Exception as error:  # a tensor on a GPU, with a gradient, or of a type that NumPy lacks
-        raise ValueError(f"is {_kind(value)} that NumPy cannot read ({error})") from error
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)}"
-    return f"of type {type(value).__name__}"
 
 
 def description(array: NDArray[Any]) -> str:
     """Type and shape of an array, for an error."""
-    return f"{array.dtype} of {_shape(array)}"
-
-
-def _shape(array: NDArray[Any]) -> str:
-    return "x".join(map(str, array.shape))
+    return f"{array.dtype} of {'x'.join(map(str, array.shape))}"

@@ -5,26 +5,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import math
-import operator
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from dmls_ray.util.errors import DataError, DmlsRayError, UnknownNameError, UserCodeError
+from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
-from dmls_ray.util.importing import import_function, is_reference, names_file
-from dmls_ray.util.source_digest import source_digests
-from dmls_ray.workloads.classification.data.samples import read_sample, to_chw
+from dmls_ray.util.importing import is_reference, names_file
+from dmls_ray.util.source_digest import text_digest
+from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
-from dmls_ray.workloads.image_files import MOST_EXAMINED, UNREADABLE, highest_level, notes_on_range
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.user_function.sent import SentName, code_of, load_named
 
 
 def check_source(name: str, data_dir: str | None) -> None:
@@ -38,10 +34,8 @@ def check_source(name: str, data_dir: str | None) -> None:
     """
     if spec := builtin_dataset(name):
         spec.check(name, data_dir)
-    elif isinstance(name, SentName):
-        return
-    elif is_reference(name) or names_file(name):
-        import_function(name, flag="dataset")
+    elif isinstance(name, SentName) or is_reference(name) or names_file(name):
+        load_named(name, flag="dataset")
     else:
         raise UnknownNameError(
             f"dataset={name} is unknown; choose from {', '.join(DATASET_NAMES)}, or a user-defined module:function."
@@ -70,11 +64,6 @@ def fingerprint_of(name: str, data_dir: str | None) -> str:
         return find_source(name, data_dir).fingerprint
 
 
-_SPLITS: tuple[Split, ...] = ("train", "test")
-
-_LISTED = 5
-"""Labels that a line names at most."""
-
 _SPOT_CHECKS = 64
 """Samples of a split that a fingerprint reads at least."""
 
@@ -94,120 +83,49 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
     """
     function = _current_function(name)
     arguments = {"data_dir": data_dir} if "data_dir" in inspect.signature(function).parameters else {}
-    halves: dict[Split, Samples] = {}
-    for split in _SPLITS:
+
+    def open_half(split: Split) -> Samples:
         try:
-            half = function(split, **arguments)
+            half: Samples = function(split, **arguments)
+            count = len(half)
         except Exception as error:
-            raise _user_error(name, "function", error) from error
-        if not (hasattr(half, "__len__") and hasattr(half, "__getitem__")):
             raise UserCodeError(
-                f"dataset={name}: your function returned {type(half).__name__}; return a map-style data set: "
-                "len() and [index] -> (image, label)."
-            )
-        if not len(half):
+                f"dataset={name}: your function returned no map-style data set: {type(error).__name__}: {error}."
+            ) from error
+        if not count:
             raise DataError(f"dataset={name}: the {split} split is empty.")
-        halves[split] = half
+        return half
 
-    def fingerprint() -> str:
-        try:
-            return f"own {name} {_digest(name, data_dir if arguments else None, halves)}"
-        except DmlsRayError:
-            raise
-        except Exception as error:
-            raise _user_error(name, "data set", error) from error
-
-    @functools.cache
-    def train_labels() -> set[int]:
-        return _labels(name, "train", halves["train"])
+    halves: dict[Split, Samples] = {"train": open_half("train"), "test": open_half("test")}
 
     def count_classes() -> int:
-        declared = _declared_classes(name, halves["train"])
-        return declared or 1 + max(train_labels() | _labels(name, "test", halves["test"]))
+        declared = getattr(halves["train"], "classes", None)
+        if declared is not None:
+            return len(declared) if hasattr(declared, "__len__") else int(declared)
+        labels = [
+            read_sample(name, split, half, index)[1] for split, half in halves.items() for index in range(len(half))
+        ]
+        return 1 + max(labels)
 
-    def notes() -> list[str]:
-        labels = range(0) if _declared_classes(name, halves["train"]) else train_labels()
-        return [*_note_on_labels(name, labels), *_note_on_levels(name, halves["train"])]
-
-    return Source(count_classes, fingerprint, lambda: (halves["train"], halves["test"]), notes)
-
-
-def _declared_classes(name: str, samples: Samples) -> int | None:
-    """The attribute `classes` of a data set, a number or a list of names; None without it.
-
-    Raises:
-        UserCodeError: it is neither.
-    """
-    classes = getattr(samples, "classes", None)
-    if classes is None:
-        return None
-    try:
-        number = len(classes) if hasattr(classes, "__len__") else operator.index(classes)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise UserCodeError(
-            f"dataset={name}: its attribute classes is {classes!r}; give a list of names or their number."
-        )
-    return number
-
-
-def _labels(name: str, split: Split, samples: Samples) -> set[int]:
-    return {read_sample(name, split, samples, index)[1] for index in range(len(samples))}
-
-
-def _note_on_labels(name: str, labels: Collection[int]) -> list[str]:
-    """A line about labels that no training sample has, below the largest one."""
-    unused = sorted(set(range(max(labels, default=0))).difference(labels))
-    if not unused:
-        return []
-    listed = ", ".join(map(str, unused[:_LISTED]))
-    more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
-    return [f"dataset={name}: no training sample has label {listed}{more}; each is counted as a class."]
-
-
-def _note_on_levels(name: str, samples: Samples) -> list[str]:
-    """A line about images that are not normalised here, or that use little of the range of their levels."""
-    image, _ = read_sample(name, "train", samples, 0)
-    if isinstance(image, Image.Image) or (levels := np.asarray(image)).dtype != np.float32:
-        return notes_on_range(name, _highest_levels(name, samples))
-    return [
-        f"dataset={name}: its images are float32, so the model takes them as they are, the first one from "
-        f"{levels.min():.4g} to {levels.max():.4g}; uint8 images are scaled to -1 to 1."
-    ]
-
-
-def _highest_levels(name: str, samples: Samples) -> Iterator[tuple[int, int]]:
-    """`highest_level` of some training images; those that cannot be used are refused when they are decoded."""
-    for index in range(0, len(samples), math.ceil(len(samples) / MOST_EXAMINED)):
-        image, _ = read_sample(name, "train", samples, index)
-        with suppress(*UNREADABLE):
-            if isinstance(image, Image.Image):
-                yield highest_level(image)
-            elif (array := to_chw(image, None)).dtype == np.uint8:
-                yield int(array.max()), 255
-
-
-def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:
-    return UserCodeError(f"dataset={name}: your {failed} failed: {type(error).__name__}: {error}.")
+    return Source(
+        count_classes,
+        lambda: f"own {name} {_digest(name, arguments.get('data_dir'), halves)}",
+        lambda: (halves["train"], halves["test"]),
+    )
 
 
 _imported: dict[str, dict[str, str]] = {}
-"""The sources of each module of a data set, as this process has imported them."""
+"""The sources of each data set, as this process has imported them."""
 
 
 def _current_function(name: str) -> Callable[..., Any]:
     """The function of the sources as they are now: for an earlier sweep, this process may have imported older ones."""
-    if isinstance(name, SentName):
-        function: Callable[..., Any] = name.sent.load()
-        return function
-    module = name.partition(":")[0]
-    sources = source_digests([module])
-    if _imported.setdefault(module, sources) != sources:
-        _imported[module] = sources
+    sources = code_of(name)
+    if _imported.setdefault(name, sources) != sources:
+        _imported[name] = sources
         for file in sources:
             sys.modules.pop(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."), None)
-    return import_function(name, flag="dataset")
+    return load_named(name, flag="dataset")
 
 
 def _digest(name: str, data_dir: str | None, halves: Mapping[Split, Samples]) -> str:
@@ -216,13 +134,10 @@ def _digest(name: str, data_dir: str | None, halves: Mapping[Split, Samples]) ->
     Without that attribute, of all files of data_dir, of all labels, and of samples: of some samples if files or an
     attribute `targets` or `labels` show what changes, else of all.
     """
+    if all(hasattr(half, "fingerprint") for half in halves.values()):
+        return text_digest(*(str(half.fingerprint) for half in halves.values()))  # type: ignore[attr-defined]
     digest = hashlib.sha256()
     has_files = data_dir is not None and Path(data_dir).expanduser().exists()
-    if all(hasattr(half, "fingerprint") for half in halves.values()):
-        given = [str(half.fingerprint) for half in halves.values()]  # type: ignore[attr-defined]
-        digest.update("\n".join(given).encode())
-        return digest.hexdigest()[:32]
-
     if data_dir is not None and has_files:
         digest.update(digest_of_files(Path(data_dir).expanduser()).encode())
     with _seeded():

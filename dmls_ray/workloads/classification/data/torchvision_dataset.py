@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,6 @@ from dmls_ray.util.file_digest import digest_of_files, files_below
 from dmls_ray.util.paths import cache_root
 from dmls_ray.util.shared_lock import lock_with_notice
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source, Split
-
-ANSWER_TIMEOUT_S = 60.0
-"""How long a server that data are downloaded from may send nothing."""
 
 _BY_FLAG: Mapping[Split, Mapping[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
 
@@ -53,18 +48,14 @@ def torchvision_dataset(
         lock = locks / f"{name}-{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.lock"
         with lock_with_notice(str(lock), f"reads or downloads dataset={name}"):
             try:
-                train, test = (make(str(root), **splits[split]) for split in ("train", "test"))
-            except RuntimeError:  # torchvision's error for "not found or corrupted"
-                try:
-                    with _answers_in_time():
-                        train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
-                except (OSError, RuntimeError) as error:
-                    expected = ", ".join(str(root / file) for file in files)
-                    reason = " ".join(str(error).split())
-                    raise DataError(
-                        f"dataset={name} is not in {root} and cannot be downloaded ({reason}); "
-                        f"put there yourself: {expected}, or name another folder with data_dir."
-                    ) from error
+                train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
+            except (OSError, RuntimeError) as error:
+                expected = ", ".join(str(root / file) for file in files)
+                reason = " ".join(str(error).split())
+                raise DataError(
+                    f"dataset={name} is not in {root} and cannot be downloaded ({reason}); put there "
+                    f"yourself: {expected}, or name another folder with data_dir."
+                ) from error
         return train, test
 
     def open_source(name: str, data_dir: str | None) -> Source:
@@ -81,17 +72,6 @@ def torchvision_dataset(
         return f"torchvision {name} {digest_of_files(unpacked, files)}"
 
     return DatasetSpec(open=open_source, train_samples=lambda name: train_samples, fingerprint=fingerprint)
-
-
-@contextlib.contextmanager
-def _answers_in_time() -> Iterator[None]:
-    """Bound the wait for a server: torchvision sets none."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(ANSWER_TIMEOUT_S)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 def _root(data_dir: str | None) -> Path:

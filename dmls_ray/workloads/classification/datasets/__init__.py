@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -36,11 +36,8 @@ class Source:
         classes: int | Callable[[], int],
         fingerprint: str | Callable[[], str],
         open_halves: Callable[[], tuple[Samples, Samples]],
-        notes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._classes, self._fingerprint, self._open_halves = classes, fingerprint, open_halves
-        self.notes = notes
-        """Lines on what of the data is not used."""
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -63,9 +60,9 @@ class Source:
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels; the labels themselves where the data set names none."""
         names: Any = getattr(self.halves[0], "classes", None)
-        is_list = isinstance(names, list | tuple) or getattr(names, "ndim", 0) == 1
-        listed = list(names) if is_list else []
-        return [str(name) for name in (listed if len(listed) == self.classes else range(self.classes))]
+        if not hasattr(names, "__len__") or len(names) != self.classes:
+            names = range(self.classes)
+        return [str(name) for name in names]
 
     @functools.cached_property
     def halves(self) -> tuple[Samples, Samples]:

@@ -24,6 +24,10 @@ class SyntheticSpec:
     test: int = 512
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if len(self.shape) != 3 or min(*self.shape, self.classes, self.train, self.test) < 1 or self.seed < 0:
+            raise ValueError("an option is out of range")
+
     @classmethod
     def parse(cls, name: str) -> SyntheticSpec:
         """The options behind the colon.
@@ -31,19 +35,17 @@ class SyntheticSpec:
         Raises:
             ConfigError: an option is unknown or no whole number of at least 1 (seed: 0).
         """
-        way_out = "write synthetic:shape=3x32x32,classes=10,train=2048,test=512,seed=0, or some of these options"
         options: dict[str, Any] = {}
-        for part in filter(None, name.partition(":")[2].split(",")):
-            key, _, text = part.partition("=")
-            numbers = text.split("x") if key == "shape" else [text]
-            is_option = key in cls.__dataclass_fields__ and len(numbers) == (3 if key == "shape" else 1)
-            if not is_option or not all(number.isdecimal() for number in numbers):
-                raise ConfigError(f"dataset={name}: {part!r} is not an option; {way_out}.")
-            values = tuple(map(int, numbers))
-            if min(values) < (0 if key == "seed" else 1):
-                raise ConfigError(f"dataset={name}: {part!r} is out of range; give 1 or more.")
-            options[key] = values if key == "shape" else values[0]
-        return cls(**options)
+        try:
+            for part in filter(None, name.partition(":")[2].split(",")):
+                key, _, text = part.partition("=")
+                options[key] = tuple(map(int, text.split("x"))) if key == "shape" else int(text)
+            return cls(**options)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"dataset={name}: {error}; write synthetic:shape=3x32x32,classes=10,train=2048,test=512,seed=0, or "
+                "some of these options."
+            ) from error
 
 
 class _Synthetic:

@@ -2,16 +2,11 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from filelock import FileLock
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
@@ -72,36 +67,23 @@ def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.
 def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     write_folder(tmp_path)
     Image.new("RGB", (5, 8)).save(tmp_path / "train" / "dog" / "0009.png")
-    message = r"train image 6 \(.*0009\.png\) is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
+    message = r"train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
     with pytest.raises(DataError, match=message):
         load_decoded("image_folder", str(tmp_path), None)
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("train_labels.npy", np.arange(10), "train_labels.npy has other labels than expected"),
-        ("train_images.npy", np.zeros((10, 4), np.uint8), "train_images.npy has other images than expected"),
-        ("test_images.npy", np.zeros((8, 3, 4, 5), np.uint8), "training and test images differ in shape"),
-        ("test_images.npy", b"\x93NUMPY\x01\x00\x0a\x00{'descr': \n", "multi-line statement"),
-    ],
-)
-def test_damaged_decoded_images_are_refused(name: str, content: Any, reason: str) -> None:
+def test_damaged_decoded_images_are_refused() -> None:
     arguments = ("synthetic:classes=3,train=10,test=8", None, None)
     load_decoded(*arguments)
     (folder,) = (cache_root() / "decoded").glob("synthetic-classes-3-train-10-test-8-*/")
-    file = folder / name
-    sound = file.read_bytes()
-    file.unlink()
-    if isinstance(content, bytes):
-        file.write_bytes(content)
-    else:
-        np.save(file, content)
+    sound = (folder / "test_images.npy").read_bytes()
+    (folder / "test_images.npy").unlink()
+    (folder / "test_images.npy").write_bytes(sound[:20])
     load_decoded.cache_clear()
-    with pytest.raises(DataError, match=reason):
+    with pytest.raises(DataError, match="cannot be read .*; remove that folder"):
         load_decoded(*arguments)
-    file.write_bytes(sound)
+    (folder / "test_images.npy").write_bytes(sound)
 
 
 def cached_names() -> list[str]:
@@ -121,66 +103,12 @@ def test_a_full_disk_is_reported_in_one_line_before_anything_is_mapped(monkeypat
     assert cached_names() == before
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
-def test_decoding_onto_a_disk_that_is_too_small_ends_in_one_line_and_leaves_the_disk_usable(tmp_path: Path) -> None:
-    load = (
-        "from dmls_ray.workloads.classification.data.decoded_images import load_decoded; load_decoded({!r}, None, None)"
-    )
-    script = (
-        'mount -t tmpfs -o size=1m none "$DMLS_RAY_CACHE" || exit 77; '
-        '"$PYTHON" -c "$LARGE"; echo "$?"; ls -A "$DMLS_RAY_CACHE/decoded"; "$PYTHON" -c "$SMALL"; echo "$?"'
-    )
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            "DMLS_RAY_CACHE": str(tmp_path),
-            "PYTHON": sys.executable,
-            "LARGE": load.format("synthetic"),
-            "SMALL": load.format("synthetic:train=8,test=8"),
-        },
-    )
-    if done.returncode == 77:
-        pytest.skip(done.stderr)
-    first, *left, last = done.stdout.splitlines()
-    assert (first, last) == ("1", "0"), done.stderr
-    assert [name for name in left if not name.endswith(".lock")] == []
-    assert "No space left on device); free space there" in done.stderr.splitlines()[-1]
-
-
-def test_what_a_killed_process_left_of_its_decoding_is_removed_and_what_another_still_writes_is_not() -> None:
-    load_decoded("synthetic:train=11,test=8", None, None)
-    decoded = cache_root() / "decoded"
-    (finished,) = (path for path in decoded.iterdir() if path.is_dir() and "train-11" in path.name)
-    left, under_way = (decoded / f"{name}.abcd1234" for name in (finished.name, "other-0123"))
-    left.mkdir()
-    under_way.mkdir()
-    (left / "train_images.npy").write_bytes(b"x" * 1000)
-    with FileLock(decoded / "other-0123.lock"):
-        load_decoded("synthetic:train=12,test=8", None, None)
-        assert not left.exists()
-        assert under_way.exists()
-    load_decoded("synthetic:train=13,test=8", None, None)
-    assert not under_way.exists()
-    assert finished.exists()
-
-
 def test_a_damaged_image_is_refused_and_leaves_no_partial_cache(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "test" / "cat" / "0000.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"test/cat/0000\.jpg cannot be read"):
         load_decoded("image_folder", str(tmp_path), None)
     assert not is_decoded("image_folder", str(tmp_path), None)
-
-
-def test_a_pipe_among_the_images_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    write_folder(tmp_path)
-    os.mkfifo(tmp_path / "train" / "cat" / "zz.png")
-    with pytest.raises(DataError, match=r"zz\.png cannot be read \(no regular file\)"):
-        load_decoded("image_folder", str(tmp_path), None)
 
 
 def test_an_image_with_too_many_pixels_is_refused_and_not_decoded(
@@ -211,12 +139,6 @@ def test_a_cache_that_holds_objects_is_refused_and_runs_nothing(
     assert not marker.exists()
 
 
-def test_grey_and_colour_files_are_brought_to_the_first_ones_mode(tmp_path: Path) -> None:
-    write_folder(tmp_path)
-    Image.new("L", (8, 8), 7).save(tmp_path / "train" / "dog" / "0009.png")
-    assert load_decoded("image_folder", str(tmp_path), None).train_images[6].max() == 7
-
-
 class Mixed:
     """A user-defined data set whose images differ in type."""
 
@@ -241,13 +163,6 @@ def test_user_defined_images_get_the_colours_of_the_first(monkeypatch: pytest.Mo
     data = load_decoded("mixed:colours", None, None)
     assert data.train_images.shape == (2, 1, 8, 8)
     assert data.test_images.max() == 9
-
-
-def test_arrays_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bytes_, floats = torch.zeros(1, 8, 8, dtype=torch.uint8), torch.zeros(1, 8, 8)
-    use_data_set(monkeypatch, Mixed(bytes_, floats), Mixed(bytes_))
-    with pytest.raises(DataError, match="train image 1 is float32 of 1x8x8 and the first one is uint8"):
-        load_decoded("mixed:types", None, None)
 
 
 def test_each_data_dir_of_a_user_defined_data_set_has_its_decoded_images(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dmls_ray.util.errors import DataError, InputError, UserCodeError
+from dmls_ray.util.errors import InputError, UserCodeError
 from dmls_ray.workloads.classification.data.decoded_images import decoded_splits
 from dmls_ray.workloads.classification.data.samples import read_sample, to_chw
 from dmls_ray.workloads.classification.datasets import Source
@@ -47,28 +47,18 @@ def test_an_image_of_16_bits_is_scaled_and_not_clipped() -> None:
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
-        (np.zeros((4, 4)), "is float64 of 4x4; give PIL images"),
-        (np.zeros((4, 4), dtype=np.int64), "is int64 of 4x4"),
-        (np.zeros((4, 4), dtype=np.uint16), "is uint16 of 4x4"),
-        (np.zeros((4, 4), dtype=bool), "is bool of 4x4"),
-        (np.zeros(4, dtype=np.uint8), "is uint8 of 4; give"),
-        (np.zeros((0, 4), dtype=np.uint8), "is uint8 of 0x4; give"),
-        (torch.zeros(4, 4), "is float32 of 4x4; give .* tensors of channels x height x width"),
-        (torch.zeros(1, 4, 4, dtype=torch.bfloat16), "is of type Tensor that NumPy cannot read"),
-        (torch.zeros(1, 4, 4, requires_grad=True), "is of type Tensor that NumPy cannot read"),
-        (torch.full((1, 4, 4), torch.nan), "has values that are not finite"),
-        (np.full((4, 4), np.inf, dtype=np.float32), "has values that are not finite"),
-        (np.zeros((3, 12, 10), dtype=np.uint8), "is an array of 3x12x10, which is read as .* 10 channels"),
-        (np.zeros((1, 28, 28), dtype=np.uint8), "is an array of 1x28x28, which is read as .* 28 channels"),
-        (np.zeros((10, 12, 13), dtype=np.uint8), "is an array of 10x12x13, which .* a tensor for more than 4 channels"),
-        (torch.zeros(12, 10, 3), "is a tensor of 12x10x3, which is read as 12 channels"),
-        (torch.zeros(28, 28, 1), "is a tensor of 28x28x1, which is read as 28 channels"),
-        (Image.new("F", (4, 4)), "cannot be read .*mode F have no defined range"),
-        (Image.new("I", (4, 4)), "cannot be read .*mode I have no defined range"),
-        (None, "is object of "),
-        ("cat.png", "is <U7 of "),
+        (np.zeros((4, 4)), "float64 of 4x4x1 is no image"),
+        (np.zeros((4, 4), dtype=np.uint16), "uint16 of 4x4x1 is no image"),
+        (np.zeros((0, 4), dtype=np.uint8), "uint8 of 0x4x1 is no image"),
+        (torch.zeros(4, 4), "float32 of 4x4 is no image"),
+        (torch.full((1, 4, 4), torch.nan), "not finite"),
+        (np.full((4, 4), np.inf, dtype=np.float32), "not finite"),
+        (np.zeros((3, 12, 10), dtype=np.uint8), "uint8 of 3x12x10: channels come first in a tensor, and last"),
+        (torch.zeros(12, 10, 3), "float32 of 12x10x3: channels come first in a tensor"),
+        (Image.new("F", (4, 4)), "mode F have no defined range"),
+        (None, "is no image"),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_is_not_an_image_is_refused(image: object, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         to_chw(image, None)
@@ -89,52 +79,23 @@ def test_a_label_that_is_true_or_false_is_a_class() -> None:
 @pytest.mark.parametrize(
     ("label", "reason"),
     [
-        (0.7, "is 0.7; give the number of the class"),
-        (float("nan"), "is nan; give"),
-        (float("inf"), "is inf; give"),
-        (-1, "is -1; give"),
-        ("cat", "is 'cat'; give"),
-        ("3", "is '3'; give"),
-        (None, "is None; give"),
-        (np.array([0, 1, 0]), "has 3 values; give the number of the class"),
-        (torch.zeros(1, 0), "has 0 values"),
-        ([[1], [2, 3]], "is a list of 2 that NumPy cannot read"),
+        (0.7, "is 0.7"),
+        (float("nan"), "is nan"),
+        (float("inf"), "is inf"),
+        (-1, "is -1"),
+        ("cat", "is 'cat'"),
+        (None, "is None"),
     ],
 )
 def test_a_label_that_is_no_whole_number_is_refused_with_its_sample(label: object, reason: str) -> None:
-    with pytest.raises(DataError, match=f"dataset=mine:data: test label 1 {reason}"):
+    with pytest.raises(UserCodeError, match=f"dataset=mine:data: test label 1 {reason}"):
         read_sample("mine:data", "test", [(IMAGE, 0), (IMAGE, label)], 1)  # type: ignore[list-item]
 
 
-class Failing:
-    """A data set that gives what it is told to, or raises it."""
-
-    def __init__(self, sample: object) -> None:
-        self._sample = sample
-
-    def __len__(self) -> int:
-        return 9
-
-    def __getitem__(self, index: int) -> Any:
-        if isinstance(self._sample, Exception):
-            raise self._sample
-        return self._sample
-
-
-@pytest.mark.parametrize(
-    ("sample", "reason"),
-    [
-        (IndexError("list index out of range"), "failed at train sample 8: IndexError: list index out of range"),
-        (OSError("a.png is broken"), "failed at train sample 8: OSError: a.png is broken"),
-        ({"image": IMAGE, "label": 1}, "train sample 8 is of type dict; return an image and its label"),
-        ((IMAGE, 1, "a name"), "train sample 8 is a tuple of 3"),
-        (IMAGE, "train sample 8 is of type ndarray"),
-        (None, "train sample 8 is of type NoneType"),
-    ],
-)
-def test_a_data_set_that_gives_no_image_and_label_is_refused_with_the_sample(sample: object, reason: str) -> None:
-    with pytest.raises(UserCodeError, match=f"dataset=mine:data: .*{reason}"):
-        read_sample("mine:data", "train", Failing(sample), 8)
+@pytest.mark.parametrize("sample", [{"image": IMAGE, "label": 1}, (IMAGE, 1, "a name"), (IMAGE, [1, 2]), None])
+def test_a_data_set_that_gives_no_image_and_label_is_refused_with_the_sample(sample: Any) -> None:
+    with pytest.raises(UserCodeError, match="dataset=mine:data: train (sample|label) 0 is"):
+        read_sample("mine:data", "train", [sample], 0)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +104,7 @@ def test_a_data_set_that_gives_no_image_and_label_is_refused_with_the_sample(sam
         ((IMAGE, 3), "dataset=mine:data: train label 1 is 3; labels go from 0 to 2"),
         ((IMAGE[:3], 0), "dataset=mine:data: train image 1 is uint8 of 1x3x4 and the first one is uint8 of 1x4x4"),
         ((IMAGE.astype(np.float32), 0), "train image 1 is float32 of 1x4x4 and the first one is uint8"),
-        ((np.zeros((3, 8, 8), np.uint8), 0), "train image 1 is an array of 3x8x8"),
+        ((np.zeros((3, 8, 8), np.uint8), 0), "train image 1 .*uint8 of 3x8x8"),
     ],
 )
 def test_a_sample_that_does_not_fit_the_others_is_refused(second: object, reason: str) -> None:

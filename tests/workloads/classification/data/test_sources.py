@@ -7,7 +7,6 @@ import io
 import pickle
 import random
 import shutil
-import socket
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ from PIL import Image
 from torchvision import datasets
 
 from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
-from dmls_ray.workloads.classification.data import torchvision_dataset
 from dmls_ray.workloads.classification.data.sources import check_source, find_source, fingerprint_of
 from dmls_ray.workloads.classification.datasets.synthetic import SyntheticSpec
 from tests.training.probes import Payload
@@ -87,14 +85,6 @@ def test_any_tree_of_train_and_test_classes_is_a_data_set(tmp_path: Path) -> Non
     assert source.halves[0][5][1] == 1
 
 
-def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
-    write_folder(tmp_path)
-    before = find_source("image_folder", str(tmp_path)).fingerprint
-    assert find_source("image_folder", str(tmp_path)).fingerprint == before
-    Image.new("RGB", (8, 8)).save(tmp_path / "train" / "cat" / "0000.jpg")
-    assert find_source("image_folder", str(tmp_path)).fingerprint != before
-
-
 def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="image_folder needs data_dir"):
         check_source("image_folder", None)
@@ -102,7 +92,7 @@ def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
         check_source("image_folder", str(tmp_path))
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
-    with pytest.raises(DataError, match="train has no class folder"):
+    with pytest.raises(DataError, match="needs two classes or more"):
         find_source("image_folder", str(tmp_path))
 
 
@@ -110,40 +100,23 @@ def test_classes_that_differ_between_train_and_test_are_refused(tmp_path: Path) 
     write_folder(tmp_path)
     (tmp_path / "train" / "emu").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "train" / "emu" / "1.png")
-    with pytest.raises(DataError, match="in one only: emu"):
+    with pytest.raises(DataError, match="same classes: emu"):
         find_source("image_folder", str(tmp_path))
 
 
-def test_hidden_files_and_folders_are_left_out_and_others_that_are_no_images_are_named(tmp_path: Path) -> None:
+def test_hidden_files_and_folders_and_files_that_are_no_images_are_left_out(tmp_path: Path) -> None:
     write_folder(tmp_path)
     before = find_source("image_folder", str(tmp_path))
     train = tmp_path / "train"
     shutil.copytree(train / "cat", train / ".ipynb_checkpoints")
-    for hidden in (".0001.jpg", "._0001.jpg", ".DS_Store"):
-        (train / "cat" / hidden).write_bytes(b"no image")
+    (train / "cat" / "._0001.jpg").write_bytes(b"no image")
     (train / "cat" / ".thumbnails").mkdir()
     shutil.copy(train / "cat" / "0000.jpg", train / "cat" / ".thumbnails")
     source = find_source("image_folder", str(tmp_path))
-    assert (source.classes, len(source.halves[0])) == (2, 6)
-    assert source.notes() == before.notes() == []
     assert source.fingerprint == before.fingerprint
-    for path in ("notes.txt", "cat/labels.csv", "dog/a.gif", "dog/b.npy"):
-        (train / path).touch()
-    (note,) = find_source("image_folder", str(tmp_path)).notes()
-    assert note.startswith(f"dataset=image_folder leaves out {train}/cat/labels.csv, {train}/dog/a.gif, ")
-    assert " and 1 more: " in note
-
-
-@pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
-def test_an_image_folder_of_12_bits_in_16_is_named_with_its_highest_level(tmp_path: Path, suffix: str) -> None:
-    write_folder(tmp_path)
-    levels = np.arange(4096, dtype=np.uint16).reshape(64, 64)
-    for split in ("train", "test"):
-        Image.fromarray(levels).save(tmp_path / split / "dog" / f"slide.{suffix}")
-    (note,) = find_source("image_folder", str(tmp_path)).notes()
-    assert note.startswith("dataset=image_folder: the highest level found in its training images is 4095 of 65535, ")
-    Image.fromarray(levels * 16).save(tmp_path / "train" / "cat" / f"slide.{suffix}")
-    assert find_source("image_folder", str(tmp_path)).notes() == []
+    (train / "cat" / "labels.csv").touch()
+    source = find_source("image_folder", str(tmp_path))
+    assert (source.classes, len(source.halves[0])) == (2, 6)
 
 
 def test_an_image_belongs_to_the_class_in_whose_folder_it_is_however_deep_and_through_links(tmp_path: Path) -> None:
@@ -176,9 +149,8 @@ def test_an_image_folder_has_the_samples_of_torchvisions_in_their_order(tmp_path
     [
         (["train/cat/a.jpg", "train/dog/", "test/cat/a.jpg", "test/dog/a.jpg"], r"train/dog has no image \(\.bmp, "),
         (["train/cat/a.jpg", "train/__MACOSX/._a.jpg", "test/cat/a.jpg"], "train/__MACOSX has no image"),
-        (["train/cat/a.jpg", "test/cat/a.jpg"], "train has one class folder, cat; a classifier needs two"),
-        (["train/.cat/a.jpg", "test/.cat/a.jpg"], "train has no class folder"),
-        (["train/a.jpg", "test/a.jpg"], "train has no class folder"),
+        (["train/cat/a.jpg", "test/cat/a.jpg"], "needs two classes or more"),
+        (["train/.cat/a.jpg", "test/.cat/a.jpg"], "needs two classes or more"),
     ],
 )
 def test_an_image_folder_without_images_for_two_classes_is_refused(
@@ -311,10 +283,7 @@ def data_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataOf:
         name = f"data_{len(list(tmp_path.iterdir()))}_{tmp_path.name.replace('-', '_')}"
         (tmp_path / f"{name}.py").write_text(
             "import numpy as np, torch\n"
-            "from PIL import Image\n"
             "GREY = np.zeros((4, 4), np.uint8)\n"
-            "def deep(level):\n"
-            "    return Image.fromarray(np.full((4, 4), level, np.uint16))\n"
             "class Data(list):\n"
             f"    classes = {classes}\n"
             "def data(split):\n"
@@ -336,53 +305,13 @@ def test_the_classes_that_a_data_set_declares_are_taken(data_of: DataOf, classes
     assert find_source(data_of("(GREY, 4)", classes=classes), None).classes == expected
 
 
-@pytest.mark.parametrize("classes", ["0", "[]", "2.5", "True and -1"])
-def test_classes_that_are_no_number_and_no_list_are_refused(data_of: DataOf, classes: str) -> None:
-    with pytest.raises(UserCodeError, match="its attribute classes is .*; give a list of names or their number"):
-        _ = find_source(data_of("(GREY, 0)", classes=classes), None).classes
-
-
-@pytest.mark.parametrize(
-    ("samples", "classes", "notes"),
-    [
-        ("(GREY, 0), (GREY, 1)", "None", []),
-        ("(GREY, 1), (GREY, 3)", "None", ["no training sample has label 0, 2; each is counted as a class"]),
-        ("(GREY, 9)", "None", ["no training sample has label 0, 1, 2, 3, 4 and 4 more"]),
-        ("(GREY, 1)", "4", []),
-        ("(Image.new('L', (4, 4)), 0)", "None", []),
-        ("(200 * np.ones((4, 4), np.float32), 0)", "None", ["as they are, the first one from 200 to 200; "]),
-        ("(torch.zeros(1, 4, 4), 0)", "None", ["its images are float32, so the model takes them as they are"]),
-        ("(deep(4095), 0)", "None", ["the highest level found in its training images is 4095 of 65535, so they are"]),
-        ("(deep(4095), 0), (deep(40000), 0)", "None", []),
-        ("(deep(4095), 0), (Image.new('L', (4, 4), 255), 0)", "None", ["4095 of 65535"]),
-        ("(GREY + 16, 0)", "None", ["is 16 of 255, so they are dark: 0 to 255 is scaled to 0 to 255."]),
-    ],
-)  # fmt: skip
-def test_labels_without_a_sample_and_images_that_are_not_scaled_are_named(
-    data_of: DataOf, samples: str, classes: str, notes: list[str]
-) -> None:
-    found = find_source(data_of(samples, classes=classes), None).notes()
-    assert len(found) == len(notes)
-    for line, part in zip(found, notes, strict=True):
-        assert part in line
-
-
-@pytest.mark.parametrize(
-    ("samples", "message"),
-    [
-        ("(GREY, 0.7)", "train label 0 is 0.7"),
-        ("(GREY, 0), {'image': GREY}", "train sample 1 is of type dict"),
-        ("(GREY, 'cat')", "train label 0 is 'cat'"),
-    ],
-)
-def test_the_fingerprint_of_samples_that_cannot_be_used_names_one(data_of: DataOf, samples: str, message: str) -> None:
-    with pytest.raises((DataError, UserCodeError), match=message):
-        _ = find_source(data_of(samples), None).fingerprint
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
-    [("empty", "train split is empty"), ("number", "returned int"), ("broken", "FileNotFoundError: my file")],
+    [
+        ("empty", "train split is empty"),
+        ("number", "returned no map-style data set"),
+        ("broken", "FileNotFoundError: my file"),
+    ],
 )
 def test_a_function_that_returns_no_data_set_is_refused(user_module: str, function: str, message: str) -> None:
     with pytest.raises((DataError, UserCodeError), match=message):
@@ -416,11 +345,6 @@ def data_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.syspath_prepend(tmp_path)
     return "data_of_mine"
-
-
-def test_one_label_that_differs_between_two_folders_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
-    clean, noisy = write_arrays(tmp_path / "clean"), write_arrays(tmp_path / "noisy", other_label=True)
-    assert fingerprint(data_module, "data", clean) != fingerprint(data_module, "data", noisy)
 
 
 def test_a_label_that_is_corrected_in_place_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
@@ -513,13 +437,3 @@ def test_augmentation_in_a_data_set_does_not_change_its_fingerprint_and_draws_no
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states
     random.random(), np.random.rand(), torch.rand(())
     assert fingerprint_of(f"{name}:data", None) == before
-
-
-def test_a_server_of_data_that_sends_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchvision_dataset, "ANSWER_TIMEOUT_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        monkeypatch.setattr(datasets.MNIST, "mirrors", [f"http://127.0.0.1:{port}/"])
-        with pytest.raises(DataError, match="dataset=mnist is not in .* and cannot be downloaded"):
-            find_source("mnist", str(tmp_path))
-    assert socket.getdefaulttimeout() is None

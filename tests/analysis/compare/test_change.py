@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.analysis.compare.effect import change_of
+from dmls_ray.analysis.compare.change import change_of
 
 
 @pytest.mark.parametrize(("measure", "limit"), [("test_accuracy", 1.0), ("accuracy_gap", 2.0)])

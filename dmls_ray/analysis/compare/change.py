@@ -1,4 +1,4 @@
-"""How one sweep's samples relate to another's: what counts as a sample, and what is made of them."""
+"""How one sweep's samples of a metric relate to another's: what counts as a sample, and what is made of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from dmls_ray.analysis.stats.intervals import (
     verdict_of,
 )
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.workloads.registry import metric_direction, registered_metrics
@@ -50,35 +51,33 @@ class Change:
     """
 
 
-def way_of(measure: str) -> Way:
+def way_of(metric: str) -> Way:
     """How two sweeps are compared by a metric.
 
     Times and memory are not paired: A's third repeat ran at another time than B's. Results of training are paired by
     repeat, which has the same seed in both.
     """
-    quantity = quantity_of(measure)
-    if quantity == "rate" or (quantity == "amount" and measure.endswith(("_s", "_ms_p50"))):
+    quantity = quantity_of(metric)
+    if quantity == "rate":
         return "speed"
-    return "amount" if quantity == "amount" and not is_loss(measure) else "difference"
+    if quantity != "amount":
+        return "difference"
+    if metric.endswith(("_s", "_ms_p50")):
+        return "speed"
+    return "difference" if is_loss(metric) else "amount"
 
 
-def drifts(measure: str) -> bool:
+def drifts(metric: str) -> bool:
     """Whether the state of the machine may change a metric from one session to the next.
 
     So do times. A result of training follows from seed, code and data. What else a function reports may be either.
     """
-    if registered_metrics().get(measure) is None:
-        return metric_direction(measure) == "none"  # neither a loss nor an accuracy
-    return is_time(measure) or way_of(measure) == "speed"
+    if metric not in registered_metrics():
+        return metric_direction(metric) == "none"  # neither a loss nor an accuracy
+    return is_time(metric) or way_of(metric) == "speed"
 
 
-def has_sessions(a: Results, b: Results) -> bool:
-    """Whether A and B were measured in sessions enough for an interval of what drifts from one to the next."""
-    runs = [[record for record in side.records if record.outcome is Outcome.OK] for side in (a, b)]
-    return all(len({record.session for record in side}) >= MIN_REPEATS for side in runs)
-
-
-def unit_of(a: Results, b: Results, measure: str) -> Unit:
+def unit_of(a: Results, b: Results, metric: str) -> Unit:
     """What counts as one sample of A, and of B.
 
     Repeats of one session have their processes, and the state of the machine, in common, and so are more similar than
@@ -86,47 +85,60 @@ def unit_of(a: Results, b: Results, measure: str) -> Unit:
     A process's resident memory hardly varies but from one session to the next, so repeats say nothing of it. That of a
     GPU is what was allocated, which is counted again for each run.
     """
-    if way_of(measure) == "difference" and not drifts(measure):
+    if way_of(metric) == "difference" and not drifts(metric):
         return "repeat"
-    if measure == "peak_mem_mib" and any(
-        not record.device.startswith("cuda") and record.isolation == "group"
-        for side in (a, b)
-        for record in side.records
-        if record.outcome is Outcome.OK
-    ):
+    sides = [_ended_ok(a), _ended_ok(b)]
+    if metric == "peak_mem_mib" and any(map(_is_resident, [*sides[0], *sides[1]])):
         return "session"
-    return "session" if has_sessions(a, b) else "repeat"
+    sessions = [{record.session for record in side} for side in sides]
+    return "session" if min(map(len, sessions)) >= MIN_REPEATS else "repeat"
 
 
-def values_of(row: Row, measure: str, unit: Unit = "repeat") -> dict[str, float]:
+def _ended_ok(results: Results) -> list[RunRecord]:
+    return [record for record in results.records if record.outcome is Outcome.OK]
+
+
+def _is_resident(record: RunRecord) -> bool:
+    """Whether peak_mem_mib of a run is the resident memory of processes that serve a whole session."""
+    return record.isolation == "group" and not record.device.startswith("cuda")
+
+
+def values_of(row: Row, metric: str, unit: Unit = "repeat") -> dict[str, float]:
     """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
-    is_ratio = way_of(measure) != "difference"
-    values = row.by_block(measure)
-    parts: dict[str, list[float]] = {}
+    is_ratio = way_of(metric) != "difference"
+    by_block = row.by_block(metric)
+    samples: dict[str, list[float]] = {}
     for record in row.counted:
-        if (value := values.get(record.repeat)) is not None and (value > 0 or not is_ratio):
-            parts.setdefault(record.session if unit == "session" else str(record.repeat), []).append(value)
-    mean = statistics.geometric_mean if is_ratio else statistics.fmean
-    # The mean of one is that one, without what rounding a logarithm adds.
-    return {name: mean(part) if len(part) > 1 else part[0] for name, part in parts.items()}
+        value = by_block.get(record.repeat)
+        if value is None or (is_ratio and value <= 0):
+            continue
+        name = record.session if unit == "session" else str(record.repeat)
+        samples.setdefault(name, []).append(value)
+    return {name: _mean(values, is_ratio=is_ratio) for name, values in samples.items()}
 
 
-def means_of(rows: Sequence[Mapping[str, float]], measure: str) -> dict[str, float]:
-    """The mean over configurations of each sample that has them all, geometric where ratios are taken.
+def _mean(values: Sequence[float], *, is_ratio: bool) -> float:
+    if len(values) == 1:
+        return values[0]  # without what rounding a logarithm adds
+    return statistics.geometric_mean(values) if is_ratio else statistics.fmean(values)
 
-    So a block that was slow as a whole counts once, and not as often as there are configurations.
+
+def means_of(rows: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
+    """The mean over trials of each sample that has them all, geometric where ratios are taken.
+
+    So a block that was slow as a whole counts once, and not as often as there are trials.
     """
-    mean = statistics.fmean if way_of(measure) == "difference" else statistics.geometric_mean
-    if len(rows) == 1:
-        return dict(rows[0])
-    names = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
-    return {name: mean([row[name] for row in rows]) for name in names}
+    if not rows:
+        return {}
+    is_ratio = way_of(metric) != "difference"
+    shared = [name for name in rows[0] if all(name in row for row in rows)]
+    return {name: _mean([row[name] for row in rows], is_ratio=is_ratio) for name in shared}
 
 
 def change_of(
     a: Mapping[str, float],
     b: Mapping[str, float],
-    measure: str,
+    metric: str,
     level: float,
     resolution: float = 0.0,
     *,
@@ -138,31 +150,36 @@ def change_of(
     Args:
         a: the samples of A by their names.
         b: those of B.
-        measure: what they are of.
+        metric: what they are of.
         level: confidence level of the interval.
         resolution: the smallest step of the values; 0 where they have none.
         unit: what a sample is.
         is_once: whether equal values of a side say no more than one of them.
     """
-    way = way_of(measure)
-    null, above, below = _VERDICTS[way]
-    is_once = is_once and all(are_same(list(side.values())) for side in (a, b) if side)
+    way = way_of(metric)
+    sides = [list(side.values()) for side in (a, b) if side]
+    is_once = is_once and all(map(are_same, sides))
     if way == "difference" and unit == "repeat":
-        more = [value - a[name] for name, value in b.items() if name in a]
-        if not more:
+        differences = [b[name] - a[name] for name in b if name in a]
+        if not differences:
             return None
-        value = estimate(more, level=level, resolution=resolution, is_once=is_once)
-        interval = clipped(value, limit_of(measure, [*a.values(), *b.values()]))
+        value = estimate(differences, level=level, resolution=resolution, is_once=is_once)
+        interval = clipped(value, limit_of(metric, [*a.values(), *b.values()]))
     elif a and b:
         # Of times the inverse, so that more is faster.
-        power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
-        side_a, side_b = ([value**power for value in samples.values()] for samples in (a, b))
-        is_ratio = way != "difference"
+        is_inverse = way == "speed" and quantity_of(metric) != "rate"
+        power = -1 if is_inverse else 1
         interval = compare_apart(
-            side_b, side_a, level=level, is_exact=measure in EXACT, is_once=is_once, is_ratio=is_ratio
+            [value**power for value in b.values()],
+            [value**power for value in a.values()],
+            level=level,
+            is_exact=metric in EXACT,
+            is_once=is_once,
+            is_ratio=way != "difference",
         )
     else:
         return None
-    if drifts(measure) and unit == "repeat":
+    null, above, below = _VERDICTS[way]
+    if drifts(metric) and unit == "repeat":
         above = below = IN_THESE_SESSIONS
     return Change(interval, verdict_of(interval, null, above, below))

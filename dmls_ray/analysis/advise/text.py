@@ -1,0 +1,110 @@
+"""The English of `dmls-ray advise`: a headline, a table and notes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pandas as pd
+
+from dmls_ray.analysis.advise.objective import Objective
+from dmls_ray.analysis.advise.pareto import costs_of
+from dmls_ray.analysis.advise.rank import Advice
+from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.results import field_names
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
+from dmls_ray.analysis.summary.losers import Loser
+from dmls_ray.analysis.summary.phrases import describe_configuration, factor_cells
+from dmls_ray.analysis.table.row import Row
+
+SPARE = ("front", "outcome", "n")
+"""Heads of `frame` that a narrow terminal may leave out, the first first."""
+
+
+def headline(advice: Advice) -> str:
+    """The configuration to use, and how many others have which verdict."""
+    objective, best = advice.objective, advice.best
+    if best is None:
+        return f"For {objective.name} no configuration can be chosen; the column verdict says why."
+    value = f"{objective.label} {best.text}, n={len(best.scores)}"
+    counts = Counter(item.verdict for item in advice.ranked)
+    return (
+        f"For {objective.name} use {best.name}: {value}. Others: {counts['worse']} "
+        f"worse, {counts['not distinguished']} not distinguished, {counts['not compared']} not compared, "
+        f"{len(advice.excluded)} left out."
+    )
+
+
+def notes(advice: Advice) -> list[str]:
+    """What a reader must know to follow the advice."""
+    return [text for is_needed, text in _conditional_notes(advice) if is_needed]
+
+
+def _conditional_notes(advice: Advice) -> Iterator[tuple[bool, str]]:
+    table, objective = advice.table, advice.objective
+    fewest = min(len(row.counted) for row in table.rows if row.counted)
+    kinds = {reason.kind for _, reason in advice.excluded}
+    work = ", ".join(sorted(_fields_of_work(objective).intersection(table.varied)))
+    front_metrics = ", ".join(map(label_of, advice.front_metrics))
+    by_test_samples = objective.target is not None or objective.metric in ("test_accuracy", "test_loss")
+
+    if advice.loss is not None:
+        yield True, f"The best one loses accuracy: {_describe_loss(advice.loss)}."
+    yield "loses" in kinds, "Trials that lose accuracy are left out; --any-accuracy takes them in."
+    yield bool(advice.front), f"Front: no other trial is as good in all of {front_metrics}, by means."
+    yield (
+        fewest < MIN_REPEATS and not objective.is_exact,
+        f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.",
+    )
+    yield (
+        by_test_samples and len(table.rows) > 1,
+        "Chosen by test samples, so the accuracy on new samples is lower; choose by validation_accuracy.",
+    )
+    yield objective.work_matters and bool(work), f"The trials do not do equal work: they differ in {work}."
+
+
+def _fields_of_work(objective: Objective) -> set[str]:
+    """The fields of which another value is more work in a value of the objective."""
+    fields = {"model", "dataset", "image_size", "train"}
+    return fields | {"epochs"} if objective.metric == "total_s" else fields
+
+
+def _describe_loss(loss: Loser) -> str:
+    metric = loss.measure.name
+    effect = format_interval(loss.contrast, with_sign(format_of(metric)), null=0)
+    if loss.measure.kind == "ratio":
+        effect = f"{format_interval(loss.contrast, RATIO, null=1)} times"
+    return f"{label_of(metric)} {effect} against {describe_configuration(loss.base.factors)}"
+
+
+def frame(advice: Advice) -> pd.DataFrame:
+    """The trials as texts, the best first."""
+    rows = []
+    for item in advice.ranked:
+        against = _describe_effect(advice.objective, item.effect)
+        rows.append(_cells(advice, item.candidate.row, item.candidate.text, against, item.verdict))
+    for row, reason in advice.excluded:
+        rows.append(_cells(advice, row, "", "", reason.text))
+    return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
+
+
+def _cells(advice: Advice, row: Row, value: str, against: str, verdict: str) -> dict[str, str]:
+    cells = {f"{advice.objective.label} [95%]": value}
+    for name in (*costs_of(advice.table), "test_accuracy"):
+        if name != advice.objective.metric and advice.table.has(name):
+            cells[label_of(name)] = row.text(name)
+    cells |= {
+        "against best [95%]": against,
+        "n": str(len(row.counted)),
+        "front": "yes" if row.trial_id in advice.front else "",
+        "verdict": verdict,
+        "outcome": row.outcome,
+    }
+    return factor_cells(row.factors, other_headers=cells) | cells
+
+
+def _describe_effect(objective: Objective, effect: Interval | None) -> str:
+    if objective.is_learned:
+        return format_interval(effect, with_sign(objective.form), null=0)
+    return format_interval(effect, RATIO, null=1)

@@ -1,0 +1,99 @@
+"""The English of `dmls-ray compare`: a headline, a table and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from dmls_ray.analysis.compare.change import Change
+from dmls_ray.analysis.compare.provenance import Difference
+from dmls_ray.analysis.compare.sweeps import Pair, SweepComparison
+from dmls_ray.analysis.memory import EXACT
+from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.results import field_names
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
+from dmls_ray.analysis.summary.phrases import factor_cells
+
+_HEADS = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}
+_DRIFT = (
+    f"This metric may drift from one session to the next: a verdict needs {MIN_REPEATS} sessions of each, in turn. "
+    "Versions that are values of a field of one sweep are compared within its blocks."
+)
+
+
+def headline(comparison: SweepComparison) -> str:
+    """The verdict over all trials."""
+    count = len(comparison.compared)
+    if not count:
+        return "No configuration ended ok in both, so nothing can be compared."
+    if comparison.overall is None:
+        return f"No {comparison.unit} has all {count} configurations ok, so nothing is said over all."
+    label = label_of(comparison.metric)
+    head, effect = _HEADS[comparison.way], _describe(comparison, comparison.overall)
+    n = " and ".join(map(str, comparison.samples))
+    return (
+        f"{label}, {head} over {count} configurations: {effect}, n={n} {comparison.unit}s: "
+        f"{comparison.overall.verdict}."
+    )
+
+
+def notes(comparison: SweepComparison) -> list[str]:
+    """What decides a verdict, what is not in both, and what else differs."""
+    texts = [text for is_needed, text in _conditional_notes(comparison) if is_needed]
+    return [*texts, *map(_describe_difference, comparison.provenance)]
+
+
+def _conditional_notes(comparison: SweepComparison) -> Iterator[tuple[bool, str]]:
+    unit = comparison.unit
+    counts = [len(values) for pair in comparison.compared for values in pair.samples]
+    fewest = min(counts, default=MIN_REPEATS)
+    is_exact = comparison.metric in EXACT and unit == "repeat"
+    yield not comparison.knows_drift, _DRIFT
+    yield (
+        fewest < MIN_REPEATS and not is_exact,
+        f"A verdict needs {MIN_REPEATS} {unit}s of each; there are n={fewest}.",
+    )
+    for side, names in comparison.only.items():
+        yield bool(names), f"Only in {side}: {len(names)} configurations ({'; '.join(names[:4])})."
+
+
+def _describe_difference(difference: Difference) -> str:
+    """`versions torch: 2.9 in A, 2.10 in B`. Digests of code and data say nothing to a reader."""
+    if difference.name.startswith(("code ", "data ")):
+        return f"{difference.name} differs."
+    a, b = (" and ".join(values) or "unknown" for values in (difference.a, difference.b))
+    return f"{difference.name}: {a} in A, {b} in B."
+
+
+def frame(comparison: SweepComparison) -> pd.DataFrame:
+    """A row a trial of both, as texts."""
+    rows = []
+    for pair in comparison.pairs:
+        cells = _cells(comparison, pair)
+        rows.append(factor_cells(pair.a.factors, other_headers=cells) | cells)
+    return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
+
+
+def _cells(comparison: SweepComparison, pair: Pair) -> dict[str, str]:
+    label, form = label_of(comparison.metric), format_of(comparison.metric)
+    outcome = pair.a.outcome
+    if pair.b.outcome != outcome:
+        outcome = f"{outcome} in A, {pair.b.outcome} in B"
+    return {
+        f"A {label} [95%]": format_interval(pair.means[0], form),
+        f"B {label} [95%]": format_interval(pair.means[1], form),
+        f"{_HEADS[comparison.way]} [95% of all rows]": _describe(comparison, pair.change),
+        "n": ", ".join(str(len(values)) for values in pair.samples),
+        "verdict": pair.verdict,
+        "outcome": outcome,
+    }
+
+
+def _describe(comparison: SweepComparison, change: Change | None) -> str:
+    if change is None:
+        return ""
+    if comparison.way == "difference":
+        return format_interval(change.interval, with_sign(format_of(comparison.metric)), null=0)
+    return format_interval(change.interval, RATIO, null=1)

@@ -1,0 +1,165 @@
+"""`Preset`, what a sweep script asks, and `Request`, what its command line asks."""
+
+from __future__ import annotations
+
+import inspect
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dmls_ray.cli.default_axes import DefaultAxes
+from dmls_ray.cli.flags import add_flags, add_workload_flags, flag_of, merge_axes, read_axes, read_options
+from dmls_ray.cli.parser import Parser, parse
+from dmls_ray.config.grid import Plan, Variant, configs_of
+from dmls_ray.config.options import SEARCH_ONLY, Options
+from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.planning import folder_name, plan_sweep
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.text import check_utf8
+from dmls_ray.workloads import registry
+from dmls_ray.workloads.base import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What a sweep script asks."""
+
+    name: str
+    """Name of the results folder."""
+    axis: str | None
+    """Field that the sweep asks about; None for the first that varies."""
+    axes: Mapping[str, Any]
+    """Values of fields for which no flag is given."""
+    question: str = ""
+    """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
+    description: str = ""
+    """Text that --help shows instead."""
+    variants: Sequence[Variant] = ({},)
+    """Fields that are changed together at each point of the grid. A flag for any of them asks for a grid instead."""
+    options: Mapping[str, Any] | None = None
+    """Values of options for which no flag is given."""
+    workload: str = registry.DEFAULT
+    """Workload that runs unless a flag names another."""
+    train: str | None = None
+    """Training function that runs instead of a workload, `module:function`."""
+    layout: str | None = None
+    """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
+    has_modules: bool = True
+    """Whether the folder of the script has modules to import. Without, a module of the user that has the name of a
+    script, as optimizer.py, is found in the working folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a command line asks, together with the preset of its script."""
+
+    workload: Workload
+    default_axes: DefaultAxes
+    """Axes of the script."""
+    axes: Mapping[str, Any]
+    """Axes that flags give."""
+    options: Options
+    dry_run: bool
+    workload_words: Sequence[str]
+    """Flags that chose the workload."""
+    set_fields: Sequence[str]
+    """Fields of a training function without a dataclass, whose flag is --set."""
+
+    @property
+    def script_fields(self) -> set[str]:
+        """Fields that the script has values of: without a flag, they would be varied."""
+        return {*self.default_axes.axes}.union(*self.default_axes.variants)
+
+    def plan(self) -> tuple[Plan, SearchSpace | None, str]:
+        """The plan, the space of a search, and a line that names the default axes that were left out.
+
+        Raises:
+            InputError: the sweep cannot be run as it was asked for.
+        """
+        defaults = self.default_axes
+        if any(self.axes.keys() & variant.keys() for variant in defaults.variants):
+            defaults = replace(defaults, variants=({},), left_out=())
+        plan, space = self._plan(defaults)
+        if unfit := self.workload.unfit_values(configs_of(plan.runs)):
+            defaults = defaults.without(unfit, self.axes)
+            plan, space = self._plan(defaults)
+        return plan, space, defaults.note(self.axes)
+
+    def _plan(self, defaults: DefaultAxes) -> tuple[Plan, SearchSpace | None]:
+        axes = merge_axes(defaults.axes, self.axes)
+        return plan_sweep(axes, self.options, self.workload, variants=defaults.variants)
+
+
+def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
+    """Add the flags of a sweep script to a parser, and parse a command line.
+
+    Raises:
+        InputError: a word or a combination of words is wrong.
+    """
+    for word in words:
+        check_utf8(word, "The word")
+    default = registry.workload_of_function(preset.train) if preset.train else registry.workload(preset.workload)
+    add_workload_flags(parser, default.name)
+    first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
+    workload = _chosen_workload(first, default)
+    schema = workload.schema()
+    default_axes = DefaultAxes(axis=preset.axis, axes=preset.axes, variants=preset.variants)
+    name, layout = preset.name, preset.layout
+    if workload.name != default.name:
+        name, layout = folder_name(workload), None
+        default_axes = default_axes.for_schema(schema)
+    preset_options = preset.options or {}
+    add_flags(parser, schema, default_axes.axes, preset_options)
+    given = vars(parse(parser, words))
+
+    asked_options = read_options(given)
+    options = {**preset_options, **asked_options}
+    if options.get("mode", "bench") == "bench":
+        # Search options of the script do not apply.
+        options = {key: value for key, value in options.items() if key in asked_options or key not in SEARCH_ONLY}
+    question = inspect.cleandoc(preset.question).partition("\n\n")[0]
+    return Request(
+        workload=workload,
+        default_axes=default_axes,
+        axes=read_axes(given, schema),
+        options=Options(name=name, axis=preset.axis, question=question, layout=layout, **options),
+        dry_run=given["dry_run"],
+        workload_words=_workload_words(first),
+        set_fields=_named_fields(first) if ":" in workload.name else [],
+    )
+
+
+def _chosen_workload(first: Namespace, default: Workload) -> Workload:
+    """The workload that flags choose.
+
+    Raises:
+        ConfigError: there is no such workload, or the flags contradict each other.
+    """
+    for name, *values in first.set:
+        if not values:
+            raise ConfigError(f"--set {name} names no value; give one or several: --set {name} 1 2.")
+    if first.train is not None and first.workload:
+        raise ConfigError(f"--workload {first.workload} and --train {first.train} are both given; give one of them.")
+    chosen = registry.workload(first.workload) if first.workload else default
+    function = first.train
+    if function is None and chosen is default and ":" in chosen.name:
+        function = chosen.name
+    if function is not None:
+        return registry.workload_of_function(function, _named_fields(first))
+    if first.set:
+        raise ConfigError(f"--set {first.set[0][0]} is for a training function; give it with --train module:function.")
+    return chosen
+
+
+def _named_fields(first: Namespace) -> list[str]:
+    """The fields that --set, --range and --log-range name."""
+    return [name for name, *_ in (*first.set, *first.range, *first.log_range)]
+
+
+def _workload_words(first: Namespace) -> list[str]:
+    words = []
+    for name in ("train", "workload"):
+        if (value := getattr(first, name)) is not None:
+            words += [flag_of(name), value]
+    return words
