@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -62,3 +64,21 @@ class RankRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     epochs: list[EpochRecord] = []
     """The epochs of this rank, over its share of the samples."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All but the epochs by name; the utilization as the mean of each sampled quantity."""
+        fields = {name: getattr(self, name) for name in _RANK_FIELDS}
+        return fields | self.metrics | _busy(self.utilization)
+
+
+_RANK_FIELDS = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs", "utilization")]
+
+
+def _busy(utilization: Mapping[str, Sequence[float | None]]) -> dict[str, float]:
+    means = {}
+    for name, values in utilization.items():
+        samples = [value for value in values if value is not None]
+        if name != "at_s" and samples:
+            means[f"mean {name}"] = fmean(samples)
+    return means

@@ -36,7 +36,7 @@ def keep(runs: Results, folder: Path) -> Path:
         "question": "What does the batch do?",
         "command": ["python", "a.py"],
     }
-    (folder / "sweep.json").write_text(json.dumps({"schema": 1, "sessions": [session]}))
+    (folder / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     return folder
 
 
@@ -190,7 +190,7 @@ def test_the_table_is_written_in_every_format(
 def test_one_of_the_reports_tables_is_asked_for_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "table", folder, "--by", "machines", "--format", "csv")
     assert code == 0
-    assert out.splitlines()[0].startswith("machines,ranks_per_machine,backend,world_size,batch_per_rank,s/run [95%]")
+    assert out.splitlines()[0].startswith("machines,ranks_per_machine,world_size,batch_per_rank,s/run [95%]")
 
 
 def test_published_gives_the_reports_tables_and_answers(capsys: pytest.CaptureFixture[str]) -> None:

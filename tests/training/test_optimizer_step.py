@@ -111,7 +111,7 @@ def test_an_optimizer_step_continues_exactly_from_its_saved_state() -> None:
     resumed.restore(cut.state())
     steps(resumed, second, range(4, 8))
     assert torch.equal(second.detach(), whole.detach())
-    assert resumed.metrics["skipped_steps"] == undisturbed.skipped_steps == 1
+    assert resumed.skipped_steps == undisturbed.skipped_steps == 1
 
 
 def test_the_state_that_ranks_exchange_with_zero_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

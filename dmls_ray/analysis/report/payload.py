@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from dmls_ray.analysis.figures.chart import rounded
@@ -17,7 +16,6 @@ from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorte
 from dmls_ray.analysis.report.methodology import environment_key
 from dmls_ray.analysis.results import NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
-from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS
 from dmls_ray.records.training_metrics import is_loss
@@ -96,18 +94,7 @@ def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict
 
 def _ranks(records: Sequence[RunRecord]) -> dict[str, Any]:
     """Metric -> for each run, a value per rank."""
-    return _nested_columns([[_values_of_rank(rank) for rank in record.ranks] for record in records])
-
-
-def _values_of_rank(rank: RankRecord) -> dict[str, Any]:
-    names = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs", "utilization")]
-    return {name: getattr(rank, name) for name in names} | rank.metrics | _busy(rank.utilization)
-
-
-def _busy(utilization: dict[str, list[float]]) -> dict[str, Any]:
-    """The mean of each sampled quantity."""
-    samples = {name: [value for value in values if value is not None] for name, values in utilization.items()}
-    return {f"mean {name}": fmean(values) for name, values in samples.items() if name != "at_s" and values}
+    return _nested_columns([[rank.values for rank in record.ranks] for record in records])
 
 
 def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:

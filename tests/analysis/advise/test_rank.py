@@ -75,7 +75,7 @@ def test_equal_configurations_are_seldom_called_different(repeats: int, choices:
     false = 0
     for _ in range(400):
         for record in swept.records:
-            record.images_per_s = math.exp(random.normal(0, 0.05))
+            record.metrics["images_per_s"] = math.exp(random.normal(0, 0.05))
         false += bool(advise(swept, "throughput").with_verdict("worse"))
     assert false <= 32  # of 400 at 1 in 20, more than 32 come once in 200
 
@@ -87,7 +87,9 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
     found_indistinguishable = set()
     for _ in range(100):
         for record in swept.records:
-            record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
+            record.metrics["images_per_s"] = math.exp(
+                random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04)
+            )
         equal = bool(advise(swept, "throughput").with_verdict("not distinguished"))
         answered = answer_on_axis(make_table(swept), "batch_per_rank").headline
         assert ("not distinguished from 16 in speed" in answered) == equal, answered
@@ -108,14 +110,14 @@ def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
     assert batches(advice, "worse") == [32, 64]
     assert not any("--repeats" in note for note in notes(advice))
     for record in swept.records:
-        record.tensor_mem_mib = 100.0
+        record.metrics["tensor_mem_mib"] = 100.0
     assert len(batches(advise(swept, "memory"), "not distinguished")) == 2
 
 
 def test_a_difference_in_memory_that_is_of_no_use_makes_no_configuration_worse() -> None:
     swept = results(BATCHES, uneven)
     for record in swept.records:
-        record.tensor_mem_mib = {16: 100.0, 32: 101.0, 64: 150.0}[record.config["batch_per_rank"]]
+        record.metrics["tensor_mem_mib"] = {16: 100.0, 32: 101.0, 64: 150.0}[record.config["batch_per_rank"]]
     advice = advise(swept, "memory")
     assert [batches(advice, verdict) for verdict in ("best", "not distinguished", "worse")] == [[16], [32], [64]]
 
@@ -123,7 +125,7 @@ def test_a_difference_in_memory_that_is_of_no_use_makes_no_configuration_worse()
 def test_tensor_memory_of_two_runs_that_differ_is_not_decided() -> None:
     swept = results(BATCHES, uneven, repeats=2)
     for record in swept.records:
-        record.tensor_mem_mib = 100.0 + record.config["batch_per_rank"] * (1 + record.repeat)
+        record.metrics["tensor_mem_mib"] = 100.0 + record.config["batch_per_rank"] * (1 + record.repeat)
     assert batches(advise(swept, "memory"), "worse") == []
 
 
@@ -132,7 +134,8 @@ def test_a_resident_set_that_grew_by_less_than_repeats_differ_by_decides_nothing
         swept = results({"batch_per_rank": [16, 32]}, uneven)
         for record in swept.records:
             more = mib if record.config["batch_per_rank"] == 32 else 0.0
-            record.tensor_mem_mib, record.host_mem_mib = None, 10 + more + 0.01 * record.repeat
+            del record.metrics["tensor_mem_mib"]
+            record.metrics["host_mem_mib"] = 10 + more + 0.01 * record.repeat
         return batches(advise(swept, "memory"), "worse")
 
     assert worse_at(3.0) == []

@@ -52,7 +52,7 @@ def sweep(
             returned = {
                 "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
                 "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
-                "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
+                "cache_mib": 32.0, "own_output": int(values["implementation"] == "torchvision"), **measures,
             }  # fmt: skip
             run = {"device": values["device"], **returned}
             take_results(record, [RankResult(rank=0, values={"total_s": 1.0}, run=run)])
