@@ -66,7 +66,7 @@ def hostile(folder: Path) -> Path:
             "reason": NASTY,
             "traceback": NASTY,
             "picture": "/9j/AAAA",
-            "metrics": {NASTY: 1.0},
+            "metrics": record.get("metrics", {}) | {NASTY: 1.0},
             "facts": {FORMULA: NASTY},
         }
         records.append(replace_texts(record, NASTY) | texts | kept | outcome | {"config": config})

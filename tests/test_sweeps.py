@@ -41,7 +41,7 @@ METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 def epoch_metrics(record: Any) -> list[tuple[float, ...]]:
     """Return the metrics of each epoch of a run."""
-    return [tuple(getattr(epoch, name) for name in METRICS) for epoch in record.epochs]
+    return [tuple(epoch.metrics[name] for name in METRICS) for epoch in record.epochs]
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

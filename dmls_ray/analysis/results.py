@@ -317,9 +317,13 @@ def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, li
 
 def _entries(objects: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, list[Any]]:
     """The columns of these objects: those of the names, and of further entries that any object has."""
-    columns = {name: [item.get(name) for item in objects] for name in names}
-    further = [name for name in field_names(objects) if name not in columns]
-    return columns | {name: [item.get(name) for item in objects] for name in further}
+    columns: dict[str, list[Any]] = {name: [] for name in (*names, *field_names(objects))}
+    # In blocks, as in `_columns`.
+    for start in range(0, len(objects), 1000):
+        block = objects[start : start + 1000]
+        for name, column in columns.items():
+            column.extend([item.get(name) for item in block])
+    return columns
 
 
 def _spread(
