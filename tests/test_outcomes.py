@@ -301,11 +301,11 @@ def test_every_failure_of_a_user_function_is_one_row_and_affects_no_other_run(
     (raised, *_) = (record for record in records if record.config["how"] == "raise")
     assert raised.reason == "ArithmeticError: a fault of the user"
     assert "in user_function" in raised.traceback
-    assert [epoch.train_loss for epoch in raised.epochs] == [1.0], "events before the failure are kept"
+    assert [epoch.metrics["train_loss"] for epoch in raised.epochs] == [1.0], "events before the failure are kept"
     done = sweep_command("grid", *flags, *limits, "--set", "how", "nothing", "--out", "alone")
     assert done.returncode == 0, done.stderr
-    alone = {record.run_id: record.measures for record in load(here / "alone").records}
-    assert {record.run_id: record.measures for record in records if record.config["how"] == "nothing"} == alone
+    alone = {record.run_id: record.metrics for record in load(here / "alone").records}
+    assert {record.run_id: record.metrics for record in records if record.config["how"] == "nothing"} == alone
 
 
 @pytest.mark.slow
@@ -390,7 +390,7 @@ def test_what_a_training_function_leaves_behind_does_not_reach_the_next_run(swee
     outcomes = {(record.config["crashes"], record.outcome.value) for record in records}
     assert outcomes == {(0, "ok"), (1, "killed")}
     assert {record.attempts for record in records if record.config["crashes"]} == {2}
-    parents = {record.measures["parent"] for record in records if not record.config["crashes"]}
+    parents = {record.metrics["parent"] for record in records if not record.config["crashes"]}
     assert len(parents) == 1, "the process of rank 0 serves all runs, also after crashes"
 
 

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import DEEPEST_RESULT, checked_epoch, plain_values
+from dmls_ray.records.returned import checked_epoch
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
 from dmls_ray.training.compat import sequence_numbers
@@ -40,7 +40,7 @@ def run_guarded(
 
     def checked_emit(event: RankEvent) -> bool | None:
         if isinstance(event, EpochEnded):
-            event = EpochEnded(epoch=checked_epoch(asdict(event.epoch), f"what {name} emitted"))
+            event = EpochEnded(epoch=checked_epoch(event.epoch, f"what {name} emitted"))
         return emit(event)
 
     counted: Counter[str] = Counter() if steps is None else steps
@@ -52,9 +52,8 @@ def run_guarded(
             return failure(error, rank)
         try:
             returned = train(config, rank, checked_emit)
-            returned = plain_values(returned, f"what {name} returned", deepest=DEEPEST_RESULT)
             facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
-            result = RankResult.of({**facts, **returned}, f"what {name} returned")
+            result = RankResult.of(returned, f"what {name} returned", **facts)
             if result.rank != rank.rank:
                 reason = f"rank={result.rank} in what {name} returned is another rank than its own, {rank.rank}."
                 raise ValueError(reason)

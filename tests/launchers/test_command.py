@@ -64,7 +64,7 @@ def test_torchrun_gives_the_losses_of_spawned_ranks_and_emits_its_epochs(tmp_pat
     expected = metrics(run(trial, emit=events.append, artifacts=artifacts))
     assert expected == metrics(run_spawned(trial))
     epochs = [event.epoch for event in events if isinstance(event, EpochEnded)]
-    assert [tuple(getattr(epoch, name) for name in METRICS) for epoch in epochs] == expected
+    assert [tuple(epoch.metrics[name] for name in METRICS) for epoch in epochs] == expected
     assert (tmp_path / "weights.pt").exists()
 
 

@@ -38,7 +38,7 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
         name: the field that the sweep asks about.
         more: findings of a workload, which follow those on the measures of the axis.
     """
-    rows = [row for row in table.rows if row.counted and (row.estimates or row.custom_metrics)]
+    rows = [row for row in table.rows if row.counted and row.estimates]
     measures = table.presentation.measures(rows)
     if not measures:
         if any(row.counted for row in table.rows):

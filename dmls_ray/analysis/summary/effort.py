@@ -62,7 +62,7 @@ def training_caveat(row: Row, base: Row, metric: str) -> str:
         metric: the accuracy or the loss.
     """
     parts = []
-    steps, base_steps = (item.counted[0].steps for item in (row, base))
+    steps, base_steps = (item.counted[0].metrics.get("steps") for item in (row, base))
     if steps and base_steps and steps < base_steps:
         parts.append(f"{steps:,} optimizer steps instead of {base_steps:,}")
     if last_improvement(row, metric) is not None:
@@ -78,8 +78,8 @@ def last_improvement(row: Row, metric: str) -> Estimate | None:
     sign = -1 if is_loss(metric) else 1
     steps = []
     for record in row.counted:
-        tested = [value for epoch in record.epochs if (value := getattr(epoch, metric, None)) is not None]
-        if len(tested) > 1 and record.best_epoch is None:
+        tested = [value for epoch in record.epochs if (value := epoch.metrics.get(metric)) is not None]
+        if len(tested) > 1 and "best_epoch" not in record.metrics:
             steps.append(sign * (tested[-1] - tested[-2]))
     if not steps or min(steps) <= 0:
         return None
@@ -100,9 +100,9 @@ def _effort(record: RunRecord) -> Iterator[tuple[str, float]]:
     factors = factors_of(record)
     values: dict[str, Any] = {
         "epochs": factors.get("epochs"),
-        "lr": factors.get("lr") if record.scaled_lr is None else record.scaled_lr,
+        "lr": record.metrics.get("scaled_lr", factors.get("lr")),
         "global_batch": factors.get("global_batch"),
-        "steps": record.steps,
+        "steps": record.metrics.get("steps"),
     }
     for name, value in values.items():
         if isinstance(value, int | float) and not isinstance(value, bool):

@@ -20,6 +20,7 @@ from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED, is_loss
+from dmls_ray.workloads.registry import is_compared
 
 _POINTS = with_sign(NumberFormat(lambda value: 1))
 
@@ -147,7 +148,8 @@ def measures_of(rows: Sequence[Row]) -> list[Measure]:
     if learned is not None:
         measures.append(Measure(learned, "points" if learned.endswith("accuracy") else "ratio"))
     is_speed = {row.throughput for row in rows}
-    for name in dict.fromkeys(name for row in rows for name in row.custom_metrics if name not in is_speed):
+    reported = dict.fromkeys(name for row in rows for name in row.estimates if is_compared(name))
+    for name in (name for name in reported if name not in is_speed):
         values = [value for row in rows for value in row.by_block(name).values()]
         if len(set(values)) > 1:  # what is equal in all runs, as a number of tokens, compares nothing
             measures.append(Measure(name, "ratio" if min(values) > 0 else "difference"))

@@ -41,7 +41,7 @@ def answer_of_search(table: Table, metric: str, *, minimizes: bool) -> Answer:
         Finding("next", f"{GENERIC(_level_of(row, metric))}, with {describe_configuration(row.factors)}")
         for row in ranked[len(equal) :][:1]
     ]
-    stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
+    stopped = sum(record.is_stopped and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
     if stopped:
         findings.append(Finding("stopped early", count_noun(stopped, "run")))

@@ -16,7 +16,7 @@ from dmls_ray.analysis.summary.search import answer_of_search
 from dmls_ray.analysis.summary.variants import answer_on_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.storage.sweep_file import command_words, read_sweep, trial_ids
+from dmls_ray.storage.sweep_file import read_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class SweepQuestion:
             for name, given in session.get("axes", {}).items():
                 values.setdefault(name, set()).update(map(repr, given))
         last = sessions[-1] if sessions else {}
-        trials, repeats = trial_ids(last), last.get("repeats", 0)
+        trials, repeats = last.get("trials", []), last.get("repeats", 0)
         return cls(
             text=last.get("question", ""),
             varied=tuple(name for name, given in values.items() if len(given) > 1),
@@ -62,7 +62,7 @@ class SweepQuestion:
             metric=last["metric"] if last.get("mode") == "search" else None,
             minimizes=bool(last.get("minimizes")),
             asked=frozenset(f"{trial}-{repeat}" for trial in trials for repeat in range(repeats)),
-            is_fresh="--fresh" in command_words(last),
+            is_fresh="--fresh" in last.get("command", []),
         )
 
 

@@ -91,7 +91,7 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
     """What each change does to a measure, by its sign; without a difference beyond chance only if all are asked for."""
     base, *others = group
     # Older records have the train accuracy as a mean over the epoch, with dropout and augmentation on.
-    if measure is _GAP and not all(run.train_eval_accuracy is not None for row in group for run in row.counted):
+    if measure is _GAP and not all("train_eval_accuracy" in run.metrics for row in group for run in row.counted):
         return ""
     more_words = ("faster", "slower") if measure is SPEED else ("higher", "lower")
     words = {1: more_words[0], -1: more_words[1], 0: "not distinguished"}

@@ -127,9 +127,9 @@ class Table:
         return Until() if self.stage is None else self.stage.until
 
     @property
-    def custom_metric_names(self) -> list[str]:
-        """Names of the metrics that are no field of a record."""
-        return field_names([row.custom_metrics for row in self.rows])
+    def metric_names(self) -> list[str]:
+        """Names of the metrics that any trial has, in the order of tables."""
+        return field_names([row.estimates for row in self.rows])
 
     @property
     def constant(self) -> set[str]:
@@ -155,5 +155,5 @@ class Table:
         return {*self.varied, *(spec.setting.family for spec in self.varied_specs)} - {""}
 
     def has(self, metric: str) -> bool:
-        """Whether any trial has this metric, as a field of its records."""
+        """Whether any trial has this metric."""
         return any(metric in row.estimates for row in self.rows)

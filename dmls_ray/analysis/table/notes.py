@@ -54,11 +54,11 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     yield from table.presentation.notes(rows)
     if text := _of_test_set(rows):
         yield Note("method", text)
-    slow = {str(record.config.get("precision")) for record in records if record.fast_units is False}
+    slow = {str(record.config.get("precision")) for record in records if record.facts.get("fast_units") is False}
     if slow:
         text = f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
         yield Note("comparability", text)
-    if any(record.resumed_epoch for record in records):
+    if any(record.metrics.get("resumed_epoch") for record in records):
         text = "Some runs were taken up from a checkpoint: their times leave out what was lost."
         yield Note("comparability", text)
     for text in _not_recorded(rows):
@@ -192,7 +192,8 @@ def _of_test_set(rows: Sequence[Row]) -> str:
     """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
     errors = []
     for row in rows:
-        accuracy, counts = row.estimates.get("test_accuracy"), {record.test_samples for record in row.counted}
+        accuracy = row.estimates.get("test_accuracy")
+        counts = {record.metrics.get("test_samples") for record in row.counted}
         if accuracy is None or accuracy.low is None or len(counts) != 1 or not (count := counts.pop()):
             continue
         share = min(max(accuracy.centre, 0.0), 1.0)

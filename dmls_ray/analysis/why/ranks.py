@@ -55,7 +55,7 @@ def account_of_ranks(row: Row, base: Row) -> str:
     late = slower_rank(row)
     slower = f"; rank {late[0]} is slower than the others by {late[1]:.{decimals}f} ms" if late else ""
     ms, base_ms = f"{after.step_ms:.{decimals}f} ms", f"{before.step_ms:.{decimals}f} ms"
-    steps, base_steps = (item.counted[0].steps for item in (row, base))
+    steps, base_steps = (item.counted[0].metrics.get("steps") for item in (row, base))
     if steps and base_steps and steps != base_steps:
         text, each = f"{steps:,} steps of {ms} instead of {base_steps:,} of {base_ms}", "; per step "
     else:

@@ -109,6 +109,10 @@ def _growing_share(row: Row, smaller: Row, larger: Row) -> Estimate | None:
     return estimate([batch * growth[block] / here[block] for block in sorted(blocks)])
 
 
+_OF_RANK = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
+"""What a rank does itself in a step."""
+
+
 def bounds_of(table: Table) -> dict[str, str]:
     """What bounds each trial of a table, by trial_id, with its other batches to see what a step takes at any."""
     rows = [row for row in table.rows if row.timed]
@@ -131,9 +135,8 @@ def slower_rank(row: Row) -> tuple[int, float] | None:
     by_rank: dict[int, list[float]] = {}
     for record in row.timed:
         own = {
-            rank.rank: (rank.data_wait_ms or 0) + (rank.forward_ms or 0) + (rank.backward_ms or 0)
-            + (rank.optimizer_ms or 0) + (rank.rest_ms or 0)
-            for rank in record.ranks if rank.data_wait_ms is not None
+            rank.rank: sum(rank.metrics.get(name, 0) for name in _OF_RANK)
+            for rank in record.ranks if "data_wait_ms" in rank.metrics
         }  # fmt: skip
         for rank, ms in own.items():
             if others := [value for other, value in own.items() if other != rank]:
@@ -151,11 +154,11 @@ def _parts_by_block(row: Row) -> dict[int, dict[str, float]]:
     """The parts of a step in each block that has them."""
     found = {}
     for record in row.timed:
-        known = {name: getattr(record, name) for name in PARTS if name != "waiting_ms"}
-        if record.data_wait_ms is None:
+        known = {name: record.metrics.get(name) for name in PARTS if name != "waiting_ms"}
+        if "data_wait_ms" not in record.metrics:
             continue
         parts = {name: value or 0.0 for name, value in known.items()}
         # A rank that is ahead waits inside the timer of its communication.
-        exposed = [rank.exposed_comm_ms for rank in record.ranks if rank.exposed_comm_ms is not None]
+        exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
         found[record.repeat] = parts | {"waiting_ms": fmean(exposed) - min(exposed) if exposed else 0.0}
     return found

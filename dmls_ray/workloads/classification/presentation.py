@@ -57,7 +57,7 @@ class ClassificationPresentation(Presentation):
         return measures
 
     def notes(self, rows: Sequence[Row]) -> list[Note]:
-        records = [record for row in rows for record in row.counted if record.vnni is False]
+        records = [record for row in rows for record in row.counted if record.facts.get("vnni") is False]
         if not records:
             return []
         cpus = sorted({str(record.machine.get("cpu", "an unknown CPU")) for record in records})
@@ -103,7 +103,7 @@ class ClassificationPresentation(Presentation):
             changed = TrialConfig(**given).replace(**{axis: value})
         except ConfigError:
             return False
-        samples = [record.train_samples for record in row.records if record.train_samples]
+        samples = [record.metrics["train_samples"] for record in row.records if "train_samples" in record.metrics]
         return not samples or (changed.global_batch or 0) <= min(samples)
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:

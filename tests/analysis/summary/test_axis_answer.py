@@ -12,7 +12,7 @@ from dmls_ray.analysis.summary.answer import MOST_FINDINGS, Answer
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 FOUR_AXES = {
     "batch_per_rank": [16, 32], "world_size": [1, 2], "optimizer": ["adam", "sgd"], "precision": ["fp32", "amp-bf16"]
@@ -33,7 +33,7 @@ def test_an_axis_of_numbers_has_a_headline_and_a_line_for_each_measure_and_each_
 
     runs = results({"batch_per_rank": [16, 64], "world_size": [1, 2]}, rate)
     for record in runs.records:
-        record.test_samples = 1000
+        record.metrics["test_samples"] = 1000
     found = answer(runs, "batch_per_rank")
     assert found.text.splitlines() == [
         "On 1 rank, batch_per_rank 64 trains 4.00x as fast as 16, at equal test accuracy.",
@@ -182,8 +182,8 @@ def test_a_loss_of_accuracy_is_said_with_the_steps_that_led_to_it() -> None:
         accuracy=lambda values, repeat: 0.97 if values["batch_per_rank"] == 16 else 0.86,
     )
     for record in runs.records:
-        record.steps = 7200 // record.config["batch_per_rank"]
-        record.best_epoch = 1  # early stopping: the last epoch says nothing
+        record.metrics["steps"] = 7200 // record.config["batch_per_rank"]
+        record.metrics["best_epoch"] = 1  # early stopping: the last epoch says nothing
     assert answer(runs, "batch_per_rank").headline == (
         "batch_per_rank 128 trains 8.00x as fast as 16 and loses 11.0 points of test accuracy (56 optimizer steps "
         "instead of 450)."
@@ -206,7 +206,7 @@ def test_undecided_losses_are_not_worded_as_a_difference() -> None:
     losses = {1: (1.0, 1.1, 0.9), 2: (1.2, 0.9, 1.0)}
     runs = own_results({"depth": [1, 2]}, lambda values, repeat: (1.0, {"test_loss": losses[values["depth"]][repeat]}))
     for record in runs.records:
-        record.total_s = None
+        record.metrics.pop("total_s", None)
     assert answer(runs, "depth").headline == "depth 2 is not distinguished from 1 in test loss: 1.03x [0.62, 1.70]."
 
 
@@ -302,7 +302,7 @@ def test_on_one_machine_the_ranks_of_a_machine_are_compared() -> None:
     runs = results(axes, lambda values, repeat: 100.0 * values["ranks_per_machine"])
     for record in runs.records:
         if record.config["machines"] == 2:
-            record.outcome, record.images_per_s = Outcome.SKIPPED, None
+            record.outcome, record.metrics = Outcome.SKIPPED, {}
     found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
     assert found.headline.startswith("Only machines 1 could be measured. 2 ranks per machine train 2.00x as fast as 1")
 
@@ -364,7 +364,7 @@ def test_an_accuracy_is_compared_with_the_steps_and_the_learning_rate_that_led_t
     runs = results({"batch_per_rank": [16, 32, 64], "world_size": 2}, lambda values, repeat: 900.0)
     for record in runs.records:
         batch = record.config["batch_per_rank"]
-        record.steps, record.scaled_lr = 14400 // batch, batch / 16000
+        record.metrics["steps"], record.metrics["scaled_lr"] = 14400 // batch, batch / 16000
     assert findings(answer(runs, "batch_per_rank"))["accuracy"].endswith(
         "; along with lr 0.001 to 0.004, global_batch 32 to 128, fewer optimizer steps (900 to 225)"
     )
@@ -385,7 +385,7 @@ def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
         accuracy=lambda values, repeat: (355 + repeat - values["batch_per_rank"] // 32) / 359,
     )
     for record in runs.records:
-        record.test_samples = 359
+        record.metrics["test_samples"] = 359
     assert "0.992 at 16 to 0.989 at 32, -0.3 points [-0." in findings(answer(runs, "batch_per_rank"))["accuracy"]
     assert findings(answer(runs, "batch_per_rank"))["accuracy"].endswith(", equal"), "within 2 points"
 
@@ -402,7 +402,7 @@ def test_runs_of_two_machines_or_devices_are_not_compared() -> None:
         runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
         for record in runs.records:
             if record.config["world_size"] == 2:
-                setattr(record, name, other)
+                set_value(record, name, other)
         table = make_table(runs)
         assert table.rows[1].speed_up is None
         found = answer_on_axis(table, "world_size")
@@ -430,7 +430,7 @@ def test_runs_of_two_versions_are_not_compared(field: str, there: dict[str, Any]
         {"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"]
     )
     for record in runs.records:
-        setattr(record, field, here if record.config["world_size"] == 2 else there)
+        set_value(record, field, here if record.config["world_size"] == 2 else there)
     table = make_table(runs)
     assert [row.speed_up for row in table.rows] == [None] * 4
     found = answer_on_axis(table, "world_size")
@@ -448,7 +448,7 @@ def test_images_a_second_are_never_compared_with_seconds_a_run() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 1000.0)
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
-            record.images_per_s = None
+            record.metrics.pop("images_per_s", None)
     assert findings(answer(runs, "batch_per_rank"))["speed"] == "1.00x [1.00, 1.00] from 16 to 32"
 
 

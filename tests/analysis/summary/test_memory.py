@@ -7,7 +7,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.memory import memory_among, memory_change
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.samples import own_results, results, with_memory_kinds
+from tests.analysis.samples import own_results, results, set_value, with_memory_kinds
 
 
 def of_optimizers(size: Callable[[str, int], float], metric: str = "tensor_mem_mib") -> Results:
@@ -15,8 +15,8 @@ def of_optimizers(size: Callable[[str, int], float], metric: str = "tensor_mem_m
     axes = {"optimizer": ["sgd", "adam", "adamw", "rmsprop"], "batch_per_rank": 16}
     runs = results(axes, lambda values, repeat: 100.0)
     for record in runs.records:
-        record.tensor_mem_mib = None
-        setattr(record, metric, size(record.config["optimizer"], record.repeat))
+        record.metrics.pop("tensor_mem_mib", None)
+        set_value(record, metric, size(record.config["optimizer"], record.repeat))
     return runs
 
 
@@ -29,7 +29,7 @@ def of_batches(**fields: Any) -> Results:
     runs = results({"batch_per_rank": [16, 64]}, lambda values, repeat: 100.0)
     for record in runs.records:
         for name, value in fields.items():
-            setattr(record, name, value(record.config["batch_per_rank"], record.repeat))
+            set_value(record, name, value(record.config["batch_per_rank"], record.repeat))
     return runs
 
 
@@ -41,7 +41,7 @@ def test_the_kind_of_memory_that_grows_is_named() -> None:
 def test_no_kind_is_named_where_several_grow() -> None:
     runs = with_memory_kinds(results({"batch_per_rank": [16, 64]}, lambda values, repeat: 100.0))
     for record in runs.records:
-        record.other_mem_mib = record.gradient_mem_mib = float(record.config["batch_per_rank"])
+        record.metrics["other_mem_mib"] = record.metrics["gradient_mem_mib"] = float(record.config["batch_per_rank"])
     assert change(runs) == "tensor memory from 116 to 164 MiB"
 
 
@@ -91,7 +91,7 @@ def test_one_run_says_how_much_memory_its_tensors_need_and_not_how_much_its_proc
 def test_a_user_functions_memory_is_followed_along_the_axis() -> None:
     runs = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
-        record.host_mem_mib = 10.0 * record.config["width"] + record.repeat
+        record.metrics["host_mem_mib"] = 10.0 * record.config["width"] + record.repeat
     text = answer_on_axis(make_table(runs), "width").text
     assert "memory: growth of the resident set from 81.0 to 161 MiB" in text
 

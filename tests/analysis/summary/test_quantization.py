@@ -17,11 +17,11 @@ def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_lat
         {"quantization": ["off", "static"], "batch_per_rank": 16, "inference_batch": 32}, lambda values, repeat: 100.0
     )
     for record in runs.records:
-        record.fp32_compiled_ms_p50 = 0.2
+        record.metrics["fp32_compiled_ms_p50"] = 0.2
         if record.config["quantization"] == "static":
-            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.89
-            record.fp32_checkpoint_bytes, record.int8_checkpoint_bytes = 27_221, 10_943
-            record.int8_compiled_ms_p50 = 0.25
+            record.metrics["fp32_test_accuracy"], record.metrics["int8_test_accuracy"] = 0.9, 0.89
+            record.metrics["fp32_checkpoint_bytes"], record.metrics["int8_checkpoint_bytes"] = 27_221, 10_943
+            record.metrics["int8_compiled_ms_p50"] = 0.25
     found = answer_on_axis(make_table(runs), "quantization")
     assert found.headline == (
         "int8 by static quantization loses 1.0 points of test accuracy and infers 0.80x as fast as fp32."
@@ -41,7 +41,7 @@ def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
     for vnni, count in ((None, 0), (True, 0), (False, 1)):
         for record in runs.records:
             record.machine = {"cpu": "EPYC 7003"}
-            record.vnni = vnni if record.config["quantization"] == "static" else None
+            record.facts["vnni"] = vnni if record.config["quantization"] == "static" else None
         assert len(notes()) == count
     assert notes()[0].startswith("EPYC 7003 without VNNI: int8 ")
 
@@ -50,7 +50,7 @@ def test_int8_against_fp32_is_a_comparison_that_the_sweep_repeats_for() -> None:
     runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
     static = [record for record in runs.records if record.config["quantization"] == "static"]
     for record, change in zip(static, (-0.2, 0.1, 0.0), strict=True):
-        record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + change
+        record.metrics["fp32_test_accuracy"], record.metrics["int8_test_accuracy"] = 0.9, 0.9 + change
     runs.until = Until()
     look = SweepSummary(runs, SweepQuestion(varied=("quantization",), axis="quantization")).look
     assert look is not None
@@ -62,8 +62,8 @@ def test_the_headline_on_quantization_names_no_change_that_is_within_chance() ->
     runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
     static = [record for record in runs.records if record.config["quantization"] == "static"]
     for record, change, ratio in zip(static, (-0.02, 0.01, 0.0), (0.8, 1.3, 1.0), strict=True):
-        record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + change
-        record.fp32_compiled_ms_p50, record.int8_compiled_ms_p50 = 0.2, 0.2 * ratio
+        record.metrics["fp32_test_accuracy"], record.metrics["int8_test_accuracy"] = 0.9, 0.9 + change
+        record.metrics["fp32_compiled_ms_p50"], record.metrics["int8_compiled_ms_p50"] = 0.2, 0.2 * ratio
     assert quantization_headline(make_table(runs).rows, Until()) == (
         "int8 by static quantization is not distinguished from fp32 in test accuracy (-0.3 points [-7.1, +6.4]) and is "
         "not distinguished from fp32 in inference (1.0x [0.3, 2.9])."
@@ -75,7 +75,10 @@ def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
     runs = results(axes, lambda values, repeat: 100.0 * values["batch_per_rank"])
     for record in runs.records:
         if record.config["quantization"] == "static":
-            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + (-0.2, 0.1, 0.0)[record.repeat]
+            record.metrics["fp32_test_accuracy"], record.metrics["int8_test_accuracy"] = (
+                0.9,
+                0.9 + (-0.2, 0.1, 0.0)[record.repeat],
+            )
     runs.until = Until()
     return runs
 

@@ -11,8 +11,8 @@ def test_a_search_says_of_how_many_its_best_is_and_that_the_best_of_many_flatter
     def report(values: dict[str, Any], repeat: int) -> tuple[float, dict[str, Any]]:
         return 1.0, {"bits": abs(values["lr"] - 0.3) + 1}
 
-    runs = own_results({"lr": [0.1, 0.3, 0.6]}, report, repeats=1, mode="search", stopped_epoch=None)
-    next(run for run in runs.records if run.config["lr"] == 0.1).stopped_epoch = 1
+    runs = own_results({"lr": [0.1, 0.3, 0.6]}, report, repeats=1, mode="search")
+    next(run for run in runs.records if run.config["lr"] == 0.1).metrics["stopped_epoch"] = 1
     found = answer_of_search(make_table(runs), "bits", minimizes=True)
     assert found.text.splitlines()[:3] == [
         "The least bits of 2 configurations that trained to the end is 1, with lr=0.3.",

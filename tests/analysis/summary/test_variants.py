@@ -19,7 +19,7 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     found = answer_on_variants(make_table(runs), ["dropout", "l1", "label_smoothing"])
     assert "gap" not in found.text, "not evaluated"
     for record in runs.records:
-        record.train_eval_accuracy = record.train_accuracy
+        record.metrics["train_eval_accuracy"] = record.metrics["train_accuracy"]
     table = make_table(runs)
     assert "acc. gap" in table.frame().columns
     assert "overfit from epoch" not in table.frame().columns, "no run overfits"
@@ -44,7 +44,7 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
         variants=[{}, {"l1": 1e-4}],
     )
     for record in runs.records:
-        record.test_samples, record.train_eval_accuracy = 359, record.train_accuracy
+        record.metrics["test_samples"], record.metrics["train_eval_accuracy"] = 359, record.metrics["train_accuracy"]
     found = answer_on_variants(make_table(runs), ["l1"])
     assert found.text.splitlines() == [
         "No change is distinguished in test accuracy, the farthest l1=0.0001 (+0.2 points [-2.9, +3.3]).",
