@@ -45,9 +45,9 @@ class Cell:
         """One of DDP's timers, on the rank of each run that waited least; None if no rank has it."""
         values = []
         for record in self.records:
-            timed = [rank for rank in record.ranks if rank.exposed_comm_ms is not None]
+            timed = [rank for rank in record.ranks if rank.metrics.get("exposed_comm_ms") is not None]
             if timed:
-                least = min(timed, key=lambda rank: rank.exposed_comm_ms or 0.0)
+                least = min(timed, key=lambda rank: rank.metrics["exposed_comm_ms"] or 0.0)
                 values.append(float(getattr(least, name) or 0.0))
         return estimate(values, "amount") if values else None
 
@@ -134,7 +134,7 @@ def read_lines(folders: Iterable[Path]) -> list[Line]:
     for folder in folders:
         links: dict[str, list[RunRecord]] = {}
         for record in load(folder).records:
-            if record.outcome is not Outcome.OK or record.mode != "bench" or not record.images_per_s:
+            if record.outcome is not Outcome.OK or record.mode != "bench" or not record.metrics["images_per_s"]:
                 continue
             machines, settings = _machines_and_settings(record)
             key = (str(folder), repr(sorted(settings.items())))
@@ -167,10 +167,15 @@ def _machines_and_settings(record: RunRecord) -> tuple[int, dict[str, Any]]:
 def _complete(line: Line, records: Sequence[RunRecord]) -> None:
     """Set the link of a line, from all runs with its backend, and the bytes of its gradients."""
     for name, of_record in (("round_trip", "link_round_trip_ms"), ("mbit_per_s", "link_mbit_per_s")):
-        values = [value for record in records if (value := getattr(record, of_record))]
+        values = [value for record in records if (value := record.metrics.get(of_record))]
         setattr(line, name, estimate(values, "amount") if values else None)
     compression = line.settings.get("compression", "none")
-    counts = [record.parameters for cell in line.cells.values() for record in cell.records if record.parameters]
+    counts = [
+        int(record.metrics["parameters"])
+        for cell in line.cells.values()
+        for record in cell.records
+        if "parameters" in record.metrics
+    ]
     if line.round_trip is None or line.mbit_per_s is None:
         line.objection = "no run measured a link"
     elif compression not in BYTES_SENT:
@@ -187,8 +192,8 @@ def _complete(line: Line, records: Sequence[RunRecord]) -> None:
 def _step_ms(record: RunRecord) -> float:
     config = record.config
     batch = config["batch_per_rank"] * config["world_size"] * config.get("accum_steps", 1)
-    assert record.images_per_s is not None
-    return float(batch / record.images_per_s * 1e3)
+    assert record.metrics.get("images_per_s") is not None
+    return float(batch / record.metrics["images_per_s"] * 1e3)
 
 
 def predict(lines: Sequence[Line], *, shared: bool = False) -> tuple[list[Prediction], list[str]]:

@@ -43,7 +43,7 @@ def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int)
             with UtilizationSampler(trial.device) if name == "with" else nullcontext():
                 trial.run(lambda event: None)
             if number:
-                seconds[name].append(trial.epochs[0].train_s or 0.0)
+                seconds[name].append(trial.epochs[0].metrics["train_s"] or 0.0)
     return {"run": {"returned": {"s": seconds}}}
 
 

@@ -148,7 +148,7 @@ def throughput(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any
     """A training function: seconds of an epoch by the record and of a bare loop, until their ratio is known."""
     seconds: dict[str, list[float]] = {"ours": [], "bare": []}
     logs: list[float] = []
-    trained_on = 0
+    trained_on = 0.0
     while len(logs) <= _FEWEST_ROUNDS or (_reach(logs[1:]) > _KNOWN_TO and len(logs) < _MOST_ROUNDS):
         turn: dict[str, float] = {}
         for name in ("ours", "bare") if len(logs) % 2 else ("bare", "ours"):
@@ -158,7 +158,7 @@ def throughput(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any
                 turn[name] = _bare_s(trial.task.model, batches)
             else:
                 epoch = trial._epoch(1)
-                turn[name], trained_on = epoch.train_s or 0.0, epoch.images or 0
+                turn[name], trained_on = epoch.metrics["train_s"], epoch.metrics["images"]
         logs.append(math.log(turn["bare"] / turn["ours"]))
         if len(logs) > 1:  # the first round warms up
             for name, value in turn.items():

@@ -113,7 +113,7 @@ def main() -> None:
         looks = run_many(folder / "many", args.runs)
         seconds = time.monotonic() - began
         records = sorted(load(folder / "many").records, key=lambda record: record.order)
-        costs = [record.overhead_s for record in records if record.overhead_s is not None]
+        costs = [record.metrics["overhead_s"] for record in records if record.metrics.get("overhead_s") is not None]
         tenth = max((len(costs) - 10) // 10, 1)
         first, last = statistics.median(costs[10 : 10 + tenth]), statistics.median(costs[-tenth:])
         print(f"{len(records)} runs in {seconds:.0f} s, {sum(record.outcome == 'ok' for record in records)} ok")

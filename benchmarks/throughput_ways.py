@@ -77,7 +77,7 @@ def ours(config: TrialConfig, rank: RankInfo, loader: str) -> float:
         trial.run(lambda event: None)
     finally:
         trial.task.loader.close()
-    return trial.epochs[0].train_s or 0.0
+    return trial.epochs[0].metrics["train_s"] or 0.0
 
 
 def bare(config: TrialConfig, rank: RankInfo) -> float:

@@ -54,7 +54,7 @@ def _rows(table: Table) -> dict[str, Any]:
             "n": len(row.counted),
             "outcome": row.outcome,
             "speed_up": _interval(row.speed_up),
-            "metrics": {name: _interval(value) for name, value in sorted((row.estimates | row.custom_metrics).items())},
+            "metrics": {name: _interval(value) for name, value in sorted(row.estimates.items())},
         }
         for row in table.rows
     }

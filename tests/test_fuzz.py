@@ -229,7 +229,7 @@ def sound(tmp_path: Path) -> Path:
     """Results folder of a small sweep in which every kind of field has a value."""
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0 + repeat, repeats=1)
     for record in runs.records:
-        record.measures = {"perplexity": 3.5, "layers": {"a": [1, 2.5, "x"]}}
+        record.metrics["perplexity"], record.facts["layers"] = 3.5, {"a": [1, 2.5, "x"]}
         record.picture, record.git, record.code = jpeg(), {"commit": "abc", "dirty": False}, {"model.py": "12ab"}
         record.earlier_attempts = [{"outcome": "killed", "reason": "a rank died", "attempt": 1, "seconds": 2.5}]
         record.ranks[0].utilization = {"cpu": [0.5, 0.75]}

@@ -104,21 +104,38 @@ def add_axis_with_a_number(copy: PackageCopy) -> None:
         """,
         indent=8,
     )
-    workload = f"{CLASSIFICATION}/workload.py"
-    copy.insert(workload, "from dmls_ray.records.provenance", "from dmls_ray.records.metric import Metric\n")
-    copy.replace(
-        workload,
-        "    metrics = TRAINING_METRICS\n",
+    copy.insert(
+        f"{CLASSIFICATION}/metrics.py",
+        '    _bytes("fp32"),\n',
         """
-        metrics = (
-            *TRAINING_METRICS,
-            Metric(
-                name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run",
-                doc="Norm of the first weights.",
-            ),
-        )
+        Metric(
+            name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run", is_compared=True,
+            doc="Norm of the first weights.",
+        ),
         """,
         indent=4,
+    )
+
+
+def add_metric_of_ranks(copy: PackageCopy) -> None:
+    copy.insert(
+        "dmls_ray/records/training_metrics.py",
+        "    # In records, in no table.\n",
+        """
+        Metric(
+            name="buffers", label="buffers", kind="amount", direction="min", scope="rank", across_ranks="sum",
+            is_compared=True, doc="Buffers of the model of each rank.",
+        ),
+        """,
+        indent=4,
+    )
+    copy.insert(
+        "dmls_ray/training/engine.py",
+        "            **self.agreement,\n",
+        """
+        "buffers": 1.5 + len(list(self.model.buffers())),
+        """,
+        indent=12,
     )
 
 
@@ -332,6 +349,7 @@ def add_objective(copy: PackageCopy) -> None:
 RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "An axis that changes training": add_axis,
     "An axis that reports a number": add_axis_with_a_number,
+    "A number of each rank": add_metric_of_ranks,
     "A model": add_model,
     "A data set": add_dataset,
     "An option of a sweep": add_option,
@@ -399,7 +417,7 @@ def axis():
     return {
         "plan": dry_run("--batch-per-rank", "8", "--logit-scale", "1", "4"),
         "hashes": [record.trial_id for record in records] + [run().trial_id],
-        "losses": [record.train_loss for record in records],
+        "losses": [record.metrics["train_loss"] for record in records],
     }
 
 
@@ -414,12 +432,23 @@ def number():
     results, both = Results(Path("nowhere"), [few, many]), table(few, many)
     both.axis = "first_weights"
     return {
-        "values": [record.measures["weight_norm"] for record in (few, many)],
+        "values": [record.metrics["weight_norm"] for record in (few, many)],
         "columns": list(both.frame()),
         "panels": [panel.y.label for chart in charts(both) if chart.name == "answer" for panel in chart.panels],
         "tags": list(run_values(few, "bench")),
         "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.metric,
         "page": page_of_metrics(),
+    }
+
+
+def rank_number():
+    few, many = run(), run(batch_norm="on")
+    both = table(few, many)
+    return {
+        "values": [record.metrics["buffers"] for record in (few, many)],
+        "of_ranks": [rank.metrics["buffers"] for rank in few.ranks],
+        "columns": list(both.frame()),
+        "measures": [measure.name for measure in both.presentation.measures(both.rows)],
     }
 
 
@@ -432,12 +461,13 @@ def tests_of_metrics():
 
 def model():
     record = run(model="one_layer")
-    return {"loss": record.train_loss, "parameters": record.parameters}
+    return {"loss": record.metrics["train_loss"], "parameters": record.metrics["parameters"]}
 
 
 def dataset():
     record = run(dataset="stripes")
-    return {"loss": record.train_loss, "samples": record.train_samples, "test": record.test_samples}
+    samples, test = (record.metrics[name] for name in ("train_samples", "test_samples"))
+    return {"loss": record.metrics["train_loss"], "samples": samples, "test": test}
 
 
 def launcher():
@@ -459,14 +489,14 @@ def launcher():
 def implementation():
     plan = dry_run("--workload", "grayscale", "--implementation", "numpy", "matmul")
     record = run("grayscale", implementation="matmul", images=4, image_size=16, timed_s=0.0)
-    return {"plan": plan, "levels_apart": record.measures["levels_apart"]}
+    return {"plan": plan, "levels_apart": record.metrics["levels_apart"]}
 
 
 def operation():
     plan = dry_run("--workload", "brightness", "--factor", "1", "2")
     records = [run("brightness", factor=factor) for factor in (1.0, 2.0)]
     frame = table(*records).frame()
-    return {"plan": plan, "levels": [record.measures["mean_level"] for record in records], "columns": list(frame)}
+    return {"plan": plan, "levels": [record.metrics["mean_level"] for record in records], "columns": list(frame)}
 
 
 def figure():
@@ -578,6 +608,15 @@ def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_
     assert "Run/weight_norm" in effect["tags"]
     assert effect["measure"] == "weight_norm"
     assert "| weight norm | `weight_norm` | Norm of the first weights. |" in effect["page"]
+
+
+@pytest.mark.slow
+def test_a_new_number_of_each_rank_is_in_the_records_has_a_column_and_is_compared(performed: Performed) -> None:
+    effect = performed.effect("rank_number")
+    assert effect["values"] == effect["of_ranks"] + effect["values"][1:]
+    assert effect["values"][0] < effect["values"][1]
+    assert "buffers" in effect["columns"]
+    assert "buffers" in effect["measures"]
 
 
 @pytest.mark.slow

@@ -76,7 +76,10 @@ def test_the_readme_shows_the_committed_sweep_and_its_picture() -> None:
             if record.repeat == int(factors["repeat"])
             and all(record.config[name] == int(factors[name]) for name in ("world_size", "batch_per_rank"))
         ]
-        assert f"{run.images_per_s:,.0f} images/s, test accuracy {run.test_accuracy:.3f}, {run.total_s:.2f} s" in line
+        assert (
+            f"{run.metrics['images_per_s']:,.0f} images/s, test accuracy {run.metrics['test_accuracy']:.3f}, "
+            f"{run.metrics['total_s']:.2f} s" in line
+        )
     (picture,) = re.findall(r"!\[.*\]\((results/reference/batch_size/.*)\)", readme)
     assert (PROJECT / picture).stat().st_size > 10_000
     assert all(len(row.counted) >= 3 for row in reading.table.rows)

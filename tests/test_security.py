@@ -59,17 +59,23 @@ def hostile(folder: Path) -> Path:
     """A readable results folder in which every string is an attack."""
     records = []
     for record in [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]:
-        kept = {name: record[name] for name in ("run_id", "trial_id", "started_at", "mode")}
+        kept = {name: record[name] for name in ("run_id", "trial_id", "started_at")}
         config = record["config"] | {"model": NASTY + str(record["config"]["batch_per_rank"]), "dataset": PIXELS}
         outcome = {"outcome": "error"} if record["repeat"] else {"outcome": "ok"}
-        texts = {"reason": NASTY, "traceback": NASTY, "picture": "/9j/AAAA", "measures": {NASTY: 1.0, FORMULA: NASTY}}
+        texts = {
+            "reason": NASTY,
+            "traceback": NASTY,
+            "picture": "/9j/AAAA",
+            "metrics": record.get("metrics", {}) | {NASTY: 1.0},
+            "facts": {FORMULA: NASTY},
+        }
         records.append(replace_texts(record, NASTY) | texts | kept | outcome | {"config": config})
     (folder / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
     session = {
-        "axis": "model", "axes": {"model": [1, 2], NASTY: [1, 2]}, "question": NASTY, "command": NASTY, "name": NASTY,
+        "axis": "model", "axes": {"model": [1, 2], NASTY: [1, 2]}, "question": NASTY, "command": [NASTY], "name": NASTY,
         "git": {"commit": NASTY}, "versions": {"torch": NASTY},
     }  # fmt: skip
-    (folder / "sweep.json").write_text(json.dumps({"schema": 1, "sessions": [session]}))
+    (folder / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     return folder
 
 
@@ -154,7 +160,7 @@ def test_ranks_exchange_no_pickled_objects() -> None:
     "name", ["../../x", "/etc/x", "a/b", "..", ".", "", "a\\..\\b", "a\x00b", "a\nb", "\x1b[2J", "\u202ex", "x" * 300]
 )
 def test_a_run_id_that_could_name_another_path_is_refused(folder: Path, field: str, name: str) -> None:
-    with pytest.raises(StoreError, match=f"line 1 is no record .*{field}=.* is not a name") as raised:
+    with pytest.raises(StoreError, match=rf"line 1 is no record .*\$\.{field}") as raised:
         latest_records(change_first_record(folder, **{field: name}))
     assert str(raised.value).isprintable()
 
@@ -168,15 +174,13 @@ def test_a_run_id_that_could_name_another_path_is_refused(folder: Path, field: s
         ({"machine": {"gpus": "abc"}}, "machine: Expected `array`, got `str` - at `$.gpus`"),
         ({"machine": {"cpu": {"a": 1}}}, "machine: Expected `bool | int | float | str | array | null`, got `object`"),
         ({"git": {"commit": 5}}, "git: Expected `str | null`, got `int` - at `$.commit`"),
-        ({"images_per_s": "fast"}, "Expected `float | null`, got `str` - at `$.images_per_s`"),
-        ({"started_at": "yesterday"}, "started_at='yesterday' is not a time"),
+        ({"metrics": {"images_per_s": "fast"}}, "Expected `int | float`, got `str` - at `$.metrics[...]`"),
+        ({"metrics": {"steps": 2**64}}, "at `$.metrics[...]`"),
+        ({"started_at": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
         ({"config": {"world_size": 0}}, "world_size is 0 and not at least 1"),
         ({"config": {"train": "a:b", "world_size": None}}, "config: world_size is null and not int"),
         ({"config": {"world_size": "2"}}, "config: world_size is str and not int"),
-        ({"config": {"lr": 2**64}}, "config: a value has a whole number of more than 64 bits"),
-        ({"steps": 2**64}, "at `$.steps`"),
         ({"earlier_attempts": [1]}, "at `$.earlier_attempts[0]`"),
-        ({"measures": {"a": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}, "more than 16 lists and dicts"),
     ],
 )
 def test_a_record_with_a_value_of_a_wrong_type_is_refused(folder: Path, changes: dict[str, Any], message: str) -> None:
@@ -194,12 +198,12 @@ def test_a_field_of_a_workload_with_a_wrong_value_is_refused(folder: Path, chang
 @pytest.mark.parametrize(
     "picture",
     [
-        "x", "/9j/A", "/9j/AAA\n", "/9j/AA==AAAA", '/9j/" onerror="alert(1)/', "iVBORw0KGgoA", "PHN2Zz48L3N2Zz4=",
-        "data:image/svg+xml,<svg/>", "https://elsewhere.example/seen.jpg", "/9j/" + "A" * 64 * 1024,
+        '/9j/" onerror="alert(1)/', "PHN2Zz48L3N2Zz4=", "data:image/svg+xml,<svg/>",
+        "https://elsewhere.example/seen.jpg", "/9j/" + "A" * 64 * 1024,
     ],
 )  # fmt: skip
 def test_a_record_whose_picture_is_not_a_small_jpeg_is_refused(folder: Path, picture: str) -> None:
-    with pytest.raises(StoreError, match=r"line 1 is no record .*picture (has 65,540 characters|is not a JPEG)"):
+    with pytest.raises(StoreError, match=r"line 1 is no record .*\$\.picture"):
         latest_records(change_first_record(folder, picture=picture))
     assert latest_records(change_first_record(folder, picture="/9j/AAA="))[0].picture == "/9j/AAA="
 
@@ -229,7 +233,7 @@ def test_json_nested_too_deeply_is_an_error_of_one_line(folder: Path, capsys: py
     (folder / "sweep.json").write_text("[" * 100_000)
     code, _, err = run(capsys, "table", folder)
     assert (code, err.count("\n")) == (2, 1)
-    (folder / "runs.jsonl").write_text('{"measures":' * 100_000 + "\n")
+    (folder / "runs.jsonl").write_text('{"facts":' * 100_000 + "\n")
     code, _, err = run(capsys, "table", folder)
     assert (code, err.count("\n")) == (2, 1)
 

@@ -89,7 +89,7 @@ def compare(
         counts.twice += len(found) - 1
         counts.wrong += sum(measured(record) != expected[key] for record in found)
         counts.retried += found[-1].attempts > 1
-        counts.resumed += found[-1].resumed_epoch is not None
+        counts.resumed += found[-1].metrics.get("resumed_epoch") is not None
         if len(found) > 1 or any(measured(record) != expected[key] for record in found):
             counts.examples.append(f"{key}: {len(found)} rows, sessions {[record.session for record in found]}")
     gone = len(Counter(reported).keys()) - len(oks)

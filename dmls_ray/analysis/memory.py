@@ -23,17 +23,14 @@ MEMORY_KINDS = tuple(metric.name for metric in TRAINING_METRICS if metric.part_o
 
 
 def memory_metric(rows: Sequence[Row]) -> str:
-    """The metric by which the memory of these trials is compared; empty if none has any.
-
-    Trials with another one, as those of a folder that an older version began, are compared by one that all have.
-    """
+    """The metric by which the memory of these trials is compared; empty if none has any."""
     measured = [row for row in rows if any(name in row.estimates for name in MEMORY)]
     names = [name for name in MEMORY if any(name in row.estimates for row in measured)]
     shared = [name for name in names if all(name in row.estimates for row in measured)]
     return next(iter([*shared, *names]), "")
 
 
-EXACT = ("tensor_mem_mib", *MEMORY_KINDS, "data_mib")
+EXACT = tuple(metric.name for metric in TRAINING_METRICS if metric.is_exact)
 """Metrics that are the same in every repeat, so that one run says what they are."""
 
 EQUAL_MEMORY = 0.02
@@ -51,7 +48,7 @@ def hardly_differs(sizes: Sequence[float], metric: str) -> bool:
 def memory_limit(row: Row) -> tuple[str, float] | None:
     """Name and size of the memory limit of a rank: the memory of the GPU, or that of the host divided by its ranks.
 
-    None if it is unknown: in an older record, or with ranks on a machine that the record does not describe.
+    None if it is unknown, as with ranks on a machine that the record does not describe.
     """
     record = next((item for item in row.records if item.outcome in (Outcome.OK, Outcome.OOM) and item.device), None)
     if record is None:

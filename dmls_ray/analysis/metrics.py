@@ -9,13 +9,7 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMOR
 from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.workloads.registry import registered_metrics
-
-TABLE_METRICS: Mapping[str, Metric] = {
-    metric.name: metric for metric in TRAINING_METRICS if metric.label and metric.name in RunRecord.__annotations__
-}
-"""Metrics of tables that are fields of a record, in the order of tables."""
 
 _FORMATS: Mapping[str, NumberFormat] = {
     "seconds": SECONDS,
@@ -26,6 +20,17 @@ _FORMATS: Mapping[str, NumberFormat] = {
     "accuracy": ACCURACY,
     "number": GENERIC,
 }
+
+
+def table_metrics() -> Mapping[str, Metric]:
+    """Return the metrics that have columns in tables, in the order of tables."""
+    return {name: metric for name, metric in registered_metrics().items() if metric.label}
+
+
+def in_tables(name: str) -> bool:
+    """Return whether tables may have a column of a metric: always of one without an entry."""
+    metric = registered_metrics().get(name)
+    return metric is None or metric.label != ""
 
 
 def label_of(name: str) -> str:
@@ -71,7 +76,7 @@ def resolution_of(name: str, records: Iterable[RunRecord]) -> float:
     metric = registered_metrics().get(name)
     if metric is None or not metric.share_of:
         return 0.0
-    counts = [count for record in records if (count := getattr(record, metric.share_of))]
+    counts = [count for record in records if (count := record.metrics.get(metric.share_of))]
     return 1 / min(counts) if counts else 0.0
 
 

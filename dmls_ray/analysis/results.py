@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import numpy as np
 import pandas as pd
 
 from dmls_ray.config.until import Until
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 from dmls_ray.records.outcome import outcome_counts
+from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
 from dmls_ray.storage.mirror import Mirror
@@ -30,7 +30,7 @@ from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
-    "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures",
+    "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
     "proposed",
 )  # fmt: skip
 PICTURE = "picture"
@@ -91,13 +91,9 @@ class Results:
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
         return Results(
-            self.folder,
-            records,
-            mirror=self.mirror,
-            versions=self.versions,
-            has_all_versions=self.has_all_versions,
+            self.folder, records, mirror=self.mirror, versions=self.versions, has_all_versions=self.has_all_versions,
             are_checked=True,
-        )
+        )  # fmt: skip
 
     @cached_property
     def until(self) -> Until | None:
@@ -128,8 +124,8 @@ class Results:
     @cached_property
     @gc_disabled()
     def runs(self) -> pd.DataFrame:
-        """One row a run: the fields of its configuration, what is recorded of it but the picture, the metrics of a
-        training function, and facts of its machine. Where two columns have one name, the later one gets a prefix.
+        """One row a run: the fields of its configuration, what is recorded of it but the picture, its metrics, and
+        facts of its machine. Where two columns have one name, the later one gets a prefix.
         """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
@@ -140,51 +136,51 @@ class Results:
         read["outcome"] = [outcome.value for outcome in read["outcome"]]
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         _add(columns, read, OF_A_RECORD)
-        metrics = field_names(record.measures for record in records)
-        _add(columns, {name: [record.measures.get(name) for record in records] for name in metrics}, OF_A_METRIC)
+        measured = [record.metrics | record.facts if record.facts else record.metrics for record in records]
+        entries = _entries(measured, self._registered)
+        _add(columns, {name: entries.pop(name) for name in self._registered}, OF_A_RECORD)
+        _add(columns, entries, OF_A_METRIC)
         _add(columns, _spread([record.machine for record in records], _of_machine), "machine_")
         _add(columns, _spread([record.versions for record in records], _of_versions), "version_")
         _add(columns, _spread([record.git for record in records], _of_git), "git_")
-        frame = pd.DataFrame(columns)
-        for head in frame.select_dtypes("float"):
-            if np.isinf(frame[head]).any():
-                frame[head] = frame[head].where(np.isfinite(frame[head]))
-        return frame
+        return pd.DataFrame(columns)
+
+    @cached_property
+    def _registered(self) -> dict[str, Metric]:
+        """The metrics of the workloads of the runs, which have a column whether or not a run reports them."""
+        workloads = [workload_of(config) for config in distinct(record.config for record in self.records)]
+        metrics = [metric for workload in workloads for metric in workload.metrics]
+        return dict(BY_NAME) | {metric.name: metric for metric in metrics}
 
     @cached_property
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
-        columns = [item.name for item in fields(RankRecord) if item.name != "epochs"]
-        rows = [fields_of(record, KEYS) | fields_of(rank, columns) for record in self.records for rank in record.ranks]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns])
+        fields = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs")]
+        metrics = [name for name, metric in self._registered.items() if metric.scope == "rank" and not metric.of]
+        rows = [
+            (record, {name: getattr(rank, name) for name in fields} | rank.metrics)
+            for record in self.records
+            for rank in record.ranks
+        ]
+        return _frame_of_parts(rows, [*fields, *metrics])
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
-        columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
-        names = field_names(epoch.measures for record in self.records for epoch in record.epochs)
-        metrics = distinct_names(names, [*KEYS, *columns], OF_A_METRIC)
-        rows = [
-            fields_of(record, KEYS)
-            | fields_of(epoch, columns)
-            | {metrics[name]: value for name, value in epoch.measures.items()}
-            for record in self.records
-            for epoch in record.epochs
-        ]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns, *metrics.values()])
+        metrics = [name for name, metric in self._registered.items() if metric.scope == "epoch"]
+        rows = [(record, epoch.values) for record in self.records for epoch in record.epochs]
+        return _frame_of_parts(rows, ["epoch", *metrics])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
-        names = field_names(epoch for record in self.records for rank in record.ranks for epoch in rank.epochs)
-        values = distinct_names(names, [*KEYS, "rank"], OF_A_METRIC)
         rows = [
-            fields_of(record, KEYS) | {"rank": rank.rank} | {values[name]: value for name, value in epoch.items()}
+            (record, {"rank": rank.rank, **epoch.values})
             for record in self.records
             for rank in record.ranks
             for epoch in rank.epochs
         ]
-        return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
+        return _frame_of_parts(rows, ["rank", "epoch"])
 
 
 @gc_disabled()
@@ -238,10 +234,7 @@ def load_versions(
         why = "no configuration has runs of the current version and of another"
         if chosen:
             why = f"{' and '.join(chosen)} have the same runs"
-        raise ConfigError(
-            f"{results.where}: {why}; choose two versions of your code and data with --versions: there are "
-            f"{versions.listing}."
-        )
+        raise ConfigError(f"{results.where}: {why}; choose two with --versions: there are {versions.listing}.")
     names = f"A is {versions.name_of(a)}, B is {versions.name_of(b)}; there are {versions.listing}."
     return results.of(sides[0]), results.of(sides[1]), names
 
@@ -298,9 +291,14 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(items)))
 
 
-def fields_of(item: RunRecord | EpochRecord | RankRecord, names: Iterable[str]) -> dict[str, Any]:
-    """Some fields of a record, by name."""
-    return {name: getattr(item, name) for name in names}
+def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
+    """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
+    names = distinct_names([*first, *field_names(values for _, values in rows)], KEYS, OF_A_METRIC)
+    cells = [
+        {name: getattr(record, name) for name in KEYS} | {names[name]: value for name, value in values.items()}
+        for record, values in rows
+    ]
+    return pd.DataFrame(cells, columns=[*KEYS, *names.values()])
 
 
 def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -311,6 +309,16 @@ def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, li
         rows = map(attrgetter(*names), records[start : start + 1000])
         for column, values in zip(columns.values(), zip(*rows, strict=True), strict=True):
             column.extend(values)
+    return columns
+
+
+def _entries(objects: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, list[Any]]:
+    """The columns of these objects, in blocks as in `_columns`: of the names, and of further entries of any object."""
+    columns: dict[str, list[Any]] = {name: [] for name in (*names, *field_names(objects))}
+    for start in range(0, len(objects), 1000):
+        block = objects[start : start + 1000]
+        for name, column in columns.items():
+            column.extend([item.get(name) for item in block])
     return columns
 
 

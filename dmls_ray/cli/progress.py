@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.view import PlainView, Progress, ProgressView, custom_measures, describe_end
+from dmls_ray.execution.view import PlainView, Progress, ProgressView, compared_metrics, describe_end
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
@@ -86,13 +86,13 @@ class LiveView:
 
 
 def _describe_epoch(event: EpochEnded, epochs: int | None) -> str:
-    epoch = event.epoch
+    epoch, metrics = event.epoch, event.epoch.metrics
     parts = [f"epoch {epoch.epoch}/{epochs}" if epochs else f"epoch {epoch.epoch}"]
-    if epoch.train_loss is not None:
-        parts.append(f"loss {epoch.train_loss:.4f}")
-    if epoch.test_accuracy is not None:
-        parts.append(f"test accuracy {epoch.test_accuracy:.3f}")
-    return "  ".join([*parts, *custom_measures(epoch.measures)])
+    if "train_loss" in metrics:
+        parts.append(f"loss {metrics['train_loss']:.4f}")
+    if "test_accuracy" in metrics:
+        parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
+    return "  ".join([*parts, *compared_metrics(metrics)])
 
 
 def _line(text: str, style: str) -> Text:

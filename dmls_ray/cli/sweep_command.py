@@ -130,7 +130,7 @@ def _show_results(
     from dmls_ray.analysis.findings.search import best_first
     from dmls_ray.analysis.summary import SweepSummary
     from dmls_ray.analysis.table.layouts import all_layouts
-    from dmls_ray.analysis.table.shown import SPARE, shown_columns
+    from dmls_ray.analysis.table.shown import shown_columns, spare_heads
     from dmls_ray.cli.saved_weights import describe_saved_weights
 
     searched = options.mode == "search"
@@ -146,7 +146,7 @@ def _show_results(
     spare = shown.spare
     if options.layout:
         layout = all_layouts()[options.layout](results)
-        frame, notes, spare = layout.frame, [*layout.notes], SPARE
+        frame, notes, spare = layout.frame, [*layout.notes], spare_heads()
     print_table(frame, console, spare=spare, elsewhere=elsewhere)
     for note in notes:
         say(console, note, style="dim")

@@ -75,5 +75,5 @@ def _expected(plan: Plan, run: Run, durations: Durations) -> RunRecord:
         order_seed=plan.order_seed,
         seed=run.seed,
         outcome=Outcome.OK,
-        total_s=durations.expected_s(run.trial_id) or 0.0,
+        metrics={"total_s": durations.expected_s(run.trial_id) or 0.0},
     )

@@ -152,7 +152,7 @@ def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options,
             return False
         if options.mode == "bench" and record.mode != "bench":
             return False
-        if options.mode == "search" and options.scheduler == "none" and record.stopped_epoch is not None:
+        if options.mode == "search" and options.scheduler == "none" and record.is_stopped:
             return False
         return identities.of(runs[record.run_id]).is_of(record)
 

@@ -86,14 +86,16 @@ class Recorder:
         epochs = self._epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short, or its ranks return no epochs.
-            take_epochs(record, epochs)
+            take_epochs(record, epochs, self.workload.metrics)
 
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.
-        if self._last_end is not None and record.total_s is not None and self.options.mode == "bench":
-            overhead_s = now - self._last_end - record.total_s - (record.instruments_s or 0.0)
+        metrics = record.metrics
+        if self._last_end is not None and "total_s" in metrics and self.options.mode == "bench":
+            overhead_s = now - self._last_end - metrics["total_s"] - metrics.get("instruments_s", 0.0)
             # On a busy machine this process may learn of the first start late; the others follow an end that it knows.
-            record.overhead_s = overhead_s if overhead_s >= 0 else None
+            if overhead_s >= 0:
+                metrics["overhead_s"] = overhead_s
         self._last_end = now
         return record
 

@@ -17,6 +17,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.workloads.registry import is_compared
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.messages import Job
@@ -110,12 +111,10 @@ class Search:
 
     def missing_metric_note(self, record: RunRecord) -> str:
         """A note, once, that a run which ended ok did not report the metric of the search."""
-        from dmls_ray.cluster.tune.search import level_of
-
-        if self._noted or record.outcome is not Outcome.OK or level_of(record, self.options.metric) is not None:
+        if self._noted or record.outcome is not Outcome.OK or self.options.metric in record.metrics:
             return ""
         self._noted = True
-        reported = [name for name in (*LEARNED, *record.measures) if level_of(record, name) is not None]
+        reported = [name for name in record.metrics if name in LEARNED or is_compared(name)]
         return (
             f"metric={self.options.metric} was not reported by this run, so no run can be stopped by it; reported "
             f"metrics: {', '.join(reported) or 'none'}."

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 
@@ -21,11 +21,12 @@ from dmls_ray.records.run_events import RunEvent, RunStarted
 from dmls_ray.util.quantities import duration
 from dmls_ray.util.streams import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
+from dmls_ray.workloads.registry import is_compared
 
 _UNKNOWN = ""
 """Stands for the trials that a searcher is still to propose."""
 
-_CUSTOM_SHOWN = 3
+_METRICS_SHOWN = 3
 """Custom metrics that one line shows."""
 
 
@@ -184,17 +185,17 @@ def describe_end(record: RunRecord) -> str:
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
     form_of = {"images_per_s": "{:,.0f} images/s", "test_accuracy": "test accuracy {:.3f}"}
-    values = {form: getattr(record, name) for name, form in form_of.items()}
-    parts = [form.format(value) for form, value in values.items() if value is not None]
-    seconds = [] if record.total_s is None else [f"{record.total_s:.2f} s"]
+    metrics = record.metrics
+    parts = [form.format(metrics[name]) for name, form in form_of.items() if name in metrics]
+    seconds = [f"{metrics['total_s']:.2f} s"] if "total_s" in metrics else []
     if record.mode == "search":
         seconds = []
         parts = [part for part in parts if not part.endswith("images/s")]
-    ending = "ok" if record.stopped_epoch is None else f"stopped after epoch {record.stopped_epoch}"
-    return ", ".join([ending, *parts, *custom_measures(record.measures), *seconds])
+    ending = f"stopped after epoch {metrics['stopped_epoch']}" if record.is_stopped else "ok"
+    return ", ".join([ending, *parts, *compared_metrics(metrics), *seconds])
 
 
-def custom_measures(measures: Mapping[str, Any]) -> list[str]:
-    """The first custom metrics as texts."""
-    numbers = {name: value for name, value in measures.items() if isinstance(value, int | float)}
-    return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_CUSTOM_SHOWN]]
+def compared_metrics(metrics: Mapping[str, float]) -> list[str]:
+    """The first metrics by which answers compare trials, as texts."""
+    names = [name for name in metrics if is_compared(name)]
+    return [f"{name} {metrics[name]:.4g}" for name in names[:_METRICS_SHOWN]]

@@ -18,6 +18,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import part_of
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.util.atomic import atomic_write_text
@@ -73,7 +74,7 @@ class JobFolder:
                 if isinstance(event, Progress) and time.monotonic() - last < _PROGRESS_INTERVAL_S:
                     return
                 last = time.monotonic()
-                values = {"epoch": asdict(event.epoch)} if isinstance(event, EpochEnded) else {}
+                values = {"epoch": event.epoch.values} if isinstance(event, EpochEnded) else {}
                 file.write(json.dumps(values) + "\n")
 
             yield emit
@@ -87,7 +88,7 @@ class JobFolder:
             complete, newline, _ = file.read().rpartition(b"\n")
         self._events_read += len(complete) + len(newline)
         for values in map(json.loads, complete.splitlines()):
-            emit(EpochEnded(epoch=EpochRecord(**values["epoch"])) if values else Progress())
+            emit(EpochEnded(epoch=part_of(values["epoch"], EpochRecord, "an epoch")) if values else Progress())
 
     def write_result(self, result: RankResult) -> None:
         """Leave the result of a rank."""

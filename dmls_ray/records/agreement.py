@@ -42,20 +42,20 @@ def independence_of(ranks: Sequence[RankRecord]) -> str:
 
 def _lack_collectives(ranks: Sequence[RankRecord]) -> bool:
     """Whether the ranks are known to have communicated less often than they made optimizer steps."""
-    collectives = [rank.collectives for rank in ranks if rank.collectives is not None]
+    collectives = [rank.metrics["collectives"] for rank in ranks if "collectives" in rank.metrics]
     return len(collectives) == len(ranks) and max(collectives) < _steps(ranks)
 
 
 def _few_collectives(ranks: Sequence[RankRecord]) -> str:
-    most = max(rank.collectives or 0 for rank in ranks)
+    most = max(rank.metrics.get("collectives", 0) for rank in ranks)
     number = f"{most:,}" if most else "no"
     return (
         f"{number} collectives in {_steps(ranks):,} optimizer steps, which made neither gradients nor parameters equal"
     )
 
 
-def _steps(ranks: Sequence[RankRecord]) -> int:
-    return min(rank.optimizer_steps or 0 for rank in ranks)
+def _steps(ranks: Sequence[RankRecord]) -> float:
+    return min(rank.metrics.get("optimizer_steps", 0) for rank in ranks)
 
 
 def _distance(sketches: Sequence[Sequence[float]]) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -30,10 +29,11 @@ def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> byte
             raise TypeError(f"{value!r} is of type {type(value).__name__} and not a plain value")
         return default(value)
 
+    encode = msgspec.json.Encoder(enc_hook=base_value, decimal_format="number").encode
     try:
-        return msgspec.json.encode(value, enc_hook=base_value)
+        return encode(value)
     except UnicodeEncodeError:  # a lone surrogate, as in the name of a file: no UTF-8 holds it
-        return msgspec.json.encode(_with_utf8_texts(value), enc_hook=base_value)
+        return encode(_with_utf8_texts(msgspec.to_builtins(value, enc_hook=base_value, str_keys=True)))
 
 
 class SharedObjects:
@@ -67,13 +67,8 @@ class SharedObjects:
 
 
 def _with_utf8_texts(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {name: _with_utf8_texts(getattr(value, attribute)) for name, attribute in names}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _with_utf8_texts(dataclasses.asdict(value))
     if isinstance(value, dict):
-        return {utf8_safe(str(key)): _with_utf8_texts(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+        return {utf8_safe(key): _with_utf8_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
         return [_with_utf8_texts(item) for item in value]
     return utf8_safe(value) if isinstance(value, str) else value

@@ -20,7 +20,7 @@ class Durations:
 
     def add(self, record: RunRecord) -> None:
         """Add a run that has ended; only runs that ended ok count."""
-        if record.outcome is Outcome.OK and record.total_s is not None:
+        if record.outcome is Outcome.OK and "total_s" in record.metrics:
             seconds = seconds_of_run(record)
             bisect.insort(self._all, seconds)
             bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
@@ -33,4 +33,4 @@ class Durations:
 
 def seconds_of_run(record: RunRecord) -> float:
     """Seconds of a run with what the sweep needs besides: memory measured, and the time since the run before."""
-    return (record.total_s or 0.0) + (record.instruments_s or 0.0) + (record.overhead_s or 0.0)
+    return sum(record.metrics.get(name, 0.0) for name in ("total_s", "instruments_s", "overhead_s"))

@@ -7,7 +7,7 @@ Ranks send `EpochEnded` and `Progress`; the scheduler adds the others. The last 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +29,9 @@ class RankResult:
     machine: str = ""
     device: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Measured by this rank, by field of `RankRecord`."""
+    """Measured by this rank: fields of `RankRecord`, and its metrics by name."""
     run: Mapping[str, Any] = field(default_factory=dict)
-    """Equal on all ranks, by field of `RunRecord`; also `epochs`, and `returned` of a user's training function."""
+    """Equal on all ranks: fields of `RunValues`, metrics and facts by name, and the `epochs` over all ranks."""
     steps: int = 0
     """Optimizer steps of the rank, above world size 1; unlike those of a record, also of a rank that failed."""
     collectives: int | None = None
@@ -46,26 +46,25 @@ class RankResult:
     """The process of the rank cannot use its GPU any more."""
     rss_mib: float = 0.0
     """Resident memory of the process after the run."""
-    left_behind: Sequence[str] = ()
-    """What the run has left in the process and cannot be undone there: another process is to serve the next run."""
 
     @classmethod
-    def of(cls, returned: Mapping[str, Any], what: str = "what the rank returned") -> RankResult:
+    def of(cls, returned: Any, what: str = "what the rank returned", **facts: Any) -> RankResult:
         """The result of an entry point, which returns a dict: `rank`, `outcome`, `reason`, `machine`, `device` and
         `run` are fields of this class, all other keys are `values`.
 
         Args:
             returned: that dict.
             what: says in a message whose values these are.
+            facts: values where the dict has none.
 
         Raises:
             ValueError: a record cannot hold a value; with its name.
         """
-        returned = checked_result(returned, what)
+        values = facts | checked_result(returned, what)
         names = ("rank", "outcome", "reason", "machine", "device", "run")
-        named = {name: returned[name] for name in names if name in returned}
+        named = {name: values.pop(name) for name in names if name in values}
         named["outcome"] = Outcome(named.get("outcome", Outcome.OK))
-        return cls(**named, values={name: value for name, value in returned.items() if name not in names})
+        return cls(**named, values=values)
 
 
 @dataclass(frozen=True, kw_only=True)

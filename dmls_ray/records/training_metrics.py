@@ -3,32 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from dmls_ray.records.metric import Metric
-
-
-def _has_rate(table: Any) -> bool:
-    return bool(table.has("images_per_s"))
-
-
-def _is_timed(table: Any) -> bool:
-    return bool(table.is_timed)
-
-
-def _has_steps_alone(table: Any) -> bool:
-    return bool(table.is_timed and table.has("step_ms_p50") and not table.has("images_per_s"))
-
-
-def _has_peak_alone(table: Any) -> bool:
-    """The resident set of a process that served other runs is a detail, where the memory of the run is known."""
-    is_known = any(table.has(name) for name in ("tensor_mem_mib", "device_mem_mib", "host_mem_mib"))
-    return bool(table.has("peak_mem_mib") and not is_known)
-
-
-def _varies_regulariser(table: Any) -> bool:
-    return "regulariser" in table.asked
-
+from dmls_ray.records.metric import Metric, Shown
 
 _OF_TRAINING = (
     " By the trained model in eval mode, on as many samples as there are test samples. That of an epoch is over its "
@@ -46,7 +22,7 @@ def _learned(part: str) -> tuple[Metric, Metric]:
         ),
         Metric(
             name=f"{part}_accuracy", label=f"{part} acc.", kind="share", direction="max", scope="epoch",
-            format="accuracy", returnable=True, interval=part != "train",
+            format="accuracy", returnable=True, interval=part != "train", spare=3 if part == "train" else 0,
             share_of="train_eval_samples" if part == "train" else f"{part}_samples",
             doc=f"Fraction of {part} samples that are classified correctly.{_OF_TRAINING if part == 'train' else ''}",
         ),
@@ -73,7 +49,7 @@ def _part_of_step(name: str, doc: str) -> Metric:
     """A part of an optimizer step, of the mean over the ranks."""
     return Metric(
         name=f"{name}_ms", label=f"{name.replace('_', ' ')} ms", kind="amount", direction="min", scope="rank",
-        across_ranks="mean", format="seconds", is_time=True, shown=False,
+        across_ranks="mean", format="seconds", is_time=True, shown="detail",
         doc=f"Part of a counted step, as a mean over steps and ranks: {doc}",
     )  # fmt: skip
 
@@ -85,26 +61,27 @@ def _count(name: str, doc: str, *, returnable: bool = False) -> Metric:
     )
 
 
-def _inference(name: str, label: str, doc: str, *, asked_by: tuple[str, ...] = ()) -> Metric:
+def _of_rank(name: str, doc: str) -> Metric:
+    """A number of each rank that is in no table."""
     return Metric(
-        name=name, label=label, kind="amount", direction="min", scope="run", format="seconds", family="inference",
-        asked_by=asked_by, doc=doc,
-    )  # fmt: skip
+        name=name, label="", kind="value", direction="none", scope="rank", across_ranks="max", format="whole", doc=doc
+    )
 
 
-def _memory(name: str, label: str, doc: str, *, is_shown: bool = True, part_of: str = "") -> Metric:
+def _memory(name: str, label: str, doc: str, *, is_exact: bool, shown: Shown = "if_reported", spare: int = 0) -> Metric:
     """Memory of the rank that needs most."""
     return Metric(
-        name=name, label=label, kind="amount", direction="min", scope="rank", across_ranks="max", part_of=part_of,
-        format="memory", shown=is_shown, doc=doc,
+        name=name, label=label, kind="amount", direction="min", scope="rank", across_ranks="max", format="memory",
+        is_exact=is_exact, shown=shown, spare=spare, doc=doc,
     )  # fmt: skip
 
 
 def _memory_kind(kind: str, doc: str) -> Metric:
     """Part of tensor_mem_mib."""
-    return _memory(
-        f"{kind}_mem_mib", f"{kind} MiB", f"Part of tensor_mem_mib at the moment of its peak: {doc}", is_shown=False,
-        part_of="tensor_mem_mib",
+    return Metric(
+        name=f"{kind}_mem_mib", label=f"{kind} MiB", kind="amount", direction="min", scope="rank", across_ranks="max",
+        part_of="tensor_mem_mib", format="memory", is_exact=True, shown="detail",
+        doc=f"Part of tensor_mem_mib at the moment of its peak: {doc}",
     )  # fmt: skip
 
 
@@ -112,41 +89,41 @@ _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "valid
 
 TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
-        name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", format="rate",
-        is_time=True, returnable=True, family="speed", interval=True,
+        name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", across_epochs="none",
+        format="rate", is_time=True, returnable=True, family="speed", interval=True,
         doc="Samples of the counted steps of all ranks, divided by train_s.",
     ),
     Metric(
         name="epoch_s", label="s/epoch", kind="amount", direction="min", scope="run", format="seconds", is_time=True,
-        returnable=True, family="speed", shown=_has_rate,
+        returnable=True, family="speed", spare=10,
         doc="Seconds that the training steps of one epoch take at images_per_s.",
     ),
     Metric(
         name="total_s", label="s/run", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="seconds", is_time=True, family="speed", shown=_is_timed,
+        format="seconds", is_time=True, family="speed", shown="always", spare=5,
         doc="Seconds from assignment to result on the slowest rank. Under any launcher, a run is assigned once its "
         "ranks are there and have loaded PyTorch.",
     ),
     Metric(
         name="step_ms_p50", label="step ms", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="seconds", is_time=True, family="speed", shown=_has_steps_alone,
+        format="seconds", is_time=True, family="speed", unless=("images_per_s",),
         doc="Median of the counted optimizer steps on the slowest rank.",
     ),
     Metric(
         name="overhead_s", label="start-up s", kind="amount", direction="min", scope="run", format="seconds",
-        is_time=True, family="speed", shown=False, asked_by=("launcher",),
+        is_time=True, family="speed", shown="detail", asked_by=("launcher",),
         doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the "
         "first run: since its start), seen from the driver.",
     ),
     Metric(
         name="exposed_comm_ms", label="exposed comm. ms", kind="amount", direction="min", scope="rank",
-        across_ranks="min", format="seconds", is_time=True,
+        across_ranks="min", format="seconds", is_time=True, spare=6,
         doc="Communication per step that computation does not hide: comm_ms - overlap_ms of the counted steps. Of the "
         "rank with the least, since any other also waits for slower ranks. With ZeRO, its broadcasts are included.",
     ),
     Metric(
         name="straggler_wait_ms", label="straggler wait ms", kind="amount", direction="min", scope="rank",
-        of="exposed_comm_ms", across_ranks="spread", format="seconds", is_time=True, shown=False,
+        of="exposed_comm_ms", across_ranks="spread", format="seconds", is_time=True, shown="detail",
         doc="Time per step that the fastest rank waits for the slowest: the largest exposed_comm_ms minus the least.",
     ),
     _part_of_step("data_wait", "waiting for the next batch, with its copy to the device."),
@@ -164,60 +141,40 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="peak_mem_mib", label="peak MiB", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="whole", shown=_has_peak_alone,
+        format="whole", spare=8, unless=("tensor_mem_mib", "device_mem_mib", "host_mem_mib"),
         doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
     ),
     _memory(
         "tensor_mem_mib",
         "tensor MiB",
         "Peak of the tensors in a training step, on the rank that needs most. A process needs more.",
+        is_exact=True,
     ),
     _memory_kind("parameter", "parameters of the model."),
     _memory_kind("gradient", "gradients that exist by then, and DDP's buckets, which store them a second time."),
     _memory_kind("optimizer", "state of the optimizer."),
     _memory_kind("activation", "what the forward pass keeps, with outputs and loss, and nothing has freed yet."),
     _memory_kind("other", "gradients of activations, the batch, buffers of the model, and workspaces of operations."),
-    _memory("device_mem_mib", "device MiB", "GPU: peak allocated in training, without the data set on the device."),
-    _memory("data_mib", "data MiB", "Size of the data set that lies on the device.", is_shown=False),
-    _memory("host_mem_mib", "host MiB", "CPU: what training adds to the peak resident set, without pages of files."),
+    _memory(
+        "device_mem_mib", "device MiB", "GPU: peak allocated in training, without the data set on the device.",
+        is_exact=False, spare=9,
+    ),
+    _memory("data_mib", "data MiB", "Size of the data set that lies on the device.", is_exact=True, shown="detail"),
+    _memory(
+        "host_mem_mib", "host MiB", "CPU: what training adds to the peak resident set, without pages of files.",
+        is_exact=False, spare=4,
+    ),
     *_ACCURACIES,
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
-        shown=False, asked_by=("regulariser",), share_of="test_samples",
+        shown="detail", asked_by=("regulariser",), share_of="test_samples",
         doc="train_accuracy - test_accuracy.",
     ),
     Metric(
         name="overfit_epoch", label="overfit from epoch", kind="value", direction="none", scope="run",
-        shown=_varies_regulariser,
+        shown="detail",
         doc="First epoch after the least test loss, where test loss ends higher and train loss lower. In tables of the "
             "mean over at least 3 repeats, and only beyond chance.",
-    ),
-    Metric(
-        name="fp32_test_accuracy", label="fp32 test acc.", kind="share", direction="max", scope="run",
-        format="accuracy", family="inference", share_of="test_samples", asked_by=("quantization",),
-        doc="Test accuracy of the trained model in fp32, with quantization.",
-    ),
-    Metric(
-        name="int8_test_accuracy", label="int8 test acc.", kind="share", direction="max", scope="run",
-        format="accuracy", family="inference", share_of="test_samples", asked_by=("quantization",), interval=True,
-        doc="Test accuracy of the int8 form of the model.",
-    ),
-    Metric(
-        name="fp32_checkpoint_bytes", label="fp32 bytes", kind="amount", direction="min", scope="run",
-        format="whole", family="inference", asked_by=("quantization",), doc="Size of the checkpoint in fp32.",
-    ),
-    Metric(
-        name="int8_checkpoint_bytes", label="int8 bytes", kind="amount", direction="min", scope="run",
-        format="whole", family="inference", asked_by=("quantization",), doc="Size of the checkpoint in int8.",
-    ),
-    _inference("fp32_eager_ms_p50", "fp32 eager ms", "Median latency of inference_batch samples on one rank."),
-    _inference(
-        "fp32_compiled_ms_p50", "fp32 compiled ms", "Median latency of the compiled model in fp32.",
-        asked_by=("quantization",),
-    ),
-    _inference(
-        "int8_compiled_ms_p50", "int8 compiled ms", "Median latency of the compiled model in int8.",
-        asked_by=("quantization",),
     ),
     Metric(
         name="gradient_noise_scale", label="noise scale", kind="amount", direction="none", scope="run", interval=True,
@@ -230,12 +187,27 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     # In records, in no table.
     Metric(
-        name="train_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max", format="seconds",
+        name="train_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max",
+        across_epochs="sum", format="seconds",
         is_time=True, returnable=True, doc="Seconds of counted training steps, from the barrier to the last rank.",
     ),
     Metric(
-        name="eval_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max", format="seconds",
+        name="eval_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max",
+        across_epochs="sum", format="seconds",
         is_time=True, returnable=True, doc="Seconds of test passes, to the last rank.",
+    ),
+    Metric(
+        name="warmup_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max",
+        across_epochs="sum", format="seconds", is_time=True, doc="Seconds of the steps that count in no rate.",
+    ),
+    Metric(
+        name="ended_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max",
+        across_epochs="none", format="seconds", is_time=True,
+        doc="Seconds from the assignment of the run to the end of an epoch and its test, on the last rank.",
+    ),
+    Metric(
+        name="images", label="", kind="value", direction="none", scope="epoch", across_ranks="sum",
+        across_epochs="none", format="whole", doc="Samples of the counted steps of an epoch, on all ranks.",
     ),
     _largest("setup_s", "Seconds of process group, model, data, wrapping and compiling."),
     _largest("checkpoint_s", "Seconds of saving checkpoints."),
@@ -251,10 +223,13 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _largest("peak_reserved_mib", "GPU: peak that the caching allocator reserves.", is_time=False),
     _least("comm_ms", "Communication per step, from the first bucket to the last, with the broadcasts of ZeRO."),
     _least("overlap_ms", "Part of comm_ms that computation hides."),
+    _of_rank("collectives", "Collectives of torch.distributed, where the backend counts them."),
+    _of_rank("optimizer_steps", "Steps of the optimizer that makes most."),
     _count("parameters", "Trainable parameters of the model.", returnable=True),
     _count("scaled_lr", "Learning rate after lr_scaling."),
     _count("train_samples", "Training samples.", returnable=True),
     _count("test_samples", "Test samples.", returnable=True),
+    _count("loss_gap", "test_loss - train_eval_loss, or minus the train loss of the epoch."),
     _count("train_eval_loss", "Mean loss of the trained model on train_eval_samples training samples, in eval mode."),
     _count("train_eval_accuracy", "Likewise, the fraction that is classified correctly."),
     _count("train_eval_samples", "Training samples of that evaluation: as many as there are test samples, or all."),
@@ -268,10 +243,6 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count("target_epoch", "Epoch in which a test first reached target_accuracy."),
     _count("target_steps", "Optimizer steps until that test, of which an epoch has target_tests."),
     _count("target_s", "Seconds from assignment until that test."),
-    _count("quantize_s", "Seconds of converting and compiling to int8."),
-    _count("fp32_eager_ms_p95", "95th percentile of the latency in fp32."),
-    _count("fp32_compiled_ms_p95", "95th percentile of the latency of the compiled model in fp32."),
-    _count("int8_compiled_ms_p95", "95th percentile of the latency of the compiled model in int8."),
 )  # fmt: skip
 """In the order of tables; those with an empty label are in no table."""
 

@@ -6,9 +6,7 @@ folder.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -17,70 +15,14 @@ from msgspec import Meta
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.runtime import RuntimeConfig
 
-DEEPEST = 16
-"""Most levels of lists and dicts within one another in a value."""
+RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
+"""The name of a folder: no separator, no `..`, no character that a terminal or a page interprets."""
 
 MOST_PICTURE = 64 * 1024
 """Most characters of a picture in base64."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-"""The name of a folder: no separator, no `..`, no character that a terminal or a page interprets."""
-
-_PICTURE = re.compile(r"/9j/[A-Za-z0-9+/]*={0,2}")
-"""base64 of the three bytes that every JPEG starts with, and of what follows."""
-
-
-def check_name(field: str, text: str) -> None:
-    """Refuse a text that could lead out of the folder in which it names a file.
-
-    Raises:
-        ValueError: with the field.
-    """
-    if not _NAME.fullmatch(text):
-        raise ValueError(f"{field}={text[:60]!r} is not a name; use letters, digits, _, - and . only")
-
-
-def check_moment(field: str, text: str) -> None:
-    """Refuse a text that is neither empty nor a time in ISO 8601.
-
-    Raises:
-        ValueError: with the field.
-    """
-    try:
-        _ = text and datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"{field}={text[:60]!r} is not a time; write it as 2026-01-31T12:00:00+00:00") from error
-
-
-def check_picture(field: str, text: str) -> None:
-    """Refuse a text that is not a small JPEG in base64. The picture is not decoded.
-
-    Raises:
-        ValueError: with the field.
-    """
-    if len(text) > MOST_PICTURE:
-        raise ValueError(
-            f"{field} has {len(text):,} characters of base64 and not at most {MOST_PICTURE:,}; "
-            "give one of fewer pixels or of a lower quality"
-        )
-    if len(text) % 4 or not _PICTURE.fullmatch(text):
-        raise ValueError(f"{field} is not a JPEG in base64; give base64.b64encode(jpeg).decode()")
-
-
-def check_plain(field: str, value: Any, depth: int = 0) -> None:
-    """Refuse lists and dicts that are nested too deeply, and whole numbers of more than 64 bits.
-
-    Raises:
-        ValueError: with the field.
-    """
-    if isinstance(value, dict | list):
-        if depth >= DEEPEST:
-            raise ValueError(f"{field} has more than {DEEPEST} lists and dicts within one another")
-        for item in value.values() if isinstance(value, dict) else value:
-            if item.__class__ not in (float, str):
-                check_plain(field, item, depth + 1)
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{field} has a whole number of more than 64 bits")
+Picture = Annotated[str, Meta(max_length=MOST_PICTURE, pattern=r"^(/9j/[A-Za-z0-9+/]*={0,2})?\Z")]
+"""A JPEG in base64, by its first three bytes, or nothing."""
 
 
 def check_field_values(specs: Mapping[str, FieldSpec], config: Mapping[str, Any]) -> None:
@@ -105,7 +47,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), 
 
 
 def _check_config(config: Mapping[str, Any]) -> None:
-    check_plain("a value", config)
     if config.get("world_size", 1) is None:
         raise ValueError("world_size is null and not int")
     check_field_values(field_specs(RuntimeConfig), config)
@@ -128,7 +69,6 @@ class _MachineFacts(msgspec.Struct):
 
 def _check_facts(facts: Mapping[str, Any]) -> None:
     msgspec.convert(facts, Facts)
-    check_plain("a value", facts)
 
 
 def _check_machine(machine: Mapping[str, Any]) -> None:
@@ -180,9 +120,9 @@ class _Session(msgspec.Struct):
     question: str | None = None
     axis: str | None = None
     name: str | None = None
-    command: str | list[str] | None = None
+    command: list[str] = []
     started_at: str | None = None
-    trials: str | list[str] | None = None
+    trials: list[str] = []
     metric: str | None = None
     mode: str | None = None
     axes: dict[str, list[Any]] = {}

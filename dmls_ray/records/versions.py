@@ -47,7 +47,7 @@ def replaces(later: RunRecord, earlier: RunRecord) -> bool:
     modes = earlier.mode, later.mode
     if later.outcome.is_final():
         return modes != ("bench", "search")
-    return modes == ("search", "bench") or earlier.stopped_epoch is not None
+    return modes == ("search", "bench") or earlier.is_stopped
 
 
 @dataclass(frozen=True)

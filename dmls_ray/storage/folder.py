@@ -47,7 +47,7 @@ class Store:
 
     Raises:
         StoreInUseError: another process writes to the folder.
-        NewerSchemaError: the folder was written by a newer version.
+        SchemaError: the folder was written by a version with another layout.
         StoreError: the folder or a line in it cannot be read.
     """
 

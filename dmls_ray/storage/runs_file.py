@@ -24,7 +24,7 @@ from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.versions import VersionKey, replaces, version_key
 from dmls_ray.storage.separate_files import RUNS_DIR, read_separate_files, separate_files
 from dmls_ray.util.atomic import sync_to_disk
-from dmls_ray.util.errors import NewerSchemaError, StoreError
+from dmls_ray.util.errors import SchemaError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.paths import open_regular
 from dmls_ray.util.uri import below
@@ -43,7 +43,7 @@ def read_records(
         shared: objects that records with equal configurations, machines, versions and commits have in common.
 
     Raises:
-        NewerSchemaError: a record was written by a newer version.
+        SchemaError: a record was written by a version with another layout.
         StoreError: a line other than a torn last one is no record. Epochs and ranks are checked at their first use.
     """
     shared = shared or SharedObjects()
@@ -74,7 +74,7 @@ def parse_lines(
         shared: as of `read_records`.
 
     Raises:
-        NewerSchemaError, StoreError: as `read_records`.
+        SchemaError, StoreError: as `read_records`.
     """
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n") and not is_complete(line):
@@ -83,9 +83,9 @@ def parse_lines(
             continue
         try:
             record = RunRecord.from_json(line, shared)
-            refuse_newer(record.schema, named)
+            check_schema(record.schema, SCHEMA, named)
         except (ValueError, RecursionError) as error:
-            refuse_newer(_schema_of(line), named)
+            check_schema(_schema_of(line), SCHEMA, named)
             raise StoreError(
                 f"{named}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
                 "another folder with --out."
@@ -222,29 +222,29 @@ def is_complete(line: bytes) -> bool:
         return False
 
 
-def refuse_newer(schema: int, named: str, newest: int = SCHEMA) -> None:
-    """Refuse a file of a newer version than `newest`.
+def check_schema(schema: int, expected: int, named: str) -> None:
+    """Refuse a file of another layout.
 
     Raises:
-        NewerSchemaError: with the file's name.
+        SchemaError: with the file's name.
     """
-    if schema > newest:
-        raise NewerSchemaError(
-            f"{named} has schema {schema} and this version reads up to {newest}; "
-            "upgrade (pip install -U dmls_ray), or name another folder with --out."
+    if schema != expected:
+        raise SchemaError(
+            f"{named} has schema {schema} and this version reads {expected}; "
+            "use the version that wrote it, or name another folder with --out."
         )
 
 
 def _schema_of(line: bytes) -> int:
-    """The schema of a line that is not a valid record of this version; 0 if it has none."""
+    """The schema of a line that is not a valid record; the present one if it has none."""
 
     class Versioned(msgspec.Struct):
-        schema: int = 0
+        schema: int = SCHEMA
 
     try:
         return msgspec.json.decode(line, type=Versioned).schema
     except (ValueError, RecursionError):
-        return 0
+        return SCHEMA
 
 
 def _open_runs(path: Path, named: str) -> BinaryIO | None:

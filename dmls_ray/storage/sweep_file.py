@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from dmls_ray.records.validation import check_sweep_file
-from dmls_ray.storage.runs_file import RUNS, is_complete, refuse_newer
+from dmls_ray.storage.runs_file import RUNS, check_schema, is_complete
 from dmls_ray.storage.separate_files import SESSIONS_DIR, read_separate_files
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
@@ -24,7 +23,7 @@ from dmls_ray.util.uri import below
 SWEEP = "sweep.json"
 
 SWEEP_SCHEMA = 2
-"""Version of the file's layout. In version 1 the command and the ids of the trials were one text each."""
+"""Version of the file's layout."""
 
 _WAY_OUT = f"remove it: the runs themselves are in {RUNS}"
 
@@ -37,7 +36,7 @@ def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict
         where: the folder's name in an error.
 
     Raises:
-        NewerSchemaError: a file was written by a newer version.
+        SchemaError: a file was written by a version with another layout.
         StoreError: one cannot be read.
     """
     path = Path(folder) / SWEEP
@@ -58,7 +57,7 @@ def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
     """Return the content of a sweep.json, checked.
 
     Raises:
-        NewerSchemaError, StoreError: as `read_sweep`, with the file's name.
+        SchemaError, StoreError: as `read_sweep`, with the file's name.
     """
     try:
         described: dict[str, Any] = json.loads(content, parse_constant=_refuse_constant)
@@ -68,7 +67,7 @@ def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
         check_sweep_file(described)
     except ValueError as error:
         raise StoreError(f"{named} describes no sweep ({error}); {_WAY_OUT}.") from error
-    refuse_newer(described.get("schema", 0), named, newest=SWEEP_SCHEMA)
+    check_schema(described.get("schema", SWEEP_SCHEMA), SWEEP_SCHEMA, named)
     return described
 
 
@@ -85,7 +84,7 @@ def merge_sessions(described: dict[str, Any], files: Mapping[str, bytes], where:
         where: the results folder in an error.
 
     Raises:
-        NewerSchemaError, StoreError: as `read_sweep`.
+        SchemaError, StoreError: as `read_sweep`.
     """
     sessions: list[Any] = list(described.get("sessions", []))
     for name, content in files.items():
@@ -113,21 +112,3 @@ def sweep_text(described: Mapping[str, Any]) -> str:
     """Return the content of a sweep.json as text, with the present version as its schema."""
     content = {"schema": SWEEP_SCHEMA} | {name: value for name, value in described.items() if name != "schema"}
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
-
-
-def command_words(session: Mapping[str, Any]) -> list[str]:
-    """Return the words of a session's command; empty where there is none, as in a notebook."""
-    command = session.get("command") or []
-    return command.split() if isinstance(command, str) else list(command)
-
-
-def command_line(session: Mapping[str, Any]) -> str:
-    """Return a session's command as a shell takes it; empty where there is none."""
-    command = session.get("command") or []
-    return command if isinstance(command, str) else shlex.join(command)
-
-
-def trial_ids(session: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the trials that a session asked for; empty for a search, and in the oldest files."""
-    trials = session.get("trials") or []
-    return trials.split() if isinstance(trials, str) else list(trials)

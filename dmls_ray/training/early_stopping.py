@@ -32,7 +32,7 @@ class EarlyStopping:
         """Compare an epoch with the best one; returns whether the run must stop."""
         if not self._metric:
             return False
-        value = getattr(epoch, self._metric)
+        value = epoch.metrics[self._metric]
         less_is_better = BY_NAME[self._metric].direction == "min"
         improves = self._best is None or (value < self._best if less_is_better else value > self._best)
         is_out_of_patience = not improves and epoch.epoch - (self.best_epoch or 0) >= self._patience

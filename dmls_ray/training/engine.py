@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -56,8 +55,8 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
         make_task: makes the workload's task from configuration, rank and device.
 
     Returns:
-        The fields of `RankRecord` of this rank; `outcome`, `ok` or `diverged`; and under `run` the values that are
-        equal on all ranks: device, backend, parameters, steps, and the epochs over all ranks.
+        What `RankResult.of` takes: the metrics of this rank; `outcome`, `ok` or `diverged`; and under `run` the values
+        that are equal on all ranks: device, backend, parameters, steps, and the epochs over all ranks.
 
     Raises:
         ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
@@ -105,7 +104,7 @@ class RankTrainer(Generic[Task]):
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)
         self.checkpoints = Checkpoints(config, rank, self.collective)
         self.epochs: list[EpochRecord] = []
-        self.local_epochs: list[dict[str, Any]] = []  # values of this rank for each epoch
+        self.local_epochs: list[EpochRecord] = []  # of this rank, over its share of the samples
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
@@ -122,7 +121,8 @@ class RankTrainer(Generic[Task]):
             pruned = False
             if self.rank.rank == 0 or self.rank.prunable:
                 pruned = emit(EpochEnded(epoch=epoch)) is False
-            if not (math.isfinite(epoch.train_loss or 0.0) and math.isfinite(epoch.test_loss or 0.0)):
+            losses = [epoch.metrics[name] for name in ("train_loss", "test_loss") if name in epoch.metrics]
+            if not all(map(math.isfinite, losses)):
                 # All ranks have the same losses, so all of them stop here.
                 outcome = Outcome.DIVERGED
                 break
@@ -153,9 +153,8 @@ class RankTrainer(Generic[Task]):
 
     def _learned(self) -> dict[str, float]:
         """Losses and accuracies of the epoch that the weights are of, without those that are not finite."""
-        epoch = self.epochs[(self.stopping.best_epoch or 0) - 1]
-        values = {name: getattr(epoch, name) for name in LEARNED}
-        return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+        metrics = self.epochs[(self.stopping.best_epoch or 0) - 1].metrics
+        return {name: metrics[name] for name in LEARNED if name in metrics and math.isfinite(metrics[name])}
 
     def _end_warmup(self) -> None:
         self.ddp_model.count_from_here()
@@ -164,7 +163,7 @@ class RankTrainer(Generic[Task]):
     def _epoch(self, number: int) -> EpochRecord:
         """Train over all training samples once, and evaluate."""
         epoch = EpochRecord(epoch=number)
-        local: dict[str, Any] = {"epoch": number}
+        local = EpochRecord(epoch=number)
         # Before the clock of the steps starts: an exported model rewrites its graph, which takes as long as hundreds of
         # steps.
         self.model.train()
@@ -177,13 +176,15 @@ class RankTrainer(Generic[Task]):
 
         self.clock.seconds["warmup_s"] += warmup_s
         self.clock.seconds["train_s"] += train_s
-        epoch.train_s, epoch.warmup_s = self.collective.max([train_s, warmup_s])
+        metrics = epoch.metrics
+        metrics["train_s"], metrics["warmup_s"] = self.collective.max([train_s, warmup_s])
         _store_means(epoch, local, "train", meter.means(self.collective))
-        epoch.images = int(self.collective.sum([samples])[0])
-        epoch.images_per_s = epoch.images / epoch.train_s if epoch.images and epoch.train_s else None
+        metrics["images"] = int(self.collective.sum([samples])[0])
+        if metrics["images"] and metrics["train_s"]:
+            metrics["images_per_s"] = metrics["images"] / metrics["train_s"]
 
         eval_s_before = self.clock.seconds["eval_s"]
-        if math.isfinite(epoch.train_loss or 0.0):
+        if math.isfinite(metrics["train_loss"]):
             self.evaluator.prepare()
             with self.clock.phase("eval_s"):
                 meters = self.evaluator.test()
@@ -193,8 +194,8 @@ class RankTrainer(Generic[Task]):
                 _store_means(epoch, local, split, means)
 
         eval_s, ended_s = self.clock.seconds["eval_s"] - eval_s_before, self.clock.total_s
-        local |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": eval_s, "ended_s": ended_s}
-        epoch.eval_s, epoch.ended_s = self.collective.max([eval_s, ended_s])
+        local.metrics |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": eval_s, "ended_s": ended_s}
+        metrics["eval_s"], metrics["ended_s"] = self.collective.max([eval_s, ended_s])
         self.epochs.append(epoch)
         self.local_epochs.append(local)
         self.target.observe(epoch, self.steps_per_epoch)
@@ -236,7 +237,8 @@ class RankTrainer(Generic[Task]):
         tested = EpochRecord(epoch=number)
         with self.timer.paused(), self.clock.untimed(), self.memory.outside_training(), fork_rng(devices=[]):
             self.evaluator.prepare()
-            _store_means(tested, {}, "test", self.evaluator.test()["test"].means(self.collective))
+            means = self.evaluator.test()["test"].means(self.collective)
+            tested.metrics |= {f"test_{name}": value for name, value in means.overall.items()}
             self.model.train()
         self.target.observe(tested, step)
 
@@ -249,12 +251,12 @@ class RankTrainer(Generic[Task]):
             "model": self.model.state_dict(),
             "update": self.optimizer_step.state(),
             "stopping": self.stopping.state(),
-            "epochs": [asdict(epoch) for epoch in self.epochs],
+            "epochs": [epoch.values for epoch in self.epochs],
             "reached": self.target.reached,
             "stop": stop,
         }
         local = {
-            "epochs": self.local_epochs,
+            "epochs": [epoch.values for epoch in self.local_epochs],
             "seconds": self.clock.seconds,
             "total_s": self.clock.total_s,
             **self.timer.state(),
@@ -272,9 +274,9 @@ class RankTrainer(Generic[Task]):
         self.model.load_state_dict(shared["model"])
         self.optimizer_step.restore(shared["update"])
         self.stopping.resume(shared["stopping"])
-        self.epochs = [EpochRecord(**epoch) for epoch in shared["epochs"]]
+        self.epochs = list(map(_epoch_of, shared["epochs"]))
         self.target.reached = shared["reached"]
-        self.local_epochs = local["epochs"]
+        self.local_epochs = list(map(_epoch_of, local["epochs"]))
         self.clock.resume(local["seconds"], local["total_s"])
         self.timer.restore(local)
         if self.noise is not None:
@@ -296,8 +298,8 @@ class RankTrainer(Generic[Task]):
             **self.agreement,
             **communication,
             **self.timer.parts_ms(communication.get("exposed_comm_ms", 0.0) - broadcast_ms, broadcast_ms),
-            **{name: kept.get(name) for name in LEARNED},
-            "epochs": self.local_epochs,
+            **{name: kept.metrics.get(name) for name in LEARNED},
+            "epochs": [epoch.values for epoch in self.local_epochs],
             "run": {
                 "device": device_name(self.device),
                 "backend": self.rank.backend or "",
@@ -317,12 +319,16 @@ class RankTrainer(Generic[Task]):
                 **self.compiled,
                 **self.finish_metrics,
                 **self.target.reached,
-                "epochs": [asdict(epoch) for epoch in self.epochs],
+                "epochs": [epoch.values for epoch in self.epochs],
             },
         }
 
 
-def _store_means(epoch: EpochRecord, local: dict[str, Any], split: str, means: Means) -> None:
-    for name, value in means.overall.items():
-        setattr(epoch, f"{split}_{name}", value)
-    local |= {f"{split}_{name}": value for name, value in means.local.items()}
+def _store_means(epoch: EpochRecord, local: EpochRecord, split: str, means: Means) -> None:
+    epoch.metrics |= {f"{split}_{name}": value for name, value in means.overall.items()}
+    local.metrics |= {f"{split}_{name}": value for name, value in means.local.items()}
+
+
+def _epoch_of(values: dict[str, Any]) -> EpochRecord:
+    """An epoch of a checkpoint."""
+    return EpochRecord(epoch=values.pop("epoch"), metrics=values)

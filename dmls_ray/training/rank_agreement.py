@@ -84,7 +84,7 @@ class AgreementMeter:
         return self.read(steps, parameters.values())
 
     def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
-        """The fields of `RankRecord`: `collectives`, `optimizer_steps`, `parameter_sketch` and the samples."""
+        """What `RankRecord` has of it: `collectives`, `optimizer_steps`, `parameter_sketch` and the samples."""
         after = sequence_numbers()
         collectives = None
         if after is not None and self._before is not None:

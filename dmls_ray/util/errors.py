@@ -9,7 +9,7 @@
     │   ├── DataError         the data are missing, cannot be downloaded, or cannot be read
     │   ├── StoreError        the results folder cannot be used
     │   │   ├── StoreInUseError
-    │   │   └── NewerSchemaError
+    │   │   └── SchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
     ├── NotKeptError          a run has ended and cannot be written down; the command line exits with 1
     ├── WorkerGroupError      the ranks of a sweep cannot serve; the command line exits with 1
@@ -62,8 +62,8 @@ class StoreInUseError(StoreError):
     """Another process writes to the results folder."""
 
 
-class NewerSchemaError(StoreError):
-    """The results folder was written by a newer version."""
+class SchemaError(StoreError):
+    """The results folder was written by a version with another layout of records."""
 
 
 class ClusterError(InputError):

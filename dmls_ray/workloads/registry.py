@@ -105,6 +105,14 @@ def warn(reason: str) -> None:
     logging.getLogger(__name__).warning("dmls_ray: %s", escape_control_chars(" ".join(reason.split())))
 
 
+def is_compared(name: str) -> bool:
+    """Return whether answers compare trials by a metric: by its entry; always by one without an entry, which only a
+    user's function reports.
+    """
+    metric = registered_metrics().get(name)
+    return metric is None or metric.is_compared
+
+
 def metric_is_minimized(name: str) -> bool:
     """Return whether less of a metric is better: by its entry; a metric without one is minimized if it is a loss."""
     return metric_direction(name) == "min"

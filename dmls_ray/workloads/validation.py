@@ -9,8 +9,8 @@ from typing import Any
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.training_metrics import BY_NAME, TRAINING_METRICS
+from dmls_ray.records.model import RUN_FIELDS
+from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.records.versions import FIELD as VERSION_FIELD
 from dmls_ray.workloads.base import Workload
 
@@ -53,8 +53,7 @@ def _mistake_in_metrics(workload: type[Workload]) -> str:
     if not isinstance(metrics, Sequence) or not all(isinstance(metric, Metric) for metric in metrics):
         return f"its metrics {metrics!r} are not a sequence of Metric; give one"
     for metric in metrics:
-        # A record has other things of this name; a number of training may be measured in another way.
-        if hasattr(RunRecord, metric.name) and metric.name not in BY_NAME:
+        if metric.name in RUN_FIELDS:
             return f"its metric {metric.name} has the name of an entry of every record; give it another name"
     rates = {metric.name for metric in (*metrics, *TRAINING_METRICS) if metric.kind == "rate"}
     if workload.throughput in (None, *rates):

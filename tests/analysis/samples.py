@@ -9,7 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -45,36 +45,62 @@ def results(
         if speed is None:
             record.outcome, record.reason = Outcome.OOM, "8 GiB asked for"
         else:
-            record.train_samples, record.test_samples = 1000, 1_000_000_000
+            record.metrics["train_samples"], record.metrics["test_samples"] = 1000, 1_000_000_000
             take_epochs(
                 record,
                 [
-                    EpochRecord(epoch=1, train_s=1000 / speed, images=1000, test_accuracy=0.1),
+                    EpochRecord(
+                        epoch=1,
+                        metrics={
+                            "train_s": 1000 / speed,
+                            "images": 1000,
+                            "test_accuracy": 0.1,
+                            "ended_s": 1000 / speed,
+                        },
+                    ),
                     EpochRecord(
                         epoch=2,
-                        train_s=1000 / speed,
-                        images=1000,
-                        train_accuracy=0.95,
-                        test_accuracy=accuracy(run.values, run.repeat),
+                        metrics={
+                            "train_s": 1000 / speed,
+                            "images": 1000,
+                            "train_accuracy": 0.95,
+                            "ended_s": 2000 / speed,
+                            "test_accuracy": accuracy(run.values, run.repeat),
+                        },
                     ),
                 ],
             )
-            record.total_s, record.tensor_mem_mib = 2000 / speed, 100.0 + run.values["batch_per_rank"]
+            record.metrics |= {"total_s": 2000 / speed, "tensor_mem_mib": 100.0 + run.values["batch_per_rank"]}
             record.ranks = [
-                RankRecord(rank=rank, machine="lab", total_s=1.0, epochs=[{"epoch": 1, "train_loss": 0.5}])
+                RankRecord(
+                    rank=rank,
+                    machine="lab",
+                    metrics={"total_s": 1.0},
+                    epochs=[EpochRecord(epoch=1, metrics={"train_loss": 0.5})],
+                )
                 for rank in range(run.values["world_size"])
             ]
         records.append(record)
     return Results(Path("results/sample"), records)
 
 
+def set_value(record: RunRecord, name: str, value: Any) -> None:
+    """Change a field or a metric of a record; a metric that is None was not measured."""
+    if name in RUN_FIELDS:
+        setattr(record, name, value)
+    elif value is None:
+        record.metrics.pop(name, None)
+    else:
+        record.metrics[name] = value
+
+
 def with_memory_kinds(runs: Results) -> Results:
     """The runs with 20 MiB of parameters, as much of gradients, 60 of optimizer state, and the batch's activations."""
     for record in runs.records:
-        if record.tensor_mem_mib is not None:
-            record.parameter_mem_mib = record.gradient_mem_mib = 20.0
-            record.optimizer_mem_mib, record.other_mem_mib = 60.0, 0.0
-            record.activation_mem_mib = record.tensor_mem_mib - 100.0
+        if "tensor_mem_mib" in record.metrics:
+            record.metrics["parameter_mem_mib"] = record.metrics["gradient_mem_mib"] = 20.0
+            record.metrics["optimizer_mem_mib"], record.metrics["other_mem_mib"] = 60.0, 0.0
+            record.metrics["activation_mem_mib"] = record.metrics["tensor_mem_mib"] - 100.0
     return runs
 
 
@@ -86,8 +112,8 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
             run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=run.seed,
             outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,
         )  # fmt: skip
-        record.total_s, measures = tell(run.values, run.repeat)
-        take_results(record, [RankResult(rank=0, values={"total_s": record.total_s}, run={"returned": measures})])
+        record.metrics["total_s"], measures = tell(run.values, run.repeat)
+        take_results(record, [RankResult(rank=0, values={"total_s": record.metrics["total_s"]}, run=measures)])
         records.append(record)
     return Results(Path("somewhere"), records)
 

@@ -12,7 +12,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.names import RESERVED
-from dmls_ray.records.returned import RECORDED, reported_metrics
+from dmls_ray.records.returned import Reported
 from dmls_ray.records.training_metrics import RETURNABLE
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import StoreError
@@ -60,7 +60,7 @@ def test_a_folder_without_a_sweep_is_an_error(tmp_path: Path) -> None:
 
 def test_the_value_a_field_became_stands_next_to_the_configured_one(folder: Path) -> None:
     loaded = load(folder)
-    loaded.records[0].warmup_steps = 2
+    loaded.records[0].metrics["warmup_steps"] = 2
     row = loaded.runs.iloc[0]
     assert (row["warmup_steps"], row["resolved_warmup_steps"]) == (5, 2)
 
@@ -102,13 +102,18 @@ FILLED = {*RUNTIME_FIELDS, "train", "width", *RETURNABLE}
 def test_no_name_of_a_field_or_of_a_metric_hides_another_column(name: str) -> None:
     def tell(values: Any, repeat: int) -> tuple[float, dict[str, Any]]:
         measures = {name: 9.25, f"measured_{name}": 9.5}
-        return 1.0, reported_metrics(measures, {*RECORDED, *values}).values
+        return 1.0, Reported(values).read(measures, RETURNABLE)
 
     fields = own_results({name: [101, 102], "width": 8}, lambda values, repeat: (1.0, {}), repeats=1)
     metrics = own_results({"width": [101, 102]}, tell, repeats=1)
     for made, expected in ((fields, {101, 102}), (metrics, {9.25}), (metrics, {9.5})):
         for record in made.records:
-            record.epochs = [EpochRecord(epoch=1, train_s=2.0, measures=record.measures)]
+            record.epochs = [
+                EpochRecord(
+                    epoch=1,
+                    metrics={"train_s": 2.0, **record.metrics},
+                )
+            ]
         assert {*COLUMNS} - {"width", "bits"} <= {*made.runs}, "what is recorded of every run"
         for frame in (made.runs, make_table(made).numbers(), made.epochs if made is metrics else made.runs):
             assert frame.columns.is_unique

@@ -52,24 +52,15 @@ def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
     assert asked.unfinished.startswith("Unfinished: 6 of the 6 runs ")
 
 
-@pytest.mark.parametrize("command", [["python", "a.py", "--fresh", "--lr", "1"], "python a.py --fresh --lr 1"])
-def test_a_folder_that_was_fresh_is_named_with_out_to_go_on(command: str | list[str]) -> None:
-    """Older files have the command, and the ids of the trials, as one text each."""
-    again = reading(2, session(command=command)).unfinished
+def test_a_folder_that_was_fresh_is_named_with_out_to_go_on() -> None:
+    again = reading(2, session(command=["python", "a.py", "--fresh", "--lr", "1"])).unfinished
     assert again.endswith("; the same command, with --out on this folder in place of --fresh, runs them.")
 
 
-@pytest.mark.parametrize(
-    "recorded", [{"trials": ""}, {"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": ""}]
-)
-def test_an_older_session_and_a_search_say_nothing(recorded: dict[str, Any]) -> None:
+@pytest.mark.parametrize("recorded", [{"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": []}])
+def test_a_session_without_trials_and_a_search_say_nothing(recorded: dict[str, Any]) -> None:
     assert reading(2, session(**recorded)).unfinished == ""
     assert reading(2).unfinished == ""
-
-
-def test_an_older_session_has_the_ids_of_its_trials_as_one_text() -> None:
-    older = session(trials=" ".join(session()["trials"]))
-    assert reading(2, older).unfinished.startswith("Unfinished: 7 of the 9 runs ")
 
 
 def test_what_was_held_fixed_is_the_first_note_of_the_table() -> None:

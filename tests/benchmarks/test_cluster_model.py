@@ -45,20 +45,20 @@ def run_of(machines: int, each: int, repeat: int, step_ms: float, exposed_ms: fl
     config = TrialConfig(batch_per_rank=32, machines=machines, ranks_per_machine=each, **changes)
     record = RunRecord(
         run_id=f"{config.hash}-{repeat}", trial_id=config.hash, repeat=repeat, order=0, order_seed=0, seed=repeat,
-        outcome=Outcome.OK, config=config.canonical(), parameters=PARAMETERS,
+        outcome=Outcome.OK, config=config.canonical(), metrics={"parameters": PARAMETERS},
     )  # fmt: skip
     images = 32 * machines * each * 100
-    take_epochs(record, [EpochRecord(epoch=1, train_s=step_ms / 10, images=images)])
+    take_epochs(record, [EpochRecord(epoch=1, metrics={"train_s": step_ms / 10, "images": images})])
     timers: dict[str, float] = {}
     if machines * each > 1:
         timers = {"forward_ms": 10.0, "backward_ms": BACKWARD_MS, "exposed_comm_ms": exposed_ms}
     quantiles = [step_ms] * (len(STEP_QUANTILES) - 2) + [1.5 * step_ms, 2 * step_ms]
     record.ranks = [
-        RankRecord(rank=rank, machine=f"m{rank // each}", step_ms_quantiles=quantiles, **timers)
+        RankRecord(rank=rank, machine=f"m{rank // each}", step_ms_quantiles=quantiles, metrics=timers)
         for rank in range(machines * each)
     ]
     if link and machines > 1:
-        record.link_round_trip_ms, record.link_mbit_per_s = link
+        record.metrics["link_round_trip_ms"], record.metrics["link_mbit_per_s"] = link
     return record
 
 

@@ -12,7 +12,7 @@ from dmls_ray import load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.shown import SPARE, shown_columns
+from dmls_ray.analysis.table.shown import shown_columns, spare_heads
 from dmls_ray.cli.console import Console, print_table
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
@@ -21,6 +21,8 @@ HEADS = {"world_size", "batch_per_rank", "global_batch", "images/s [95%]", "spee
          "outcome"}  # fmt: skip
 """What no width may cost a reader."""
 REFERENCE = PROJECT / "results" / "reference"
+
+SPARE = spare_heads()
 
 
 def table() -> Table:

@@ -30,8 +30,13 @@ def keep(runs: Results, folder: Path) -> Path:
     lines = [json.dumps(record.to_dict()) for record in runs.records]
     (folder / "runs.jsonl").write_text("\n".join(lines) + "\n")
     axes = {"world_size": [1, 2], "batch_per_rank": [16, 32]}
-    session = {"axis": "batch_per_rank", "axes": axes, "question": "What does the batch do?", "command": "python a.py"}
-    (folder / "sweep.json").write_text(json.dumps({"schema": 1, "sessions": [session]}))
+    session = {
+        "axis": "batch_per_rank",
+        "axes": axes,
+        "question": "What does the batch do?",
+        "command": ["python", "a.py"],
+    }
+    (folder / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     return folder
 
 
@@ -197,7 +202,7 @@ def test_the_effects_of_the_answer_are_written_as_json(folder: Path, capsys: pyt
 def test_one_of_the_reports_tables_is_asked_for_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "table", folder, "--by", "machines", "--format", "csv")
     assert code == 0
-    assert out.splitlines()[0].startswith("machines,ranks_per_machine,backend,world_size,batch_per_rank,s/run [95%]")
+    assert out.splitlines()[0].startswith("machines,ranks_per_machine,world_size,batch_per_rank,s/run [95%]")
 
 
 def test_published_gives_the_reports_tables_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -554,7 +559,9 @@ def test_a_copy_adds_an_answer_that_is_better_than_the_one_there_and_hides_no_ne
     there = tmp_path / "there"
     records = load(folder).records
     with Store(there) as store:
-        store.append_all([records[0].replace(mode="search"), records[1].replace(mode="search", stopped_epoch=1)])
+        store.append_all(
+            [records[0].replace(mode="search"), records[1].replace(mode="search", metrics={"stopped_epoch": 1})]
+        )
         store.append_all([records[2]])
     assert "11 of 12 runs added" in run(capsys, "copy", folder, there)[1]
     assert "0 of 12 runs added" in run(capsys, "copy", folder, there)[1]

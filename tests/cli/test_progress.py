@@ -15,7 +15,7 @@ from dmls_ray.util.quantities import duration
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)
-EPOCH = EpochEnded(epoch=EpochRecord(epoch=2, train_loss=0.25, test_accuracy=0.5))
+EPOCH = EpochEnded(epoch=EpochRecord(epoch=2, metrics={"train_loss": 0.25, "test_accuracy": 0.5}))
 
 
 def watch(view: LiveView | PlainView) -> None:
@@ -23,7 +23,7 @@ def watch(view: LiveView | PlainView) -> None:
         view.begin(PLAN.runs, [], PLAN.varied)
         view.event(PLAN.runs[0], RunStarted(attempt=1))
         view.event(PLAN.runs[0], EPOCH)
-        view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
+        view.done(PLAN.runs[0], record(metrics={"images_per_s": 1234.0, "test_accuracy": 0.5, "total_s": 2.0}))
         view.event(PLAN.runs[1], RunStarted(attempt=1))
         view.event(PLAN.runs[1], RunStarted(attempt=2, after="no progress for 600 s (stall_timeout)"))
         view.done(PLAN.runs[1], record(outcome=Outcome.OOM, reason="8 GiB asked for"))
@@ -52,7 +52,7 @@ def test_a_terminal_gets_a_live_view_with_epoch_loss_and_time_left() -> None:
         view.event(PLAN.runs[0], RunStarted(attempt=1))
         view.event(PLAN.runs[0], EPOCH)
         frames.append(_text(view))
-        view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
+        view.done(PLAN.runs[0], record(metrics={"images_per_s": 1234.0, "test_accuracy": 0.5, "total_s": 2.0}))
         frames.append(_text(view))
     assert "epoch 2/3  loss 0.2500  test accuracy 0.500" in frames[0]
     assert "0/2 runs" in frames[0]
@@ -65,7 +65,7 @@ def test_what_looks_like_mark_up_in_the_name_of_a_measure_is_shown_as_it_is() ->
     view = LiveView(Console(file=io.StringIO(), width=100, force_terminal=True))
     view.begin(PLAN.runs, [], PLAN.varied)
     with view:
-        view.done(PLAN.runs[0], record(measures={"[red]loss": 1.0, "[/x]": 2.0}))
+        view.done(PLAN.runs[0], record(metrics={"[red]loss": 1.0, "[/x]": 2.0}))
         assert "[red]loss 1, [/x] 2" in _text(view)
 
 
@@ -89,5 +89,5 @@ def test_a_run_that_is_not_ok_shows_its_reason() -> None:
 
 
 def test_a_run_that_a_search_stopped_is_not_shown_as_ok() -> None:
-    stopped = record(mode="search", stopped_epoch=2, test_accuracy=0.5)
+    stopped = record(mode="search", metrics={"stopped_epoch": 2, "test_accuracy": 0.5})
     assert describe_end(stopped) == "stopped after epoch 2, test accuracy 0.500"

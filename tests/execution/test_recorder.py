@@ -44,7 +44,7 @@ def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch)
         verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values=values),)
     )
     record = recorder.finished(run, finished, {})
-    assert (record.total_s, record.instruments_s, record.overhead_s) == (6.0, 3.5, 0.5)
+    assert (record.metrics["total_s"], record.metrics["instruments_s"], record.metrics["overhead_s"]) == (6.0, 3.5, 0.5)
 
 
 def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(mon
     overheads = []
     for run in plan.runs:
         recorder.started(run, RunStarted(attempt=1), {})
-        overheads.append(recorder.finished(run, finished, {}).overhead_s)
+        overheads.append(recorder.finished(run, finished, {}).metrics.get("overhead_s"))
     assert overheads == [None, pytest.approx(0.1)]
 
 

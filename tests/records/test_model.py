@@ -7,15 +7,13 @@ import pickle
 
 import pytest
 
-from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import StoreError
-from dmls_ray.workloads.classification.config import DEFAULTS
 
 
 def record(**changes: object) -> RunRecord:
@@ -36,39 +34,31 @@ def rank(number: int, **changes: object) -> RankResult:
 def test_a_record_survives_json() -> None:
     written = record(config={"epochs": 2}, machine={"cores": 2})
     take_results(written, [rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
-    assert RunRecord.from_dict(json.loads(json.dumps(written.to_dict(), allow_nan=False))) == written
+    assert from_dict(written.to_dict()) == written
 
 
-def test_a_record_names_the_version_of_the_users_code_and_data_and_an_older_one_names_none() -> None:
-    written = record(code={"m.py": "0123456789abcdef"}, data={"mod:data": "fedcba9876543210"})
-    read = RunRecord.from_json(written.to_json())
-    assert (read.code, read.data) == ({"m.py": "0123456789abcdef"}, {"mod:data": "fedcba9876543210"})
-    older = {name: value for name, value in record().to_dict().items() if name not in ("code", "data")}
-    assert (RunRecord.from_dict(older).code, RunRecord.from_dict(older).data) == ({}, {})
-    with pytest.raises(ValueError, match="code"):
-        RunRecord.from_dict({**written.to_dict(), "code": {"m.py": 1}})
-
-
-def test_a_returned_picture_is_a_field_of_the_record_and_not_a_measure() -> None:
-    written = record(machine={"cores": 2}, git={"commit": "c"})
-    take_results(written, [rank(0, run={"returned": {"bits": 2.0, "picture": "/9j/AAA="}})])
-    assert (written.picture, written.measures) == ("/9j/AAA=", {"bits": 2.0})
-    for read in (RunRecord.from_dict(written.to_dict()), RunRecord.from_json(written.to_json())):
-        assert read.picture == "/9j/AAA="
-    take_results(written, [rank(0, run={"returned": {"picture": None}})])
-    assert (written.picture, written.measures) == ("", {"bits": 2.0})
-
-
-def test_a_value_named_picture_of_an_epoch_is_a_measure() -> None:
+def test_of_what_the_ranks_return_numbers_are_metrics_and_all_else_are_fields_or_facts() -> None:
     written = record()
-    take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "measures": {"picture": 1.5}}], "returned": {}})])
-    assert (written.picture, written.measures) == ("", {"picture": 1.5})
+    run = {"bits": 2.0, "picture": "/9j/AAA=", "device": "cpu", "note": "x", "vnni": False, "none": None}
+    take_results(written, [rank(0, run=run)])
+    assert (written.picture, written.device, written.metrics["bits"]) == ("/9j/AAA=", "cpu", 2.0)
+    assert written.facts == {"note": "x", "vnni": False}
+    assert from_dict(written.to_dict()) == written
 
 
-@pytest.mark.parametrize("picture", ["/9j/AAA", "R0lGODlh", 3, "/9j/" + "A" * 65_536])
+def test_nothing_that_is_a_default_or_unknown_is_written() -> None:
+    assert record().to_dict().keys() == {
+        "schema", "run_id", "trial_id", "repeat", "order", "order_seed", "seed", "outcome"
+    }  # fmt: skip
+    written = record()
+    take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "train_loss": math.nan, "test_loss": None}]})])
+    assert written.to_dict()["epochs"] == [{"epoch": 1}]
+
+
+@pytest.mark.parametrize("picture", ["R0lGODlh", 3, "/9j/" + "A" * 65_536])
 def test_a_record_whose_picture_is_not_a_small_jpeg_is_refused(picture: object) -> None:
     with pytest.raises(ValueError, match="picture"):
-        RunRecord.from_dict({**record().to_dict(), "picture": picture})
+        from_dict({**record().to_dict(), "picture": picture})
 
 
 def test_a_record_can_be_written_copied_and_changed_before_its_ranks_are_decoded() -> None:
@@ -76,7 +66,7 @@ def test_a_record_can_be_written_copied_and_changed_before_its_ranks_are_decoded
     take_results(written, [rank(0), rank(1)])
 
     def read() -> RunRecord:
-        return RunRecord.from_dict(written.to_dict())
+        return from_dict(written.to_dict())
 
     assert read().to_dict() == written.to_dict()
     assert copy.deepcopy(read()) == pickle.loads(pickle.dumps(read())) == read().replace() == written
@@ -91,7 +81,13 @@ def test_a_record_can_be_written_copied_and_changed_before_its_ranks_are_decoded
 @pytest.mark.parametrize("nested", [{"epochs": [{}]}, {"ranks": [{"pid": 1}]}, {"epochs": [3]}, {"ranks": 3}])
 def test_invalid_epochs_and_ranks_of_a_dict_are_refused(nested: dict[str, object]) -> None:
     with pytest.raises(StoreError, match="epochs and ranks of run a-0 cannot be read"):
-        RunRecord.from_dict({**record().to_dict(), **nested})
+        from_dict({**record().to_dict(), **nested})
+
+
+def from_dict(values: dict[str, object]) -> RunRecord:
+    read = RunRecord.from_json(json.dumps(values).encode())
+    _ = read.epochs, read.ranks
+    return read
 
 
 def json_line(written: RunRecord, *, compact: bool = True, sort: bool = False) -> bytes:
@@ -121,18 +117,12 @@ def test_records_with_equal_configurations_share_one_dict() -> None:
 
 
 def test_the_values_of_epochs_and_ranks_are_checked_at_their_first_use() -> None:
-    assert list(RUN_FIELDS[-3:]) == ["git", "epochs", "ranks"], "the first version reads them lazily in this order only"
     written = record()
     take_results(written, [rank(0)])
     read = RunRecord.from_json(written.to_json().replace(b'"ranks":[{"rank":0', b'"ranks":[{"rank":"0"'))
     assert (read.run_id, len(read.epochs)) == ("a-0", 2)
     with pytest.raises(StoreError, match="epochs and ranks of run a-0 cannot be read .* remove its line"):
         read.ranks  # noqa: B018
-
-
-def test_an_older_line_has_no_workload() -> None:
-    older = {name: value for name, value in record(workload="grayscale").to_dict().items() if name != "workload"}
-    assert RunRecord.from_dict(older).workload == ""
 
 
 def test_a_line_without_ranks_and_a_line_with_later_keys_are_read() -> None:
@@ -146,69 +136,48 @@ def test_a_line_without_ranks_and_a_line_with_later_keys_are_read() -> None:
 
 
 def test_whole_numbers_of_more_than_64_bits_are_refused() -> None:
-    for changes in ({"steps": 2**64}, {"order": -(2**70)}, {"measures": {"big": 10**400}}, {"config": {"a": [2**64]}}):
-        with pytest.raises(ValueError, match="64 bits|9223372036854775807|-9223372036854775808|out of range"):
-            RunRecord.from_dict({**record().to_dict(), **changes})
-
-
-def test_a_number_that_is_not_finite_becomes_null() -> None:
-    assert record(train_loss=math.nan, epoch_s=math.inf).to_dict()["train_loss"] is None
+    for changes in ({"metrics": {"steps": 2**64}}, {"order": -(2**70)}, {"metrics": {"big": 10**400}}):
+        with pytest.raises(ValueError, match="9223372036854775807|-9223372036854775808|out of range"):
+            from_dict({**record().to_dict(), **changes})
 
 
 def test_what_a_function_did_not_measure_of_an_epoch_is_unknown_and_not_zero() -> None:
     written = record()
     take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "train_loss": 0.5}]})])
-    assert (written.train_s, written.eval_s, written.images_per_s) == (None, None, None)
-    older = written.to_dict()
-    assert [older["epochs"][0][name] for name in ("train_s", "warmup_s", "eval_s", "images")] == [None] * 4
-    older["epochs"][0] |= {"train_s": 0.0, "warmup_s": 0.0, "eval_s": 0.0, "images": 0}
-    for read in (RunRecord.from_dict(older).epochs[0], written.epochs[0]):
-        assert (read.train_s, read.warmup_s, read.eval_s, read.images, read.seconds) == (None, None, None, None, 0.0)
-
-
-def test_a_time_of_an_epoch_that_was_not_finite_is_unknown_after_reading() -> None:
-    written = record()
-    broken = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
-    take_results(written, [rank(0, pid=None, run={"epochs": [broken, epoch(2)]})])
-    read = RunRecord.from_json(written.to_json())
-    assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, None, None), (1.0, 2.0, 0.5)]
-    assert read.epochs[0].train_loss is None
-    assert read.ranks[0].pid == 0
-    reached = time_to_target([read], 0.2)
-    assert reached is not None
-    assert reached.median == 1.0
+    assert not written.metrics.keys() & {"train_s", "eval_s", "images_per_s"}
+    assert written.metrics["train_loss"] == 0.5
 
 
 def test_times_and_memory_of_a_run_are_the_largest_of_its_ranks() -> None:
     filled = record()
     take_results(filled, [rank(0, peak_mem_mib=300.0), rank(1)])
-    assert (filled.total_s, filled.peak_mem_mib) == (10.0, 300.0)
+    assert (filled.metrics["total_s"], filled.metrics["peak_mem_mib"]) == (10.0, 300.0)
 
 
 def test_a_rate_over_all_epochs_is_the_ratio_of_the_sums() -> None:
     filled = record()
     take_results(filled, [rank(0)])
-    assert filled.train_s == 5.0
-    assert filled.images_per_s == pytest.approx(200 / 5)
-    assert filled.epoch_s == pytest.approx(120 / 40)
+    assert filled.metrics.get("train_s") == 5.0
+    assert filled.metrics.get("images_per_s") == pytest.approx(200 / 5)
+    assert filled.metrics.get("epoch_s") == pytest.approx(120 / 40)
 
 
 def test_the_run_has_the_metrics_of_its_last_epoch() -> None:
     filled = record()
     run = {"train_samples": 120, "epochs": [epoch(1), epoch(2, test_accuracy=0.75)]}
     take_results(filled, [rank(0, run=run)])
-    assert filled.test_accuracy == 0.75
+    assert filled.metrics.get("test_accuracy") == 0.75
 
 
 def test_a_run_without_results_has_no_rates_and_no_ranks() -> None:
     cut = record(outcome=Outcome.KILLED)
     take_results(cut, [])
-    assert cut.images_per_s is None
+    assert cut.metrics.get("images_per_s") is None
     assert cut.ranks == []
 
 
 def test_unknown_keys_are_ignored() -> None:
-    assert RunRecord.from_dict({**record().to_dict(), "invented": 1}) == record()
+    assert from_dict({**record().to_dict(), "invented": 1}) == record()
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
@@ -217,14 +186,16 @@ def test_failed_and_skipped_runs_are_run_again_and_answers_are_not(outcome: Outc
     assert outcome.is_answer() is (outcome.value in {"ok", "oom", "diverged", "skipped"})
 
 
-def run_of(epochs: list[tuple[float, float]], **changes: object) -> RunRecord:
+def run_of(epochs: list[tuple[float, float]], **changes: float) -> RunRecord:
     record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
-    for name, value in changes.items():
-        setattr(record, name, value)
+    record.metrics |= changes
     take_epochs(
         record,
         [
-            EpochRecord(epoch=number, train_loss=train, test_loss=test, train_accuracy=0.9, test_accuracy=0.1 * number)
+            EpochRecord(
+                epoch=number,
+                metrics={"train_loss": train, "test_loss": test, "train_accuracy": 0.9, "test_accuracy": 0.1 * number},
+            )
             for number, (train, test) in enumerate(epochs, start=1)
         ],
     )
@@ -247,27 +218,21 @@ def test_overfitting_starts_after_the_least_test_loss_if_only_the_train_loss_fel
     epochs: list[tuple[float, float]], began: int | None
 ) -> None:
     record = run_of(epochs)
-    assert record.overfit_epoch == began
-    assert record.loss_gap == epochs[-1][1] - epochs[-1][0]
-    assert record.accuracy_gap == pytest.approx(0.9 - 0.1 * len(epochs))
+    assert record.metrics.get("overfit_epoch") == began
+    assert record.metrics["loss_gap"] == epochs[-1][1] - epochs[-1][0]
+    assert record.metrics["accuracy_gap"] == pytest.approx(0.9 - 0.1 * len(epochs))
 
 
 def test_a_run_that_stopped_early_has_the_metrics_of_its_best_epoch() -> None:
     record = run_of([(3, 3), (2, 1), (1, 2)], best_epoch=2)
-    assert (record.train_loss, record.test_loss, record.test_accuracy) == (2, 1, 0.2)
-
-
-def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> None:
-    shared = set(RUN_FIELDS) & set(DEFAULTS) - {"epochs"}  # rows of their own
-    # The first three are columns next to the configured values, as resolved_...; the seed of a run is run_seed.
-    assert shared == {"device", "backend", "warmup_steps", "seed"}
+    assert (record.metrics["train_loss"], record.metrics["test_loss"], record.metrics["test_accuracy"]) == (2, 1, 0.2)
 
 
 def test_with_early_stopping_the_gap_is_that_of_the_best_epoch() -> None:
     record = run_of([(3, 3), (2, 2.5), (1, 4)])
-    record.best_epoch = 2
+    record.metrics["best_epoch"] = 2
     take_epochs(record, record.epochs)
-    assert (record.train_loss, record.test_loss, record.loss_gap) == (2, 2.5, 0.5)
-    assert record.train_accuracy is not None
-    assert record.test_accuracy is not None
-    assert record.accuracy_gap == record.train_accuracy - record.test_accuracy
+    assert (record.metrics["train_loss"], record.metrics["test_loss"], record.metrics["loss_gap"]) == (2, 2.5, 0.5)
+    assert record.metrics.get("train_accuracy") is not None
+    assert record.metrics.get("test_accuracy") is not None
+    assert record.metrics["accuracy_gap"] == record.metrics["train_accuracy"] - record.metrics["test_accuracy"]

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.aggregate import take_epochs, take_results
+from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult
-from dmls_ray.records.validation import DEEPEST
 from dmls_ray.training.rank import Emit
 from dmls_ray.workloads.classification.config import TrialConfig
 
@@ -34,7 +33,7 @@ def result_of(returned: Any, emitted: EpochRecord | None = None, emit: Emit = la
 def record_of(result: RankResult, *metrics: Metric) -> RunRecord:
     record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=7, outcome=result.outcome)
     take_results(record, [result], metrics)
-    return RunRecord.from_dict(record.to_dict())
+    return RunRecord.from_json(record.to_json())
 
 
 @pytest.mark.parametrize(
@@ -44,18 +43,17 @@ def record_of(result: RankResult, *metrics: Metric) -> RunRecord:
         ([1], f"{WHAT} is of type list; give a dict"),
         ({"rank": "x"}, f"{WHAT} does not fit a record (Expected `int`, got `str` - at `$.rank`)"),
         ({"rank": 1}, f"{WHAT} is another rank than its own, 0."),
-        ({"total_s": "long"}, "Expected `float | null`, got `str` - at `$.total_s`"),
-        ({"outcome": "fine"}, "Invalid enum value 'fine' - at `$.outcome`"),
-        ({"run": 3}, "got `int` - at `$.run`"),
-        ({"run": {"pps": "fast"}}, f"pps in what tests.records.{WHAT} is of type str; give a number."),
-        ({"run": {"pps": [1, 2]}}, f"pps in what tests.records.{WHAT} is of type list; give a number."),
+        ({"total_s": "long"}, f"total_s in what tests.records.{WHAT} is of type str; give a number."),
+        ({"outcome": "fine"}, "'fine' is not a valid Outcome"),
+        ({"run": 3}, "is of type int; give a dict"),
+        ({"run": {"steps": "few"}}, f"steps in what tests.records.{WHAT} is of type str; give a number."),
         ({"pps": "fast"}, f"pps in what tests.records.{WHAT} is of type str; give a number."),
         ({"run": {"pps": 2**70}}, "pps in what"),
         ({"run": {"pps": np.zeros(3)}}, "pps in what"),
-        ({"run": {"steps": 2.5}}, "Expected `int | null`, got `float` - at `$.run.steps`"),
-        ({"run": {"epochs": [{"epoch": "1"}]}}, "Expected `int`, got `str` - at `$.run.epochs[0].epoch`"),
-        ({"run": {"returned": {"picture": "no"}}}, "is not a JPEG in base64"),
-        ({"run": {"returned": {"test_accuracy": "high"}}}, "test_accuracy in what"),
+        ({"run": {"pps": object()}}, "pps in what"),
+        ({"run": {"device": 3}}, "Expected `str`, got `int` - at `$.device`"),
+        ({"run": {"epochs": [{"epoch": "1"}]}}, "Expected `int`, got `str` - at `$.epoch`"),
+        ({"run": {"picture": "no"}}, "picture"),
     ],
 )  # fmt: skip
 def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, reason: str) -> None:
@@ -68,7 +66,7 @@ def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, r
 
 @pytest.mark.parametrize("loss", ["low", 2**70, object()])
 def test_an_epoch_that_no_record_holds_is_an_error(loss: Any) -> None:
-    result = result_of({}, emitted=EpochRecord(epoch=1, train_loss=loss))
+    result = result_of({}, emitted=EpochRecord(epoch=1, metrics={"train_loss": loss}))
     assert result.outcome is Outcome.ERROR
     assert "train_loss" in result.reason
     assert "train emitted" in result.reason
@@ -78,19 +76,19 @@ def test_scalars_of_numpy_become_plain() -> None:
     events: list[Any] = []
     result = result_of(
         {"total_s": np.float32(0.5), "run": {"pps": np.int64(3), "steps": np.int32(2)}},
-        emitted=EpochRecord(epoch=1, train_loss=np.float32(0.25)),  # type: ignore[arg-type]
+        emitted=EpochRecord(epoch=1, metrics={"train_loss": np.float32(0.25)}),  # type: ignore[arg-type]
         emit=events.append,
     )
     record = record_of(result)
     assert result.reason == ""
-    assert (record.total_s, record.measures, record.steps) == (0.5, {"pps": 3}, 2)
-    assert type(events[0].epoch.train_loss) is float
+    assert record.metrics == {"total_s": 0.5, "pps": 3, "steps": 2}
+    assert type(events[0].epoch.metrics["train_loss"]) is float
 
 
 def test_a_workload_that_has_only_its_own_metrics_keeps_time_and_memory() -> None:
     metric = Metric(name="pps", label="pps", kind="rate", direction="max", scope="run")
     record = record_of(result_of({"total_s": 1.0, "peak_mem_mib": 3.0, "run": {"pps": 2.0}}), metric)
-    assert (record.total_s, record.peak_mem_mib, record.measures) == (1.0, 3.0, {"pps": 2.0})
+    assert record.metrics == {"total_s": 1.0, "peak_mem_mib": 3.0, "pps": 2.0}
 
 
 @pytest.mark.parametrize("name", ["to_json", "seed", "machine", "config"])
@@ -98,7 +96,7 @@ def test_a_metric_never_overwrites_what_names_the_run(name: str) -> None:
     metric = Metric(name=name, label=name, kind="value", direction="max", scope="run")
     record = record_of(result_of({"run": {name: 3.0}}), metric)
     assert (record.seed, record.machine, record.config) == (7, {}, {})
-    assert record.measures == {name: 3.0}
+    assert record.metrics == {name: 3.0}
 
 
 def test_an_epoch_has_any_whole_number() -> None:
@@ -108,20 +106,4 @@ def test_an_epoch_has_any_whole_number() -> None:
 
 def test_a_best_epoch_that_is_none_of_the_epochs_is_the_last() -> None:
     record = record_of(result_of({"run": {"best_epoch": 9, "epochs": [{"epoch": 1, "train_loss": 0.5}]}}))
-    assert record.train_loss == 0.5
-
-
-@pytest.mark.parametrize("levels", range(12, 18))
-def test_what_is_nested_too_deeply_for_a_record_is_an_error_and_all_else_is_kept(levels: int) -> None:
-    value: Any = 1.0
-    for _ in range(levels):
-        value = [value]
-    returned = result_of({"run": {"returned": {"m": value}}})
-    assert (returned.outcome is Outcome.OK) is (levels < DEEPEST)
-    assert record_of(returned).outcome is returned.outcome
-    epochs: list[Any] = []
-    emitted = result_of({}, emitted=EpochRecord(epoch=1, measures={"m": value}), emit=epochs.append)
-    assert (emitted.outcome is Outcome.OK) is (levels < DEEPEST - 1)
-    record = record_of(emitted)
-    take_epochs(record, [event.epoch for event in epochs])
-    assert RunRecord.from_dict(record.to_dict()).epochs == [event.epoch for event in epochs]
+    assert record.metrics["train_loss"] == 0.5

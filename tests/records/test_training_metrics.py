@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
-from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import RUN_FACTS
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -26,43 +22,42 @@ def record_of(results: list[RankResult], *metrics: Metric) -> RunRecord:
     return record
 
 
-def unregistered(results: Sequence[RankResult], metrics: Sequence[Metric] = TRAINING_METRICS) -> list[str]:
-    """The names of what ranks returned and no metric, field of a record or fact names."""
-    names = {metric.name for metric in metrics}
-    rank_fields = {item.name for item in fields(RankRecord)} | {"picture"}
-    of_ranks = {name for item in results for name in item.values} - names - rank_fields
-    of_run = {name for item in results for name in item.run} - names - {*RUN_FACTS, "epochs", "returned"}
-    return sorted(of_ranks | of_run)
-
-
-def test_every_number_that_training_returns_is_registered() -> None:
+def test_every_number_that_training_records_has_an_entry() -> None:
     config = TrialConfig(
         batch_per_rank=64, accum_steps=2, epochs=1, noise_scale=True, target_accuracy=0.1,
         dataset="synthetic:shape=1x8x8,classes=3,train=256,test=64",
     )  # fmt: skip
-    assert unregistered([run_inline(config)]) == []
+    record = record_of([run_inline(config)])
+    for part in (record, *record.epochs, *record.ranks, *record.ranks[0].epochs):
+        assert part.metrics.keys() <= BY_NAME.keys()
 
 
-def test_a_number_that_no_entry_names_is_reported_and_kept() -> None:
-    results = [RankResult(rank=0, values={"speed": 1.0}, run={"steps": 3, "sharpness": 2.0})]
-    assert unregistered(results) == ["sharpness", "speed"]
-    assert record_of(results).measures["sharpness"] == 2.0
+def test_a_number_without_an_entry_is_kept() -> None:
+    record = record_of([RankResult(rank=0, values={"speed": 1.0}, run={"steps": 3, "sharpness": 2.0})])
+    assert record.metrics == {"steps": 3, "sharpness": 2.0}
+    assert record.ranks[0].metrics == {"speed": 1.0}
 
 
 @pytest.mark.parametrize(("across_ranks", "value"), [("max", 3.0), ("min", 1.0), ("sum", 4.0), ("mean", 2.0)])
-def test_a_metric_without_a_field_of_the_record_is_kept_as_its_entry_says(across_ranks: Any, value: float) -> None:
+def test_a_metric_of_the_ranks_is_combined_as_its_entry_says(across_ranks: Any, value: float) -> None:
     stall = Metric(
         name="stall_ms", label="stall ms", kind="amount", direction="min", scope="rank", across_ranks=across_ranks
     )
     results = [RankResult(rank=rank, values={"stall_ms": stalled}) for rank, stalled in enumerate((3.0, 1.0))]
-    assert record_of(results, stall).measures == {"stall_ms": value}
-    assert unregistered(results, (*TRAINING_METRICS, stall)) == []
+    assert record_of(results, stall).metrics == {"stall_ms": value}
 
 
-def test_every_metric_of_training_has_a_field_and_a_sentence() -> None:
-    names = set(RUN_FIELDS)
+@pytest.mark.parametrize(
+    ("across_epochs", "value"), [("last", {"stall_s": 1.0}), ("sum", {"stall_s": 4.0}), ("none", {})]
+)
+def test_a_metric_of_the_epochs_is_combined_as_its_entry_says(across_epochs: Any, value: dict[str, float]) -> None:
+    stall = Metric(name="stall_s", kind="amount", direction="min", scope="epoch", across_epochs=across_epochs)
+    epochs = [{"epoch": 1, "stall_s": 3.0}, {"epoch": 2, "stall_s": 1.0}]
+    assert record_of([RankResult(rank=0, run={"epochs": epochs})], stall).metrics == value
+
+
+def test_every_metric_has_one_entry_and_a_sentence() -> None:
     assert len(BY_NAME) == len(TRAINING_METRICS)
-    assert names >= BY_NAME.keys()
     assert all(metric.doc.endswith(".") for metric in TRAINING_METRICS)
 
 
@@ -83,24 +78,32 @@ def test_the_kinds_of_memory_of_a_run_are_those_of_the_rank_with_the_largest_pea
         for rank, size in enumerate(sizes)
     ]
     record = record_of(results)
-    assert record.tensor_mem_mib == 13.0
-    assert tuple(getattr(record, kind) for kind in kinds) == sizes[1]
-    assert record_of([RankResult(rank=0, values={"no_tensor_mem": "it failed"})]).activation_mem_mib is None
+    assert record.metrics["tensor_mem_mib"] == 13.0
+    assert tuple(record.metrics[kind] for kind in kinds) == sizes[1]
+    assert record_of([RankResult(rank=0, values={"no_tensor_mem": "it failed"})]).metrics == {}
 
 
 def test_exposed_communication_is_that_of_the_rank_that_waits_least_and_the_wait_stands_apart() -> None:
     ranks = [RankResult(rank=rank, values={"exposed_comm_ms": exposed}) for rank, exposed in enumerate((21.3, 0.8))]
     record = record_of(ranks)
-    assert record.exposed_comm_ms == 0.8
-    assert record.straggler_wait_ms == pytest.approx(20.5)
-    assert record_of([RankResult(rank=0)]).straggler_wait_ms is None
+    assert record.metrics["exposed_comm_ms"] == 0.8
+    assert record.metrics["straggler_wait_ms"] == pytest.approx(20.5)
+    assert record_of([RankResult(rank=0)]).metrics == {}
 
 
 def test_the_gap_compares_two_evaluations_of_the_trained_model() -> None:
     epochs = [{"epoch": 1, "train_loss": 0.9, "train_accuracy": 0.6, "test_loss": 0.5, "test_accuracy": 0.75}]
     evaluated = {"train_eval_loss": 0.25, "train_eval_accuracy": 0.875, "train_eval_samples": 8}
     record = record_of([RankResult(rank=0, run={"epochs": epochs, **evaluated})])
-    assert (record.train_accuracy, record.accuracy_gap, record.loss_gap) == (0.875, 0.125, 0.25)
-    assert (record.train_loss, record.epochs[0].train_accuracy, record.train_eval_samples) == (0.9, 0.6, 8)
-    older = record_of([RankResult(rank=0, run={"epochs": epochs})])
-    assert older.accuracy_gap == pytest.approx(-0.15)
+    assert (record.metrics["train_accuracy"], record.metrics["accuracy_gap"], record.metrics["loss_gap"]) == (
+        0.875,
+        0.125,
+        0.25,
+    )
+    assert (
+        record.metrics["train_loss"],
+        record.epochs[0].metrics["train_accuracy"],
+        record.metrics["train_eval_samples"],
+    ) == (0.9, 0.6, 8)
+    without = record_of([RankResult(rank=0, run={"epochs": epochs})])
+    assert without.metrics["accuracy_gap"] == pytest.approx(-0.15)

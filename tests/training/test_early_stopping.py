@@ -22,7 +22,7 @@ def follow(watch: EarlyStopping, metric: str, values: list[float]) -> tuple[int,
     model = nn.Linear(1, 1, bias=False)
     for number, value in enumerate(values, start=1):
         nn.init.constant_(model.weight, float(number))
-        if watch.observe(EpochRecord(epoch=number, **{metric: value}), model):
+        if watch.observe(EpochRecord(epoch=number, metrics={metric: value}), model):
             break
     watch.restore(model)
     return number, model.weight.item()
@@ -58,7 +58,7 @@ def test_early_stopping_continues_from_its_saved_state() -> None:
     follow(watch, "test_loss", [2, 3])
     again = stopping("test_loss", 2)
     again.resume(watch.state())
-    assert again.observe(EpochRecord(epoch=3, test_loss=2.5), nn.Linear(1, 1, bias=False))
+    assert again.observe(EpochRecord(epoch=3, metrics={"test_loss": 2.5}), nn.Linear(1, 1, bias=False))
 
 
 def test_a_stopped_run_reports_the_metrics_of_its_best_epoch() -> None:

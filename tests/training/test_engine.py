@@ -141,7 +141,9 @@ def test_every_epoch_is_emitted_as_it_ends() -> None:
     reported = [event.epoch for event in events if isinstance(event, EpochEnded)]
     assert [epoch.epoch for epoch in reported] == [1, 2, 3]
     assert events.count(Progress()) >= result.run["steps"], "each pass shows that the rank gets on"
-    assert [epoch.test_accuracy for epoch in reported] == [item["test_accuracy"] for item in result.run["epochs"]]
+    assert [epoch.metrics["test_accuracy"] for epoch in reported] == [
+        item["test_accuracy"] for item in result.run["epochs"]
+    ]
 
 
 def test_it_learns() -> None:

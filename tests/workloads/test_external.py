@@ -36,7 +36,8 @@ class TokenConfig(RuntimeConfig):
 
 TOKENS_PER_S = Metric(
     name="tokens_per_s", label="tokens/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
-    format="rate", is_time=True, doc="Tokens of the counted steps of all ranks, per second.",
+    format="rate", is_time=True, is_compared=True, interval=True,
+    doc="Tokens of the counted steps of all ranks, per second.",
 )  # fmt: skip
 
 

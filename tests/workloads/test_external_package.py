@@ -175,8 +175,8 @@ def test_a_sweep_has_its_table_figures_report_and_tensorboard_and_is_resumed(
     assert "points_per_s" in (folder / "runs.csv").read_text().splitlines()[0]
     assert list((folder / "tensorboard").rglob("events*"))
     assert {record.config["workload"] for record in load(folder).records} == {"pi"}
-    assert sorted(record.total_s or 0 for record in load(folder).records) == [0.11, 0.14]
-    assert all(record.overhead_s is not None for record in load(folder).records[1:])
+    assert sorted(record.metrics["total_s"] or 0 for record in load(folder).records) == [0.11, 0.14]
+    assert all(record.metrics.get("overhead_s") is not None for record in load(folder).records[1:])
 
     runs = (folder / "runs.jsonl").read_text()
     assert sweep_script("--points", "1000", "4000", "--repeats", "1", "--out", folder, *INLINE) == 0

@@ -217,7 +217,7 @@ def orphaned(install: Install, tmp_path: Path) -> Path:
             trial = schema.hash_of(values)
             record = RunRecord(
                 run_id=f"{trial}-{repeat}", trial_id=trial, repeat=repeat, order=order, order_seed=0, seed=repeat,
-                outcome=Outcome.OK, config=values, machine=MACHINE, total_s=1.0 + repeat, measures={"oddness": 3.5},
+                outcome=Outcome.OK, config=values, machine=MACHINE, metrics={"total_s": 1.0 + repeat, "oddness": 3.5},
                 started_at="2026-01-02T03:04:05",
             )  # fmt: skip
             store.append(record)

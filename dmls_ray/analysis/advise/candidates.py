@@ -145,7 +145,7 @@ def _scores_to_target(row: Row, objective: Objective) -> dict[int, float]:
         if alone is None:
             continue
         # A run that did not reach the target would have taken longer than it lasted.
-        taken = alone.median or record.total_s
+        taken = alone.median or record.metrics.get("total_s")
         if taken:
             scores[record.repeat] = objective.score(taken * price)
     return scores

@@ -10,6 +10,7 @@ from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.registry import is_compared
 
 
 class Throughput(Objective):
@@ -27,7 +28,7 @@ class Throughput(Objective):
 
 
 class Accuracy(Objective):
-    """The best value of a metric: an accuracy, a loss or a custom metric."""
+    """The best value of a metric: an accuracy, a loss or another metric by which answers compare."""
 
     name = "accuracy"
     is_learned = True
@@ -37,7 +38,7 @@ class Accuracy(Objective):
         """The given metric; else that of the search; else validation_accuracy where all have it, since choosing by
         test samples flatters.
         """
-        reported = [*filter(table.has, LEARNED), *table.custom_metric_names]
+        reported = [name for name in table.metric_names if name in LEARNED or is_compared(name)]
         counted = [row for row in table.rows if row.counted]
         if request.metric is not None:
             name = request.metric

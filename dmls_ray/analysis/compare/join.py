@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.metrics import TABLE_METRICS, is_time
+from dmls_ray.analysis.metrics import in_tables, is_time
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.labels import describe_configuration
@@ -86,8 +86,7 @@ def _metrics_of(results: Results) -> set[str]:
     for record in results.records:
         if record.outcome is not Outcome.OK:
             continue
-        for name in TABLE_METRICS:
-            if getattr(record, name) is not None and (record.mode == "bench" or not is_time(name)):
+        for name in record.metrics:
+            if in_tables(name) and (record.mode == "bench" or not is_time(name)):
                 names.add(name)
-        names.update(name for name, value in record.measures.items() if isinstance(value, int | float))
     return names

@@ -20,7 +20,7 @@ _FACTS: dict[str, Callable[[RunRecord], Any]] = {
     "isolation": attrgetter("isolation"),
     "mode": attrgetter("mode"),
     "oversubscribed": attrgetter("oversubscribed"),
-    "compile_cache": attrgetter("compile_cache"),
+    "compile_cache": lambda record: record.facts.get("compile_cache"),
     "day": lambda record: record.started_at[:10],
 }
 """Name -> a fact of a run that says how it was made."""

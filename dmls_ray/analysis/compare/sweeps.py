@@ -20,7 +20,7 @@ from dmls_ray.analysis.compare.change import (
 )
 from dmls_ray.analysis.compare.join import common_metric, join
 from dmls_ray.analysis.compare.provenance import Difference, differences
-from dmls_ray.analysis.metrics import TABLE_METRICS, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Estimate, as_dict, bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.trials.labels import describe_configuration
@@ -153,7 +153,7 @@ class SweepComparison:
         if not 0 <= share < 1:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
         if self.way != "speed":
-            speeds = ", ".join(name for name in TABLE_METRICS if way_of(name) == "speed")
+            speeds = ", ".join(name for name in table_metrics() if way_of(name) == "speed")
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.metric} is none; give one of {speeds}."
             )

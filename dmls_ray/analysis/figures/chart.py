@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
-from dmls_ray.records.validation import check_picture
-
 Kind = Literal["points", "bound", "line", "band", "cross", "bar"]
 """points: measured values with intervals. bound: lower limits of values that are not known. line: a calculated curve,
 or too many values for marks. band: the area from low to high. cross: a run without a value, such as an OOM. bar: an
@@ -74,8 +72,6 @@ class Panel:
     def __post_init__(self) -> None:
         if self.picture and self.series:
             raise ValueError(f"a panel has a picture or series, not both; it has a picture and {self.series[0].name!r}")
-        if self.picture:
-            check_picture("picture", self.picture)
         for series in self.series:
             if self.stacked and (self.y.log or series.kind != "bar"):
                 raise ValueError(f"{series.name!r} cannot be stacked: only bars on a linear axis can")

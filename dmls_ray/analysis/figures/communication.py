@@ -26,19 +26,20 @@ Share = Callable[[Sequence[RankRecord]], float]
 def exposed_share(ranks: Sequence[RankRecord]) -> float:
     """Exposed communication divided by forward pass, backward pass and exposed communication, of `_least_waiting`."""
     rank = _least_waiting(ranks)
-    exposed = rank.exposed_comm_ms or 0.0
-    return exposed / (exposed + (rank.forward_ms or 0.0) + (rank.backward_ms or 0.0))
+    metrics = rank.metrics
+    exposed = metrics["exposed_comm_ms"]
+    return exposed / (exposed + metrics.get("forward_ms", 0.0) + metrics.get("backward_ms", 0.0))
 
 
 def hidden_share(ranks: Sequence[RankRecord]) -> float:
     """Communication that overlaps with the backward pass, as a fraction of all communication, of `_least_waiting`."""
     rank = _least_waiting(ranks)
-    return (rank.overlap_ms or 0.0) / (rank.comm_ms or 1.0)
+    return rank.metrics.get("overlap_ms", 0.0) / rank.metrics["comm_ms"]
 
 
 def _least_waiting(ranks: Sequence[RankRecord]) -> RankRecord:
     """The rank with the least exposed communication: in that of the others is their wait for slower ranks."""
-    return min(ranks, key=lambda rank: rank.exposed_comm_ms or 0.0)
+    return min(ranks, key=lambda rank: rank.metrics["exposed_comm_ms"])
 
 
 _SHARES: dict[str, Share] = {
@@ -79,7 +80,9 @@ def chart(table: Table) -> Chart | None:
 def by_block(row: Row, share: Share) -> Mapping[int, float]:
     """A share by block, over the timed runs whose ranks have DDP's timers."""
     ranks_by_block = {
-        record.repeat: [rank for rank in record.ranks if rank.exposed_comm_ms is not None and rank.comm_ms]
+        record.repeat: [
+            rank for rank in record.ranks if "exposed_comm_ms" in rank.metrics and rank.metrics.get("comm_ms")
+        ]
         for record in row.timed
     }
     return {block: share(ranks) for block, ranks in ranks_by_block.items() if ranks}

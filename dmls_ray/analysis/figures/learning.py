@@ -58,7 +58,7 @@ def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
     by_epoch: dict[int, dict[int, float]] = {}
     for record in row.counted:
         for item in record.epochs:
-            value = getattr(item, measure)
+            value = item.metrics.get(measure)
             if value is not None:
                 by_epoch.setdefault(item.epoch, {})[record.repeat] = value
     blocks = {record.repeat for record in row.counted}

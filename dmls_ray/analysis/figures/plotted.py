@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.chart import Series
 from dmls_ray.analysis.figures.series import measured_series
 from dmls_ray.analysis.findings.measures import Measure, Speed
 from dmls_ray.analysis.memory import MEMORY, memory_metric
-from dmls_ray.analysis.metrics import TABLE_METRICS, label_of, quantity_of
+from dmls_ray.analysis.metrics import label_of, quantity_of, table_metrics
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Row
 
@@ -49,7 +49,7 @@ class Plotted:
 
 def plotted_metric(name: str, *, from_zero: bool = False) -> Plotted:
     """A metric on a y axis."""
-    metric = TABLE_METRICS.get(name)
+    metric = table_metrics().get(name)
     if name in MEMORY:
         label = f"{MEMORY[name]} of a rank (MiB)"
     elif metric is not None and metric.share_of:
@@ -90,7 +90,7 @@ def plotted_of_question(table: Table, rows: Sequence[Row], asked: set[str]) -> l
         rows: the trials.
         asked: fields and families of fields.
     """
-    names = [name for name, metric in TABLE_METRICS.items() if asked & {*metric.asked_by} and table.has(name)]
+    names = [name for name, metric in table_metrics().items() if asked & {*metric.asked_by} and table.has(name)]
     return [plotted_metric(name) for name in names if any(row.by_block(name) for row in rows)]
 
 

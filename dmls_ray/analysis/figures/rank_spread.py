@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, dashed_line, limit_rows, measured_series, trial_labels
@@ -18,13 +17,13 @@ Value = Callable[[RankRecord], float | None]
 
 
 def _computed(rank: RankRecord) -> float | None:
-    if rank.forward_ms is None or rank.backward_ms is None:
+    if "forward_ms" not in rank.metrics or "backward_ms" not in rank.metrics:
         return None
-    return rank.forward_ms + rank.backward_ms
+    return rank.metrics["forward_ms"] + rank.metrics["backward_ms"]
 
 
 _VALUES: Mapping[str, tuple[Value, bool]] = {
-    "median optimizer step": (lambda rank: rank.step_ms_p50, True),
+    "median optimizer step": (lambda rank: rank.metrics.get("step_ms_p50"), True),
     "computation of a pass": (_computed, True),
 }
 """Label -> (value of a rank, whether it is a time)."""
@@ -37,7 +36,7 @@ def chart(table: Table) -> Chart | None:
     Ranks wait for each other at every step, so a slow rank shows in its computation earlier than in its steps.
     """
     memory = memory_metric(table.rows)
-    shown = {**_VALUES} | ({MEMORY[memory]: (attrgetter(memory), False)} if memory else {})
+    shown = {**_VALUES} | ({MEMORY[memory]: (lambda rank: rank.metrics.get(memory), False)} if memory else {})
     several = [row for row in table.rows if row.world_size > 1 and row.counted]
     rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in shown.values()))
     if not rows:

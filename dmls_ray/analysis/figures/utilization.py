@@ -58,7 +58,9 @@ def chart(table: Table) -> Chart | None:
 
 def middle_run(row: Row) -> RunRecord | None:
     """The timed run with the median total_s."""
-    timed = sorted((record for record in row.timed if record.total_s is not None), key=lambda item: item.total_s or 0.0)
+    timed = sorted(
+        (record for record in row.timed if "total_s" in record.metrics), key=lambda item: item.metrics["total_s"]
+    )
     return timed[(len(timed) - 1) // 2] if timed else None
 
 

@@ -32,7 +32,7 @@ def answer_on_changes(trials: SweepTrials, changed: Sequence[str]) -> Answer:
     rows = compared_rows(trials)
     measures = trials.questions.measures(rows)
     # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
-    if all(run.train_eval_accuracy is not None for row in rows for run in row.counted):
+    if all("train_eval_accuracy" in run.metrics for row in rows for run in row.counted):
         measures.append(_GAP)
     measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
     found = [compare(pair, measures, trials.until) for pair in changed_pairs(rows, changed)]

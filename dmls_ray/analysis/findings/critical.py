@@ -122,7 +122,7 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     choosing = _choosing(rows) if any(len(group) > 1 for group in by_batch.values()) else frozenset[int]()
     points = [_point(batch, group, choosing) for batch, group in sorted(by_batch.items())]
     reported = chain.from_iterable(_reported(point.row, choosing) for point in points)
-    noise = [run.gradient_noise_scale for run in reported if run.gradient_noise_scale]
+    noise = [run.metrics["gradient_noise_scale"] for run in reported if run.metrics.get("gradient_noise_scale")]
     curve, fit = _fit(points, target)
     return CriticalBatch(
         target=target,
@@ -158,7 +158,7 @@ def _point(batch: int, rows: Sequence[Row], choosing: Collection[int]) -> BatchP
     runs = _reported(best, choosing)
     by_repeat = _steps(runs)
     steps = list(by_repeat.values())
-    seconds = [run.target_s for run in runs if run.target_s]
+    seconds = [run.metrics["target_s"] for run in runs if run.metrics.get("target_s")]
     is_complete = bool(steps) and len(steps) == len(runs)
     missing = len(runs) - len(steps)
     everything = [run for row in rows for run in _observed(row)]
@@ -170,8 +170,8 @@ def _point(batch: int, rows: Sequence[Row], choosing: Collection[int]) -> BatchP
         steps=estimate(steps, "amount") if is_complete else None,
         steps_by_repeat=by_repeat,
         seconds=estimate(seconds, "amount") if is_complete and seconds else None,
-        least_steps=None if is_complete else _least(steps, [run.steps for run in everything], missing),
-        least_seconds=None if is_complete else _least(seconds, [run.total_s for run in everything], missing),
+        least_steps=None if is_complete else _least(steps, _lengths(everything, "steps"), missing),
+        least_seconds=None if is_complete else _least(seconds, _lengths(everything, "total_s"), missing),
         is_at_edge=len(rates) > 2 and _rate(best) in (rates[0], rates[-1]),
         steps_between_tests=max(filter(None, map(_steps_between_tests, runs)), default=None),
     )
@@ -184,13 +184,18 @@ def _rank(runs: Sequence[RunRecord]) -> tuple[float, float]:
     return missing, sum(map(math.log, steps)) / len(steps) if steps else math.inf
 
 
-def _least(reached: Sequence[float], trained: Sequence[float | None], missing: int) -> float | None:
+def _lengths(runs: Sequence[RunRecord], metric: str) -> list[float]:
+    """How long the runs trained, by a metric."""
+    return [run.metrics[metric] for run in runs if metric in run.metrics]
+
+
+def _least(reached: Sequence[float], trained: Sequence[float], missing: int) -> float | None:
     """The geometric mean if those that did not reach the target had reached it at the end of the longest training.
 
     A training that is cut short, by a loss that is not finite say, does not reach the target however long it goes on.
     """
-    longest = max((value for value in trained if value), default=None)
-    if longest is None or not missing:
+    longest = max(trained, default=0.0)
+    if not longest or not missing:
         return None
     return estimate([*reached, *[longest] * missing], "amount").centre
 
@@ -201,16 +206,16 @@ def _steps(runs: Sequence[RunRecord]) -> dict[int, float]:
     By repeat.
     """
     return {
-        run.repeat: run.target_steps - (min(_steps_between_tests(run) or 1.0, run.target_steps) - 1) / 2
+        run.repeat: steps - (min(_steps_between_tests(run) or 1.0, steps) - 1) / 2
         for run in runs
-        if run.target_steps
+        if (steps := run.metrics.get("target_steps"))
     }
 
 
 def _steps_between_tests(run: RunRecord) -> float | None:
-    if not run.steps or not run.epochs:
+    if not run.metrics.get("steps") or not run.epochs:
         return None
-    return max(run.steps / len(run.epochs) / (run.config.get("target_tests") or 1), 1.0)
+    return max(run.metrics["steps"] / len(run.epochs) / (run.config.get("target_tests") or 1), 1.0)
 
 
 def _rate(row: Row) -> float:

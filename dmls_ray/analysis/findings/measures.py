@@ -15,7 +15,7 @@ from dmls_ray.analysis.trials.compare import Comparisons, speed_metric
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED, is_loss
-from dmls_ray.workloads.registry import registered_metrics
+from dmls_ray.workloads.registry import is_compared, registered_metrics
 
 Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
 """more, less: beyond chance. equal: within what counts as no difference. close: known closely, and no difference beyond
@@ -247,7 +247,7 @@ def measures_of(rows: Sequence[Row]) -> list[Measure]:
     if learned is not None:
         measures.append(Points(learned) if learned.endswith("accuracy") else Ratio(learned))
     throughputs = {row.throughput for row in rows}
-    for name in dict.fromkeys(name for row in rows for name in row.custom_metrics):
+    for name in dict.fromkeys(name for row in rows for name in row.estimates if is_compared(name)):
         values = [value for row in rows for value in row.by_block(name).values()]
         # What is equal in all runs, as a number of tokens, compares nothing.
         if name not in throughputs and len(set(values)) > 1:

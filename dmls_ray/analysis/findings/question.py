@@ -11,7 +11,6 @@ from dmls_ray.analysis.findings.changes import answer_on_changes
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.search import answer_of_search
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.storage.sweep_file import command_words, trial_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,7 @@ class SweepQuestion:
             for name, given in session.get("axes", {}).items():
                 values.setdefault(name, set()).update(map(repr, given))
         last = sessions[-1] if sessions else {}
-        trials, repeats = trial_ids(last), last.get("repeats", 0)
+        trials, repeats = last.get("trials", []), last.get("repeats", 0)
         return cls(
             text=last.get("question", ""),
             varied=tuple(name for name, given in values.items() if len(given) > 1),
@@ -57,7 +56,7 @@ class SweepQuestion:
             metric=last["metric"] if last.get("mode") == "search" else None,
             minimizes=bool(last.get("minimizes")),
             asked=frozenset(f"{trial}-{repeat}" for trial in trials for repeat in range(repeats)),
-            is_fresh="--fresh" in command_words(last),
+            is_fresh="--fresh" in last.get("command", []),
         )
 
     def ask(self, trials: SweepTrials) -> None:

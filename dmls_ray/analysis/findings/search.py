@@ -42,7 +42,7 @@ def answer_of_search(trials: SweepTrials, metric: str, *, minimizes: bool) -> An
     facts = {"metric": metric, "which": "least" if minimizes else "highest", "count": len(ranked)}
     caveats: dict[str, dict[str, Any]] = {"best_of_many": {}}
     records = [record for row in trials.rows for record in row.records]
-    stopped = [record for record in records if record.stopped_epoch is not None and record.outcome is Outcome.OK]
+    stopped = [record for record in records if record.is_stopped and record.outcome is Outcome.OK]
     if stopped:
         caveats["stopped_early"] = {"count": len(stopped), "asked": len(records)}
     return Answer("best_found", facts, comparisons[0], comparisons, caveats)

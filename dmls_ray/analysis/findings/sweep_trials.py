@@ -47,9 +47,9 @@ class SweepTrials:
         return Until() if self.stage is None else self.stage.until
 
     @property
-    def custom_metric_names(self) -> list[str]:
-        """Names of the metrics that are no field of a record."""
-        return field_names([row.custom_metrics for row in self.rows])
+    def metric_names(self) -> list[str]:
+        """Names of the metrics that any trial has, in the order of tables."""
+        return field_names([row.estimates for row in self.rows])
 
     @property
     def constant(self) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.results import Results, fields_of
+from dmls_ray.analysis.results import Results
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
@@ -120,25 +120,28 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         run_id=row["experiment"], trial_id=row["experiment"], repeat=0, order=order, order_seed=0, seed=0,
         outcome=Outcome.OK, config=config, isolation=PUBLISHED, backend=config["backend"] or "",
         machine={"host": "", "cpu": row["hardware"].partition(" (")[0], "hardware": row["hardware"], "gpus": []},
-        train_samples={"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset],
+        metrics={"train_samples": {"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset]},
     )  # fmt: skip
     factor = config["batch_per_rank"] if dataset in _SUMMED else 1
     by_rank = [[_epoch(item, factor) for item in epochs if item["rank"] == number] for number in range(ranks)]
     take_epochs(record, by_rank[0])
     record.ranks = [_rank(number, of_rank) for number, of_rank in enumerate(by_rank)]
-    # The reports have no separate time of the training steps.
-    record.train_s = record.warmup_s = record.eval_s = None
     disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
     seconds = [item["epoch_s"] for item in epochs
                if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed]  # fmt: skip
     # The median, since the first epoch includes the set-up.
-    record.epoch_s = statistics.median(seconds) if seconds else None
-    record.total_s = row["total_s"]
-    for name in ("train_accuracy", "test_accuracy"):
-        setattr(record, name, None if row[name] is None else row[name] / 100)
-    if record.train_accuracy is not None and record.test_accuracy is not None:
-        record.accuracy_gap = record.train_accuracy - record.test_accuracy
-    record.measures = {} if row["peak_memory_mb"] is None else {"peak_mem_mb": row["peak_memory_mb"]}
+    metrics = {
+        "epoch_s": statistics.median(seconds) if seconds else None,
+        "total_s": row["total_s"],
+        "train_accuracy": _fraction(row["train_accuracy"]),
+        "test_accuracy": _fraction(row["test_accuracy"]),
+        "peak_mem_mb": row["peak_memory_mb"],
+    }
+    for name in metrics:
+        record.metrics.pop(name, None)
+    record.metrics |= {name: value for name, value in metrics.items() if value is not None}
+    if metrics["train_accuracy"] is not None and metrics["test_accuracy"] is not None:
+        record.metrics["accuracy_gap"] = metrics["train_accuracy"] - metrics["test_accuracy"]
     record.reason = row["note"] or ""
     return record
 
@@ -147,10 +150,13 @@ def _epoch(row: Mapping[str, Any], factor: int) -> EpochRecord:
     """An epoch with its losses multiplied by a factor, and with fractions in place of percentages."""
     reported = {name: row[name] for name in _LEARNED if row[name] is not None}
     values = {name: value * factor if name.endswith("loss") else value / 100 for name, value in reported.items()}
-    return EpochRecord(epoch=int(row["epoch"]), **values)
+    return EpochRecord(epoch=int(row["epoch"]), metrics=values)
+
+
+def _fraction(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
 
 
 def _rank(number: int, epochs: Sequence[EpochRecord]) -> RankRecord:
-    last = epochs[-1] if epochs else EpochRecord(epoch=0)
-    histories = [fields_of(epoch, ("epoch", *_LEARNED)) for epoch in epochs]
-    return RankRecord(rank=number, **fields_of(last, _LEARNED), epochs=histories)
+    metrics = dict(epochs[-1].metrics) if epochs else {}
+    return RankRecord(rank=number, metrics=metrics, epochs=list(epochs))

@@ -59,7 +59,7 @@ def match_training(record: RunRecord) -> Match | None:
     for theirs in _all():
         config = theirs.config
         is_same_data = ours["dataset"] == config["dataset"] or (
-            ours["dataset"] == "image_folder" and record.train_samples == theirs.train_samples
+            ours["dataset"] == "image_folder" and record.metrics.get("train_samples") == theirs.metrics["train_samples"]
         )
         if is_same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
             matches.append((theirs, _differences(ours, config, specs)))

@@ -15,7 +15,6 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
-from dmls_ray.storage.sweep_file import command_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +122,7 @@ def _lines(session: Mapping[str, Any]) -> list[str]:
     pinned = [shlex.quote(f"{name}=={versions[name]}") for name in ("torch", "torchvision", "ray") if name in versions]
     if pinned:
         lines.append(f"pip install {' '.join(pinned)} -e .")
-    command = command_line(session)
+    command = shlex.join(session.get("command", []))
     lines.append(f"python {command}" if command.partition(" ")[0].endswith(".py") else command)
     return lines
 

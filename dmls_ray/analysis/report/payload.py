@@ -7,9 +7,7 @@ epochs the four that the page shows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from dmls_ray.analysis.figures.chart import rounded
@@ -18,9 +16,8 @@ from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorte
 from dmls_ray.analysis.report.methodology import environment_key
 from dmls_ray.analysis.results import NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
-from dmls_ray.records.names import KEYS, OF_A_METRIC, distinct_names
+from dmls_ray.records.names import KEYS
 from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.records.validation import MOST_PICTURE
 from dmls_ray.util.gc import gc_disabled
@@ -46,8 +43,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "trial": _numbered([record.trial_id for record in records]),
         "repeat": [record.repeat for record in records],
         "config": {name: _column([item.get(name) for item in factors]) for name in field_names(factors)},
-        "record": _columns([_values_of(record, scalars) | {"outcome": record.ending} for record in records]),
-        "measures": _columns([record.measures for record in records]),
+        "record": _columns([_values_of_run(record, scalars) for record in records]),
         "machine": _numbered([environment_key(record) for record in records]),
         "earlier": [record.earlier_attempts for record in records],
         "epochs": _epochs(records, kept),
@@ -58,7 +54,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "files": [run_files(record, folder) for record in records],
         "picture": _column([_picture(record, pictures) for record in records]),
     }
-    names = {name for part in ("record", "measures", "epochs", "ranks", "rank_epochs") for name in payload[part]}
+    names = {name for part in ("record", "epochs", "ranks", "rank_epochs") for name in payload[part]}
     payload["decimals"] = {name: digits for name in sorted(names) if (digits := _decimals(name)) is not None}
     return payload | {"texts": texts.texts, "pictures": pictures.texts}
 
@@ -84,37 +80,21 @@ def _kept(record: RunRecord, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     step = -(-count // most)
-    named = (record.best_epoch, record.overfit_epoch, record.target_epoch)
-    return sorted({*range(0, count, step), count - 1, *(epoch - 1 for epoch in named if epoch and epoch <= count)})
+    named = (int(record.metrics.get(name, 0)) for name in ("best_epoch", "overfit_epoch", "target_epoch"))
+    return sorted({*range(0, count, step), count - 1, *(epoch - 1 for epoch in named if 0 < epoch <= count)})
 
 
 def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Metric -> for each run, a value per epoch."""
-    names = _names(EpochRecord, "measures")
-    of_all = field_names(epoch.measures for record in records for epoch in record.epochs)
-    metrics = distinct_names(of_all, names, OF_A_METRIC)
-
-    def values(epoch: EpochRecord) -> dict[str, Any]:
-        return _values_of(epoch, names) | {metrics[name]: value for name, value in epoch.measures.items()}
-
     return _nested_columns(
-        [[values(record.epochs[place]) for place in places] for record, places in zip(records, kept, strict=True)],
+        [[record.epochs[place].values for place in places] for record, places in zip(records, kept, strict=True)],
         digits=4,
     )
 
 
 def _ranks(records: Sequence[RunRecord]) -> dict[str, Any]:
     """Metric -> for each run, a value per rank."""
-    names = _names(RankRecord, "epochs", "utilization")
-    return _nested_columns(
-        [[_values_of(rank, names) | _busy(rank.utilization) for rank in record.ranks] for record in records]
-    )
-
-
-def _busy(utilization: dict[str, list[float]]) -> dict[str, Any]:
-    """The mean of each sampled quantity."""
-    samples = {name: [value for value in values if value is not None] for name, values in utilization.items()}
-    return {f"mean {name}": fmean(values) for name, values in samples.items() if name != "at_s" and values}
+    return _nested_columns([[rank.values for rank in record.ranks] for record in records])
 
 
 def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -123,7 +103,7 @@ def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) ->
     The list of a run is empty with one rank, whose values are those of the run, and without values of ranks.
     """
     rows = [
-        [[rank.epochs[place] for place in places if place < len(rank.epochs)] for rank in record.ranks]
+        [[rank.epochs[place].values for place in places if place < len(rank.epochs)] for rank in record.ranks]
         if len(record.ranks) > 1 and any(rank.epochs for rank in record.ranks)
         else []
         for record, places in zip(records, kept, strict=True)
@@ -172,10 +152,6 @@ def _plain(value: Any, digits: int = 5) -> Any:
     return value
 
 
-def _names(cls: type, *left_out: str) -> list[str]:
-    """The fields of a dataclass except these."""
-    return [field.name for field in fields(cls) if field.name not in left_out]
-
-
-def _values_of(item: Any, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in names}
+def _values_of_run(record: RunRecord, fields: Sequence[str]) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in fields}
+    return record.metrics | record.facts | values | {"outcome": record.ending}

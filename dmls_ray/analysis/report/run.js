@@ -114,10 +114,8 @@ class RunPanel {
 
   measured(run) {
     const elsewhere = new Set([...PHASES, ...OUTSIDE, ...OUTCOME, ...ORIGIN]);
-    const facts = Object.keys(this.runs.record).filter((name) => !elsewhere.has(name))
-      .map((name) => [name, this.runs.value(run, name)]);
-    const custom = Object.entries(this.runs.measures).map(([name, column]) => [name, Runs.at(column, run)]);
-    const measured = list([...custom, ...facts]);
+    const measured = list(Object.keys(this.runs.record).filter((name) => !elsewhere.has(name))
+      .map((name) => [name, this.runs.value(run, name)]));
     return measured ? [make("h3", {}, "Measured"), measured] : null;
   }
 

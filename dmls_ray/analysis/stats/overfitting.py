@@ -47,6 +47,6 @@ def _losses_of(record: RunRecord) -> dict[int, tuple[float, float]]:
     """The train and test losses of each epoch that has both."""
     losses = {}
     for item in record.epochs:
-        if item.train_loss is not None and item.test_loss is not None:
-            losses[item.epoch] = (item.train_loss, item.test_loss)
+        if "train_loss" in item.metrics and "test_loss" in item.metrics:
+            losses[item.epoch] = (item.metrics["train_loss"], item.metrics["test_loss"])
     return losses

@@ -11,7 +11,6 @@ import numpy as np
 
 from dmls_ray.analysis.stats.formatting import SECONDS, NumberFormat, format_interval
 from dmls_ray.analysis.stats.intervals import Interval, estimate
-from dmls_ray.records.epoch_and_rank import epoch_ends
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -79,7 +78,7 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
     if target is None or not observed:
         return None
     times = [_seconds_to(record, target) for record in observed]
-    return _to_target(target, observed, times, lambda record: record.total_s)
+    return _to_target(target, observed, times, lambda record: record.metrics.get("total_s"))
 
 
 def steps_to_target(records: Sequence[RunRecord]) -> TimeToTarget | None:
@@ -91,9 +90,10 @@ def steps_to_target(records: Sequence[RunRecord]) -> TimeToTarget | None:
     target = _target_of(observed)
     if target is None or not observed:
         return None
-    if any(_seconds_to(record, target) is not None and record.target_steps is None for record in observed):
+    if any(_seconds_to(record, target) is not None and "target_steps" not in record.metrics for record in observed):
         return None
-    return _to_target(target, observed, [record.target_steps for record in observed], lambda record: record.steps)
+    steps = [record.metrics.get("target_steps") for record in observed]
+    return _to_target(target, observed, steps, lambda record: record.metrics.get("steps"))
 
 
 def _observed(records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -132,22 +132,23 @@ def _to_target(
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 
 
+_TESTED = {"test_accuracy", "ended_s"}
+
+
 def _is_informative(record: RunRecord) -> bool:
     """Return whether the run says when it reached the target, or that it did not."""
     if record.outcome is not Outcome.OK:
         return record.outcome is not Outcome.SKIPPED
-    return record.target_s is not None or any(epoch.test_accuracy is not None for epoch in record.epochs)
+    return "target_s" in record.metrics or any(epoch.metrics.keys() >= _TESTED for epoch in record.epochs)
 
 
 def _seconds_to(record: RunRecord, target: float) -> float | None:
     """Seconds from assignment to the end of the first epoch that reached the target."""
-    if record.config.get("target_accuracy") == target and record.target_s is not None:
-        return record.target_s
-    ends = epoch_ends(record.epochs, record.setup_s)
-    for epoch, end in zip(record.epochs, ends, strict=True):
-        if epoch.test_accuracy is not None and epoch.test_accuracy >= target:
-            return end
-    return None
+    if record.config.get("target_accuracy") == target and "target_s" in record.metrics:
+        return record.metrics["target_s"]
+    reached = (epoch for epoch in record.epochs if epoch.metrics.get("test_accuracy", -1.0) >= target)
+    first = next(reached, None)
+    return None if first is None else first.metrics.get("ended_s")
 
 
 def _median_and_interval(

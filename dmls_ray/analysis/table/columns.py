@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import TABLE_METRICS, label_of
+from dmls_ray.analysis.metrics import label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
@@ -19,6 +19,8 @@ from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.workloads.registry import registered_metrics
+
+_OVERFIT_EPOCH = "overfit_epoch"
 
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
@@ -41,8 +43,6 @@ def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
             columns += speed_up_column(table)
         elif table.has(name):
             columns.append(metric_column(name, interval=name not in EXACT, answers=place == 0))
-        elif name in table.custom_metric_names:
-            columns.append(metric_column(name, interval=True))
     return _headed(table, [*columns, _COUNT, _OUTCOME])
 
 
@@ -62,16 +62,17 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     """
     answer = _first_metric(table)
     by_family: dict[str, list[Column]] = {"speed": [], "other": [], "loss": [], "end": []}
-    for name, metric in TABLE_METRICS.items():
+    for name, metric in table_metrics().items():
         if _is_shown(metric, table) and name != answer:
             by_family.get(metric.family, by_family["other"]).append(_default_column(metric))
+    without_entry = [name for name in table.metric_names if name not in registered_metrics() and name != answer]
     columns = [*factor_columns(table), *_answering_column(table, answer), *by_family["speed"]]
     if any(row.speed_up for row in table.rows):
         columns += [_SPEED_UP, _EFFICIENCY]
     if table.is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
         columns += [_TARGET_STEPS, _TARGET]
     columns += [*by_family["other"], *_bound_column(table), *(by_family["loss"] if losses else [])]
-    columns += _custom_columns(table)
+    columns += [metric_column(name, interval=True) for name in without_entry]
     columns += by_family["end"] + ending_columns()
     if any(record.oversubscribed for row in table.rows for record in row.records):
         columns.append(_OVERSUBSCRIBED)
@@ -91,28 +92,34 @@ def _first_metric(table: Table) -> str:
 
 def _answering_column(table: Table, name: str) -> list[Column]:
     """The column of the first metric, which also has the outcome of a trial of which no run is ok."""
-    metric = TABLE_METRICS.get(name)
-    is_shown = name in table.custom_metric_names if metric is None else _is_shown(metric, table)
+    metric = table_metrics().get(name)
+    is_shown = table.has(name) if metric is None else _is_shown(metric, table)
     return [metric_column(name, interval=True, answers=True, head=_head_of(name))] if is_shown else []
 
 
 def _is_shown(metric: Metric, table: Table) -> bool:
     """Whether a table has a column of the metric by default."""
-    if callable(metric.shown):
-        return bool(metric.shown(table))
+    if metric.is_time and not table.is_timed:
+        return False
+    if metric.name == _OVERFIT_EPOCH:
+        # By all epochs of its runs, which need not have the metric.
+        return "regulariser" in table.asked
+    if metric.shown == "always":
+        return True
     is_asked = bool(table.asked & {*metric.asked_by})
-    return (metric.shown or is_asked) and table.has(metric.name)
+    is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
+    return (is_needed or is_asked) and table.has(metric.name)
 
 
 def _default_column(metric: Metric) -> Column:
-    if metric.name == "overfit_epoch":
+    if metric.name == _OVERFIT_EPOCH:
         return _OVERFIT
     return metric_column(metric.name, interval=metric.interval, head=_head_of(metric.name))
 
 
 def _head_of(name: str) -> str:
     """A loss is headed by its field, with its underscore; any other metric by its label."""
-    metric = TABLE_METRICS.get(name)
+    metric = table_metrics().get(name)
     return name if metric is not None and metric.family == "loss" else ""
 
 
@@ -139,14 +146,6 @@ def speed_up_column(table: Table) -> list[Column]:
 def ending_columns() -> list[Column]:
     """How many runs count, and how all of them ended."""
     return [_COUNT, _OUTCOME]
-
-
-def _custom_columns(table: Table) -> list[Column]:
-    """Columns of the metrics that are no field of a record: by their entries, if they have one."""
-    names = [name for name in table.custom_metric_names if name != _first_metric(table)]
-    entries = {name: registered_metrics().get(name) for name in names}
-    return [metric_column(name, interval=True) for name, metric in entries.items()
-            if metric is None or (metric.shown(table) if callable(metric.shown) else metric.shown)]  # fmt: skip
 
 
 def _factor(name: str) -> Column:
@@ -192,7 +191,7 @@ def _when_stopped(row: Row, name: str) -> str:
     metric = registered_metrics().get(name)
     if not row.is_stopped or (metric is not None and metric.scope != "epoch"):
         return ""
-    epochs = sorted({record.stopped_epoch for record in row.counted if record.stopped_epoch is not None})
+    epochs = sorted({record.metrics["stopped_epoch"] for record in row.counted if record.is_stopped})
     return f" (epoch {' to '.join(map(str, dict.fromkeys((epochs[0], epochs[-1]))))})"
 
 
@@ -259,7 +258,7 @@ _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": 
 _TARGET_STEPS = Column(f"steps to target{INTERVAL}", _target_steps_text, _target_steps)
 _TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
 _OVERFIT = Column(
-    BY_NAME["overfit_epoch"].label,
+    BY_NAME[_OVERFIT_EPOCH].label,
     lambda row: "" if row.overfit_epoch is None else str(row.overfit_epoch),
     lambda row: {"overfit_epoch": row.overfit_epoch},
 )

@@ -217,7 +217,7 @@ def _notes(table: Table, matches: Sequence[Match | None] | None = None, caveats:
     of_rows = [record for row in table.rows for record in row.records if record.isolation == PUBLISHED]
     published = [item.record for item in matched] or of_rows
     notes = [*table.notes, *caveats]
-    if any(record.test_accuracy is not None for record in published):
+    if any("test_accuracy" in record.metrics for record in published):
         notes.append(ACCURACY_CAVEAT)
     if matched:
         hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
@@ -236,15 +236,16 @@ def _metric_text(matched: Match | None, name: str, form: NumberFormat) -> str:
     if matched is None:
         return ""
     record = matched.record
-    value = _epoch_s(record) if name == "epoch_s" else record.measures.get(name, getattr(record, name, None))
+    value = _epoch_s(record) if name == "epoch_s" else record.metrics.get(name)
     return "" if value is None else form(value)
 
 
 def _epoch_s(record: RunRecord) -> float | None:
     """Seconds of an epoch of a published run, tests included; without printed ones, from those of the run."""
-    if record.epoch_s is None and record.total_s is not None and record.config.get("epochs"):
-        return record.total_s / int(record.config["epochs"])
-    return record.epoch_s
+    metrics = record.metrics
+    if "epoch_s" not in metrics and "total_s" in metrics and record.config.get("epochs"):
+        return metrics["total_s"] / int(record.config["epochs"])
+    return metrics.get("epoch_s")
 
 
 def _of_match(matched: Match | None) -> dict[str, str]:
@@ -255,8 +256,7 @@ def _of_match(matched: Match | None) -> dict[str, str]:
 
 
 def _mean(ranks: Sequence[RankRecord], name: str) -> str:
-    numbers = (getattr(rank, name) for rank in ranks)
-    values = [value for value in numbers if value is not None]
+    values = [rank.metrics[name] for rank in ranks if name in rank.metrics]
     return format_value(estimate(values, quantity_of(name)), format_of(name)) if values else ""
 
 
@@ -267,8 +267,7 @@ def _placed(record: RunRecord) -> RunRecord:
         entries["machines"] = len({rank.machine for rank in record.ranks}) or 1
         entries["ranks_per_machine"] = entries["world_size"] // entries["machines"]
     if entries.get("backend") == "auto" and record.outcome is Outcome.OK:
-        # One rank has none, and an older record does not have it.
-        entries["backend"] = record.backend or (None if entries["world_size"] == 1 else "auto")
+        entries["backend"] = record.backend or None
     return record.replace(config=entries)
 
 

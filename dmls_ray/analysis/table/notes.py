@@ -86,13 +86,13 @@ def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row]) -> Iterator
         yield f"Runs were made under different isolations ({', '.join(isolations)}): set-up differs."
     if any(record.mode == "search" for record in records):
         yield "Runs of a search go side by side and some are stopped early: their times are left out."
-    if any(record.resumed_epoch for record in records):
+    if any(record.metrics.get("resumed_epoch") for record in records):
         yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
     of_auto = (record for row in rows for record in row.counted if record.config.get("device") == "auto")
     devices = sorted({record.device for record in of_auto})
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(devices)}): their times are not compared."
-    slow = {str(record.config.get("precision")) for record in records if record.fast_units is False}
+    slow = {str(record.config.get("precision")) for record in records if record.facts.get("fast_units") is False}
     if slow:
         yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
     for text_of in (_independent_ranks, _uneven_steps):
@@ -158,7 +158,8 @@ def _of_test_set(rows: Sequence[Row]) -> str:
     """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
     errors = {}
     for row in rows:
-        accuracy, counts = row.estimates.get("test_accuracy"), {record.test_samples for record in row.counted}
+        accuracy = row.estimates.get("test_accuracy")
+        counts = {record.metrics.get("test_samples") for record in row.counted}
         count = next(iter(counts), None)
         if accuracy is not None and accuracy.low is not None and len(counts) == 1 and count:
             share = min(max(accuracy.centre, 0.0), 1.0)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.metrics import TABLE_METRICS
+from dmls_ray.analysis.metrics import table_metrics
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.trials.labels import name_of_change
@@ -20,11 +20,8 @@ MOST_COLUMNS = 8
 CHANGE = "change"
 """Head of the column that stands for the fields that were changed one at a time."""
 
-SPARE: Sequence[str] = (
-    "bound by", "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency",
-    "peak MiB", "device MiB", "s/epoch", "test loss", "train loss",
-)  # fmt: skip
-"""Columns that a page or a narrow terminal leaves out, the least informative first, unless the sweep asks for them."""
+_SPARE = {"bound by": 0, "efficiency": 7}
+"""Columns of no metric -> as `Metric.spare`."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,12 @@ class Shown:
         if not self.left_out:
             return []
         return [f"Not shown: {', '.join(self.left_out)}; dmls-ray table {shlex.quote(folder)} --columns all has them."]
+
+
+def spare_heads() -> list[str]:
+    """Heads that a page or a narrow terminal leaves out first, the first first, unless the sweep asks for them."""
+    spare = _SPARE | {metric.label: metric.spare for metric in table_metrics().values() if metric.spare}
+    return sorted(spare, key=spare.__getitem__)
 
 
 def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
@@ -63,7 +66,7 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     factors = _telling(table, factors)
     kept = [*factors, *table.columns[len(table.varied) :]]
     answers = _asked(table, kept) or _measured(table, kept)[:1]
-    spare = dict.fromkeys((*_that_follow(table), *SPARE, *_others(table, kept)))
+    spare = dict.fromkeys((*_that_follow(table), *spare_heads(), *_others(table, kept)))
     order = [head for head in spare if head not in map(_head, answers)]
     constant = [_head(column) for column in answers[1:] if _is_constant(table, column)]
     for head in order:
@@ -108,7 +111,7 @@ def _asked(table: Table, kept: Sequence[Column]) -> list[Column]:
     """The columns of the metrics that the sweep asks for; a search asks for one alone, whose column is the first."""
     if table.best_by is not None:
         return []
-    asked = {name for name, metric in TABLE_METRICS.items() if table.asked & {*metric.asked_by}}
+    asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
     return [column for column in _measured(table, kept) if table.rows and asked & column.values(table.rows[0]).keys()]
 
 

@@ -19,11 +19,12 @@ def uneven_step_ratio(record: RunRecord) -> float | None:
     None for a user-defined function, which has no `warmup_steps`: what it does between two steps counts as a part of
     the step after it, and no rate follows from these times.
     """
-    if not record.train_s or not record.steps or record.warmup_steps is None or not record.step_ms_p50:
+    metrics = record.metrics
+    if not all(metrics.get(name) for name in ("train_s", "steps", "step_ms_p50")) or "warmup_steps" not in metrics:
         return None
-    counted = record.steps - record.warmup_steps
+    counted = metrics["steps"] - metrics["warmup_steps"]
     if counted <= 0:
         return None
-    ratio = record.train_s * 1e3 / counted / record.step_ms_p50
+    ratio = metrics["train_s"] * 1e3 / counted / metrics["step_ms_p50"]
     is_uneven = ratio >= _RATIO and (ratio - 1) * counted >= _STEPS
     return ratio if is_uneven else None

@@ -35,10 +35,10 @@ from dmls_ray.analysis.metrics import is_time, label_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.tensorboard.live import FOLDER
 from dmls_ray.config.grid import BASELINE
-from dmls_ray.records.epoch_and_rank import EpochRecord, epoch_ends
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.records.training_metrics import BY_NAME, LEARNED
 from dmls_ray.util.text import utf8_safe
 from dmls_ray.workloads.registry import workload_of
 
@@ -49,7 +49,6 @@ _RUN_TAGS = {**_EPOCH_TAGS, "total_s": "Seconds"}
 for _name in MEMORY:
     _RUN_TAGS[_name] = label_of(_name)[:1].upper() + label_of(_name)[1:]
 
-_RANK_EPOCH_FIELDS = ("epoch", "train_s", "warmup_s", "eval_s", "ended_s", *LEARNED)
 _WRITTEN_HERE = re.compile(r"events\.out\.tfevents\.\d+\..+\.(live|run)")
 """Names of event files of this module; other files are never removed. `live` comes before `run`."""
 _MAX_NAME_BYTES = 160
@@ -156,22 +155,17 @@ class TensorBoardWriter:
         path = self._path(record, "run")
         _remove_link(path.parent)
         for rank in record.ranks:
-            # A value that was not finite is null in the record.
-            epochs = []
-            for reported in rank.epochs:
-                known = {name: reported[name] for name in _RANK_EPOCH_FIELDS if reported.get(name) is not None}
-                epochs.append(EpochRecord(**known))
             file = _EventFile(path.parent / f"rank-{rank.rank}" / path.name, _started(record), record.mode)
-            file.epochs(epochs, rank.setup_s)
-            file.result(_ended(record), rank, {})
+            file.epochs(rank.epochs)
+            file.result(_ended(record), rank)
             file.close()
 
         # The whole file appears at once: a folder that has it is complete.
         unfinished = path.with_name(f".{record.run_id}")
         file = _EventFile(unfinished, _started(record), record.mode)
         file.session_start(record, self._hyperparameters(record))
-        file.epochs(record.epochs, record.setup_s)
-        file.result(_ended(record), record, record.measures)
+        file.epochs(record.epochs)
+        file.result(_ended(record), record)
         file.session_end(_ended(record), ok=record.outcome is Outcome.OK)
         file.close()
         os.replace(unfinished, path)
@@ -225,35 +219,35 @@ class _EventFile:
         end = SessionEndInfo(status=status, end_time_secs=wall_time)
         self._hparams(wall_time, metadata.SESSION_END_INFO_TAG, HParamsPluginData(session_end_info=end))
 
-    def epochs(self, epochs: Sequence[EpochRecord], setup_s: float | None) -> None:
+    def epochs(self, epochs: Sequence[EpochRecord]) -> None:
         """Epochs of a record."""
-        for end, epoch in zip(epoch_ends(epochs, setup_s), epochs, strict=True):
-            self.epoch(self.begins + end, epoch)
+        for epoch in epochs:
+            self.epoch(self.begins + epoch.metrics.get("ended_s", 0.0), epoch)
 
     def epoch(self, wall_time: float, epoch: EpochRecord) -> None:
         """The metrics of an epoch; where epochs are counted again, the step goes on: TensorBoard needs rising steps."""
         self.step = max(epoch.epoch, self.step + 1)
-        self._scalars(wall_time, epoch, _EPOCH_TAGS, epoch.measures)
+        self._scalars(wall_time, epoch.metrics, _EPOCH_TAGS)
 
-    def result(self, wall_time: float, record: Any, measures: Mapping[str, Any]) -> None:
+    def result(self, wall_time: float, record: RunRecord | RankRecord) -> None:
         """The metrics of a run or of a rank."""
-        self._scalars(wall_time, record, _RUN_TAGS, measures, prefix="Run/")
+        self._scalars(wall_time, record.metrics, _RUN_TAGS, prefix="Run/")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
     def _scalars(
-        self, wall_time: float, record: Any, tags: Mapping[str, str], measures: Mapping[str, Any], prefix: str = ""
+        self, wall_time: float, metrics: Mapping[str, float], tags: Mapping[str, str], prefix: str = ""
     ) -> None:
-        """Finite numbers by tag; a metric of a user function has its name as tag."""
-        numbers = dict(measures)
+        """Finite numbers by tag; a metric that is none of training has its name as tag."""
+        numbers = {name: number for name, number in metrics.items() if name not in BY_NAME}
         for name, tag in tags.items():
-            if self.mode == "bench" or not is_time(name):
-                numbers[tag] = getattr(record, name, None)
+            if name in metrics and (self.mode == "bench" or not is_time(name)):
+                numbers[tag] = metrics[name]
         values = []
         for tag, number in numbers.items():
-            if isinstance(number, int | float) and math.isfinite(number):
+            if math.isfinite(number):
                 values.append(Summary.Value(tag=utf8_safe(f"{prefix}{tag}"), simple_value=number))
         if values:
             self._write(Event(wall_time=wall_time, step=self.step, summary=Summary(value=values)))
@@ -324,6 +318,5 @@ def _started(record: RunRecord) -> float:
 
 def _ended(record: RunRecord) -> float:
     """End of a run in seconds since 1970."""
-    if record.total_s is not None:
-        return _started(record) + record.total_s
-    return _started(record) + max(epoch_ends(record.epochs, record.setup_s), default=0.0)
+    ends = [epoch.metrics.get("ended_s", 0.0) for epoch in record.epochs]
+    return _started(record) + record.metrics.get("total_s", max(ends, default=0.0))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
-from operator import attrgetter
 from typing import Any
 
-from dmls_ray.analysis.metrics import TABLE_METRICS, is_time, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.model import RunRecord
-
-_measured = attrgetter(*TABLE_METRICS)
+from dmls_ray.workloads.registry import registered_metrics
 
 
 def trials_of(factors: Sequence[Mapping[str, Any]], runs: Sequence[list[RunRecord]], names: Sequence[str]) -> list[Row]:
@@ -49,20 +46,17 @@ def _differs(name: str, factors: Sequence[Mapping[str, Any]]) -> bool:
 
 def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[str]) -> Row:
     row = Row(records[0].trial_id, {name: factors.get(name) for name in names}, records)
-    # Column by column for the many fields of records; custom metrics are few.
-    by_metric = zip(*map(_measured, row.counted), strict=True)
-    timed = [record.mode == "bench" for record in row.counted]
-    for metric, values in zip(TABLE_METRICS.values(), by_metric, strict=False):
-        counted = compress(values, timed) if metric.is_time else values
-        if reported := [value for value in counted if value is not None]:
-            resolution = resolution_of(metric.name, row.counted)
-            row.estimates[metric.name] = estimate(
-                reported, metric.kind, resolution=resolution, is_once=row.is_once(metric.name)
-            )
-    for name in field_names(record.measures for record in row.counted):
-        custom = (record.measures.get(name) for record in (row.timed if is_time(name) else row.counted))
-        if reported := [value for value in custom if isinstance(value, int | float)]:
-            row.custom_metrics[name] = estimate(reported, quantity_of(name, reported), is_once=row.is_once(name))
+    reported = dict.fromkeys(field_names(record.metrics for record in row.counted))
+    without_entry = [name for name in reported if name not in registered_metrics()]
+    for name in (*table_metrics(), *without_entry):
+        if name not in reported:
+            continue
+        records = row.timed if is_time(name) else row.counted
+        values = [record.metrics[name] for record in records if name in record.metrics]
+        if values:
+            resolution = resolution_of(name, row.counted)
+            quantity = quantity_of(name, values)
+            row.estimates[name] = estimate(values, quantity, resolution=resolution, is_once=row.is_once(name))
     return row
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dmls_ray.analysis.stats.intervals import are_same
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED, is_loss
-from dmls_ray.workloads.registry import registered_metrics
+from dmls_ray.workloads.registry import is_compared, registered_metrics
 
 _ACCURACY = ("acc", "accuracy")
 
@@ -32,11 +31,9 @@ def same_results(records: Sequence[RunRecord]) -> list[str]:
 def _results(record: RunRecord) -> dict[str, list[float]]:
     """What a run learned and reported: metric -> its value of the whole run, and of each epoch that has one."""
     results: dict[str, list[float]] = {}
-    parts: list[Any] = [record, *record.epochs]
-    for part in parts:
-        values = {name: getattr(part, name) for name in LEARNED} | part.measures
-        for name, value in values.items():
-            if isinstance(value, int | float):
+    for metrics in [record.metrics, *(epoch.metrics for epoch in record.epochs)]:
+        for name, value in metrics.items():
+            if name in LEARNED or is_compared(name):
                 results.setdefault(name, []).append(value)
     return results
 

@@ -108,6 +108,10 @@ def _growing_share(row: Row, smaller: Row, larger: Row) -> Estimate | None:
     return estimate([batch * growth[block] / here[block] for block in sorted(blocks)])
 
 
+_OF_RANK = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
+"""What a rank does itself in a step."""
+
+
 def bounds_of(rows: Sequence[Row], varied: Collection[str], fixed_batch_field: str) -> dict[str, str]:
     """What bounds each trial of a sweep, by trial_id, with its other batches to see what a step takes at any.
 
@@ -171,7 +175,7 @@ def slower_rank(row: Row) -> tuple[int, float] | None:
     """
     by_rank: dict[int, list[float]] = {}
     for record in row.timed:
-        spent = {rank.rank: _spent_ms(rank) for rank in record.ranks if rank.data_wait_ms is not None}
+        spent = {rank.rank: _spent_ms(rank) for rank in record.ranks if "data_wait_ms" in rank.metrics}
         for rank, ms in spent.items():
             others = [value for other, value in spent.items() if other != rank]
             if others:
@@ -186,19 +190,17 @@ def slower_rank(row: Row) -> tuple[int, float] | None:
 
 
 def _spent_ms(rank: RankRecord) -> float:
-    """What a rank does itself in a step."""
-    parts = (rank.data_wait_ms, rank.forward_ms, rank.backward_ms, rank.optimizer_ms, rank.rest_ms)
-    return sum(part or 0.0 for part in parts)
+    return sum(rank.metrics.get(name, 0.0) for name in _OF_RANK)
 
 
 def _parts_by_block(row: Row) -> dict[int, dict[str, float]]:
     """The parts of a step in each block that has them."""
-    return {record.repeat: _parts(record) for record in row.timed if record.data_wait_ms is not None}
+    return {record.repeat: _parts(record) for record in row.timed if "data_wait_ms" in record.metrics}
 
 
 def _parts(record: RunRecord) -> dict[str, float]:
-    parts = {name: getattr(record, name) or 0.0 for name in PARTS if name != "waiting_ms"}
+    parts = {name: record.metrics.get(name, 0.0) for name in PARTS if name != "waiting_ms"}
     # A rank that is ahead waits inside the timer of its communication.
-    exposed = [rank.exposed_comm_ms for rank in record.ranks if rank.exposed_comm_ms is not None]
+    exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
     parts["waiting_ms"] = fmean(exposed) - min(exposed) if exposed else 0.0
     return parts

@@ -31,8 +31,7 @@ class Row:
     """The fields that vary in this table."""
     records: list[RunRecord]
     estimates: dict[str, Estimate] = field(default_factory=dict)
-    custom_metrics: dict[str, Estimate] = field(default_factory=dict)
-    """Metrics that are no field of a record."""
+    """Its metrics over the repeats, in the order of tables."""
     speed_up: Contrast | None = None
     """Against the row that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
 
@@ -83,7 +82,7 @@ class Row:
     @property
     def is_stopped(self) -> bool:
         """Whether a search stopped all runs that count: their metrics are those of an early epoch."""
-        return bool(self.counted) and all(record.stopped_epoch is not None for record in self.counted)
+        return bool(self.counted) and all(record.is_stopped for record in self.counted)
 
     @property
     def reason(self) -> str:
@@ -99,7 +98,7 @@ class Row:
     def counted(self) -> list[RunRecord]:
         """Runs that ended ok; if any trained to the end, only those."""
         ok = [record for record in self.records if record.outcome is Outcome.OK]
-        return [record for record in ok if record.stopped_epoch is None] or ok
+        return [record for record in ok if not record.is_stopped] or ok
 
     @property
     def timed(self) -> list[RunRecord]:
@@ -114,13 +113,12 @@ class Row:
     def is_once(self, metric: str) -> bool:
         """Whether equal values of a metric say no more than one of them.
 
-        So it is with every custom metric, and with what was learned, where the losses are the same or
+        So it is with every metric without an entry, and with what was learned, where the losses are the same or
         steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
         """
         if metric in LEARNED:
             return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
-        is_custom = metric not in registered_metrics()
-        return is_custom and any(metric in record.measures for record in self.counted)
+        return metric not in registered_metrics() and any(metric in record.metrics for record in self.counted)
 
     @property
     def throughput(self) -> str:
@@ -146,8 +144,8 @@ class Row:
         return {block: 1 / seconds for block, seconds in self.by_block("total_s").items() if seconds > 0}
 
     def estimate(self, metric: str) -> Estimate | None:
-        """A metric over the repeats, registered or custom; None if no run reports it."""
-        return self.estimates.get(metric) or self.custom_metrics.get(metric)
+        """A metric over the repeats; None if no run reports it."""
+        return self.estimates.get(metric)
 
     def value_of(self, metric: str) -> float | None:
         """The mean of a metric; None if no run reports it."""
@@ -177,5 +175,4 @@ class Row:
         if metric == RUNS_PER_S:
             return self.runs_per_s()
         records = self.timed if is_time(metric) else self.counted
-        values = {record.repeat: record.measures.get(metric, getattr(record, metric, None)) for record in records}
-        return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
+        return {record.repeat: record.metrics[metric] for record in records if metric in record.metrics}

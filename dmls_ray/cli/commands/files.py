@@ -165,5 +165,5 @@ def _adds(record: RunRecord, present: RunRecord | None) -> bool:
         return True
     if not replaces(record, present):
         return False
-    is_full = present.stopped_epoch is not None and record.stopped_epoch is None
+    is_full = present.is_stopped and not record.is_stopped
     return is_full or not replaces(present, record)

@@ -20,7 +20,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.location import find_sweeps
-from dmls_ray.storage.sweep_file import read_sweep, trial_ids
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 from dmls_ray.util.text import utf8_safe
@@ -30,8 +30,8 @@ _OTHERS = "other versions"
 
 
 _SECTIONS = (
-    "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts",
-    "picture",
+    "metrics", "facts", "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback",
+    "earlier_attempts", "picture",
 )  # fmt: skip
 """Fields of a record that `show` prints apart from the others."""
 
@@ -85,7 +85,7 @@ def _describe_sweep(folder: str | Path) -> dict[str, str]:
 def _count_runs(results: Results, last: dict[str, Any]) -> str:
     """`24`, or `5 of 24` where a sweep was stopped before all runs of its last session had ended."""
     ended = Counter(record.trial_id for record in results.records)
-    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in trial_ids(last))
+    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in last.get("trials", []))
     return f"{len(results)} of {len(results) + missing}" if missing else str(len(results))
 
 
@@ -105,29 +105,30 @@ def show_arguments(parser: Parser) -> None:
 def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
-    _ = record.epochs, record.ranks  # their values are checked at their first use
-    plain = record.to_dict()
+    epochs = [epoch.values for epoch in record.epochs]
+    ranks = [rank.values for rank in record.ranks]
+    fields = {name: value for name, value in record.to_dict().items() if name not in _SECTIONS}
     ended = record.ending
     if record.reason:
         ended += f", {record.reason}"
     say(console, f"{record.run_id} in {results.where}: {ended}")
     for title, values in (
-        ("Configuration", plain["config"]),
-        ("Result", {name: value for name, value in plain.items() if name not in _SECTIONS}),
-        ("Code", plain["code"]),
-        ("Data", plain["data"]),
-        ("Machine", plain["machine"]),
-        ("Versions", plain["versions"] | plain["git"]),
+        ("Configuration", record.config),
+        ("Result", fields | record.metrics | record.facts),
+        ("Code", record.code),
+        ("Data", record.data),
+        ("Machine", record.machine),
+        ("Versions", record.versions | record.git),
     ):
         texts = {name: _text(value) for name, value in values.items()}
         lines = [f"  {name:24} {text}" for name, text in texts.items() if text]
         if lines:
             say(console, f"\n{title}", style="bold")
             say(console, "\n".join(lines))
-    for title, name in (("Epochs", "epochs"), ("Ranks", "ranks"), ("Earlier attempts", "earlier_attempts")):
-        if plain[name]:
+    for title, rows in (("Epochs", epochs), ("Ranks", ranks), ("Earlier attempts", record.earlier_attempts)):
+        if rows:
             say(console, f"\n{title}", style="bold")
-            print_table(_as_texts(pd.DataFrame(plain[name])), console)
+            print_table(_as_texts(pd.DataFrame(rows)), console)
     if record.traceback:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)

@@ -25,7 +25,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.shown import SPARE, shown_columns
+from dmls_ray.analysis.table.shown import shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
@@ -96,10 +96,11 @@ def table(given: argparse.Namespace, console: Console) -> None:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
     if given.columns and (given.by or given.published):
         raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by and --published.")
-    reading, spare = summarize(load(given.folder, stale=given.stale)), SPARE
+    reading = summarize(load(given.folder, stale=given.stale))
     if given.format == "json":
         _print_json(reading, given)
         return
+    spare: Sequence[str] = spare_heads()
     if given.by:
         layout = all_layouts()[given.by](reading.results, with_published=given.published)
     elif given.published:

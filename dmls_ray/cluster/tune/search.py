@@ -81,7 +81,7 @@ def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: s
     """
     levels = {}
     for record in earlier:
-        level = levels[record.run_id] = level_of(record, metric)
+        level = levels[record.run_id] = record.metrics.get(metric)
         try:
             searcher.add_evaluated_point(record.proposed, level, error=level is None)
         except NotImplementedError as error:
@@ -89,9 +89,3 @@ def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: s
                 f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
             ) from error
     return levels
-
-
-def level_of(record: RunRecord, metric: str) -> float | None:
-    """A run's metric."""
-    value = record.measures.get(metric, getattr(record, metric, None))
-    return value if isinstance(value, int | float) else None

@@ -151,9 +151,9 @@ def metric_of(event: RunEvent, metric: str, before: float | None = None) -> floa
     """The metric in this event, or its previous value if the event has none or it is not finite."""
     value: Any = None
     if isinstance(event, EpochEnded):
-        value = event.epoch.measures.get(metric, getattr(event.epoch, metric, None))
+        value = event.epoch.metrics.get(metric)
     elif isinstance(event, RunFinished) and event.results:
-        value = event.results[0].run.get("returned", {}).get(metric)
+        value = event.results[0].run.get(metric)
     return value if isinstance(value, int | float) and math.isfinite(value) else before
 
 

@@ -40,7 +40,7 @@ class ClassificationPresentation(Presentation):
         return [fp32 if column.head == fp32.head else column for column in columns]
 
     def notes(self, rows: Sequence[Row]) -> list[Note]:
-        records = [record for row in rows for record in row.counted if record.vnni is False]
+        records = [record for row in rows for record in row.counted if record.facts.get("vnni") is False]
         if not records:
             return []
         cpus = sorted({str(record.machine.get("cpu", "an unknown CPU")) for record in records})

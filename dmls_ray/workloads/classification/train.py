@@ -92,7 +92,7 @@ class ClassificationTask(TrainingTask):
         return self.quantized.forward() if self.config.quantization == "qat" else forward
 
     def reached_target(self, epoch: EpochRecord) -> bool:
-        target, accuracy = self.config.target_accuracy, epoch.test_accuracy
+        target, accuracy = self.config.target_accuracy, epoch.metrics.get("test_accuracy")
         return target is not None and accuracy is not None and accuracy >= target
 
     def finish(self, evaluate: Callable[[Forward], Means]) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from typing import Any
 
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.provenance import slow_precisions
-from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification import objects
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
 from dmls_ray.workloads.classification.datasets import builtin_dataset
+from dmls_ray.workloads.classification.metrics import CLASSIFICATION_METRICS
 from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
 from dmls_ray.workloads.user_function.sent import SentName
 
@@ -29,7 +30,7 @@ class ClassificationWorkload(Workload):
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     writes_traces = True
     saves_weights = True
-    metrics = TRAINING_METRICS
+    metrics = CLASSIFICATION_METRICS
     throughput = "images_per_s"
     durations_compare = True
     presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"

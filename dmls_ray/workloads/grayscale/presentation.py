@@ -115,7 +115,7 @@ class GrayscalePresentation(Presentation):
             *factor_columns(table),
             metric_column(answer, interval=True, answers=True),
             *speed_up_column(table),
-            *(metric_column(name, interval=name == "of_copy") for name in others if name in table.custom_metric_names),
+            *(metric_column(name, interval=name == "of_copy") for name in others if table.has(name)),
             *ending_columns(),
         ]
 
@@ -125,7 +125,7 @@ class GrayscalePresentation(Presentation):
         ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
         notes: list[Note] = []
         if ours:
-            names = dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output"))
+            names = dict.fromkeys(_name(row) for row in ours if row.counted[0].metrics.get("own_output"))
             except_by = f" (in each pass by {', '.join(names)})" if names else ""
             notes.append(Note("method", _PASS.format(except_by)))
 
@@ -194,7 +194,7 @@ def _agreement(rows: Sequence[Row]) -> list[Note]:
 
 def _without_bound(row: Row) -> str:
     """Why a time is not compared with the bandwidth of memory; empty if it is, or if it need not be."""
-    if row.value_of("of_copy") is not None or row.counted[0].measures.get("own_output"):
+    if row.value_of("of_copy") is not None or row.counted[0].metrics.get("own_output"):
         return ""
     images, place = _config(row)["images"], _PLACES[_config(row)["device"]]
     size, cache = row.value_of("set_mib"), row.value_of("cache_mib")

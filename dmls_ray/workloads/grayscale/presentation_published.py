@@ -30,7 +30,7 @@ def published_images() -> Results:
                 seed=0, outcome=Outcome.OK, config={**config, "world_size": 1}, isolation=PUBLISHED,
                 reason=row["note"] or "",
                 machine={"host": "", "cpu": row["hardware"], "hardware": row["hardware"], "gpus": []},
-                images_per_s=row["images"] / row["seconds"], measures={"pass_ms": row["seconds"] * 1e3},
+                metrics={"images_per_s": row["images"] / row["seconds"], "pass_ms": row["seconds"] * 1e3},
             )
         )  # fmt: skip
     return Results(FOLDER, records)

@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,9 @@ import torch
 
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.plain import NotPlainError, describe_left_out, plain_entries
-from dmls_ray.records.returned import RECORDED, reported_metrics
+from dmls_ray.records.returned import Reported, part_of
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
-from dmls_ray.records.validation import DEEPEST
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import Collective, prepare_process, seed_process
@@ -66,12 +64,12 @@ def run_user_function(
     agreement = AgreementMeter() if rank.world_size > 1 else None
     steps = FunctionSteps(device, emit, agreement, clock.untimed)
     # What precedes a report, as a test of the model, is in no forward pass.
-    taken = {*RECORDED, *config.canonical()}
-    reporter = _Reporter(rank, emit, clock, taken=taken, on_report=steps.leave_out)
+    reported = Reported(taken=config.canonical())
+    reporter = _Reporter(rank, emit, clock, reported, on_report=steps.leave_out)
     returned: Any = None
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
         returned = train(given, rank, reporter.emit)
-    result = reporter.read(returned, RETURNABLE)
+    result = reported.read(returned, RETURNABLE)
     del returned
     synchronize(device)
     total_s = clock.total_s
@@ -100,9 +98,9 @@ def run_user_function(
             "backend": rank.backend or "",
             "steps": steps.count,
             "stopped_epoch": reporter.stopped_epoch,
-            "epochs": reporter.epochs,
-            "returned": result,
-            "not_recorded": describe_left_out(reporter.left_out),
+            "epochs": [epoch.values for epoch in reporter.epochs],
+            "not_recorded": reported.left_out,
+            **result,
         },
     }
 
@@ -115,13 +113,11 @@ class _Reporter:
     """What the function reports while it runs."""
 
     def __init__(
-        self, rank: RankInfo, emit: Emit, clock: PhaseClock, *, taken: Collection[str], on_report: Callable[[], None]
+        self, rank: RankInfo, emit: Emit, clock: PhaseClock, reported: Reported, *, on_report: Callable[[], None]
     ) -> None:
         self._rank, self._emit, self._clock, self._on_report = rank, emit, clock, on_report
-        self._taken = frozenset(taken)
-        self.epochs: list[dict[str, Any]] = []
-        self.left_out: dict[str, str] = {}
-        """What it reported and no record can hold -> why."""
+        self._reported = reported
+        self.epochs: list[EpochRecord] = []
         self.not_finite = ""
         self.stopped_epoch: int | None = None
 
@@ -141,50 +137,20 @@ class _Reporter:
         if kind == "progress":
             self._emit(Progress())
             return
-        number = self._number_of(event)
-        named = {name: value for name, value in event.items() if name not in ("kind", "epoch")}
-        values = self.read(named, RETURNABLE_PER_EPOCH)
-        metrics = {name: value for name, value in values.items() if name in RETURNABLE_PER_EPOCH and value is not None}
-        measures = {name: value for name, value in values.items() if name not in RETURNABLE_PER_EPOCH}
-        epoch = {"epoch": number, **metrics, "ended_s": self._clock.total_s, "measures": measures}
+        named = {name: value for name, value in event.items() if name != "kind"}
+        following = len(self.epochs) + 1
+        values = self._reported.read({"epoch": following, **named}, {*RETURNABLE_PER_EPOCH, "epoch"})
+        number = values.pop("epoch", None)
+        number = following if number is None else int(number)
+        values["ended_s"] = self._clock.total_s
+        epoch = part_of({"epoch": number, **values}, EpochRecord, "an emitted epoch")
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"
         reports = self._rank.rank == 0 or self._rank.prunable
-        if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if reports else Progress()) is False:
+        if self._emit(EpochEnded(epoch=epoch) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
-
-    def read(self, values: Any, filled: Collection[str]) -> dict[str, Any]:
-        """What can be recorded of these values; the rest is noted.
-
-        Args:
-            values: what the function returned or emitted.
-            filled: recorded metrics that it may fill.
-        """
-        # In an epoch they are one level lower than in a run.
-        entries = reported_metrics(values, self._taken - {*filled}, deepest=DEEPEST - 1)
-        self.left_out |= entries.left_out
-        return entries.values
-
-    def _number_of(self, event: Mapping[str, Any]) -> int:
-        """The number of an epoch as the function gives it; else the next one."""
-        following = len(self.epochs) + 1
-        if event.get("epoch") is None:
-            return following
-        entries = plain_entries({"epoch": event["epoch"]}, check=_check_whole)
-        self.left_out |= entries.left_out
-        return int(entries.values.get("epoch", following))
-
-
-def _check_whole(name: str, value: Any) -> None:
-    """Refuse what is no whole number.
-
-    Raises:
-        NotPlainError: with what is wrong.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 or abs(value) >= 2**63:
-        raise NotPlainError("is no whole number; give one")
 
 
 def _take_equal_steps(rank: RankInfo, count: int) -> bool:

@@ -47,7 +47,9 @@ def test_the_aim_decides_what_is_better() -> None:
 def test_a_race_for_accuracy_is_decided_by_the_metric_that_beats() -> None:
     swept = results(BATCHES, rate, repeats=5)
     for record in swept.records:
-        record.validation_accuracy = 0.5 if record.config["batch_per_rank"] == 16 else 0.8 + 0.01 * record.repeat
+        record.metrics["validation_accuracy"] = (
+            0.5 if record.config["batch_per_rank"] == 16 else 0.8 + 0.01 * record.repeat
+        )
     race = race_for(make_table(swept), "accuracy")
     assert [row.factors["batch_per_rank"] for row in race.beaten] == [16]
     assert [claim.measure.name for claim in race.claims] == ["validation_accuracy"]

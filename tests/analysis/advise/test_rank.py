@@ -19,7 +19,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.storage.sweep_file import write_sweep
 from dmls_ray.util.errors import ConfigError
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 BATCHES = {"batch_per_rank": [16, 32, 64]}
 EIGHT = [8, 16, 32, 64, 128, 256, 512, 1024]
@@ -42,7 +42,7 @@ def batches(advice: Advice, verdict: Verdict) -> list[int]:
 def of_machine(swept: Results, **changes: Any) -> Results:
     for record in swept.records:
         for name, value in changes.items():
-            setattr(record, name, value)
+            set_value(record, name, value)
     return swept
 
 
@@ -76,7 +76,7 @@ def test_equal_configurations_are_seldom_called_different(repeats: int, choices:
     false = 0
     for _ in range(400):
         for record in swept.records:
-            record.images_per_s = math.exp(random.normal(0, 0.05))
+            record.metrics["images_per_s"] = math.exp(random.normal(0, 0.05))
         false += bool(advise(swept, "throughput").with_verdict("worse"))
     assert false <= 32  # of 400 at 1 in 20, more than 32 come once in 200
 
@@ -88,7 +88,9 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
     found_indistinguishable = set()
     for _ in range(100):
         for record in swept.records:
-            record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
+            record.metrics["images_per_s"] = math.exp(
+                random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04)
+            )
         equal = bool(advise(swept, "throughput").with_verdict("not distinguished"))
         answered = answer_on_axis(make_table(swept), "batch_per_rank")
         assert (answered.lead[0].sign == 0) == equal
@@ -109,14 +111,14 @@ def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
     assert batches(advice, "worse") == [32, 64]
     assert not any("--repeats" in note for note in notes(advice))
     for record in swept.records:
-        record.tensor_mem_mib = 100.0
+        record.metrics["tensor_mem_mib"] = 100.0
     assert len(batches(advise(swept, "memory"), "not distinguished")) == 2
 
 
 def test_a_difference_in_memory_that_is_of_no_use_makes_no_configuration_worse() -> None:
     swept = results(BATCHES, uneven)
     for record in swept.records:
-        record.tensor_mem_mib = {16: 100.0, 32: 101.0, 64: 150.0}[record.config["batch_per_rank"]]
+        record.metrics["tensor_mem_mib"] = {16: 100.0, 32: 101.0, 64: 150.0}[record.config["batch_per_rank"]]
     advice = advise(swept, "memory")
     assert [batches(advice, verdict) for verdict in ("best", "not distinguished", "worse")] == [[16], [32], [64]]
 
@@ -124,7 +126,7 @@ def test_a_difference_in_memory_that_is_of_no_use_makes_no_configuration_worse()
 def test_tensor_memory_of_two_runs_that_differ_is_not_decided() -> None:
     swept = results(BATCHES, uneven, repeats=2)
     for record in swept.records:
-        record.tensor_mem_mib = 100.0 + record.config["batch_per_rank"] * (1 + record.repeat)
+        record.metrics["tensor_mem_mib"] = 100.0 + record.config["batch_per_rank"] * (1 + record.repeat)
     assert batches(advise(swept, "memory"), "worse") == []
 
 
@@ -133,7 +135,8 @@ def test_a_resident_set_that_grew_by_less_than_repeats_differ_by_decides_nothing
         swept = results({"batch_per_rank": [16, 32]}, uneven)
         for record in swept.records:
             more = mib if record.config["batch_per_rank"] == 32 else 0.0
-            record.tensor_mem_mib, record.host_mem_mib = None, 10 + more + 0.01 * record.repeat
+            del record.metrics["tensor_mem_mib"]
+            record.metrics["host_mem_mib"] = 10 + more + 0.01 * record.repeat
         return batches(advise(swept, "memory"), "worse")
 
     assert worse_at(3.0) == []
@@ -161,7 +164,9 @@ def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice
     for record in swept.records:
         short = record.config["epochs"] == 1
         # Its one epoch took a little longer than one of ten.
-        record.epoch_s, record.total_s, record.test_accuracy = (1.0, 1.0, 0.81) if short else (0.99, 10.0, 0.90)
+        record.metrics["epoch_s"], record.metrics["total_s"], record.metrics["test_accuracy"] = (
+            (1.0, 1.0, 0.81) if short else (0.99, 10.0, 0.90)
+        )
     advice = advise(swept, "cost", price_per_hour=1.0)
     assert frame(advice).set_index("epochs")[["verdict", "front"]].to_numpy().tolist() == [
         ["best", "yes"],
@@ -175,7 +180,7 @@ def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice
 def test_the_front_is_of_the_metric_that_accuracy_is_judged_by() -> None:
     swept = results(BATCHES, by_batch({16: 100, 32: 300, 64: 200}))
     for record in swept.records:
-        record.validation_loss = {16: 0.5, 32: 0.7, 64: 0.4}[record.config["batch_per_rank"]]
+        record.metrics["validation_loss"] = {16: 0.5, 32: 0.7, 64: 0.4}[record.config["batch_per_rank"]]
     advice = advise(of_machine(swept, tensor_mem_mib=900.0), "accuracy", metric="validation_loss")
     assert list(advice.front_metrics) == ["total_s", "validation_loss"]
     assert frame(advice).set_index("batch_per_rank")["front"].to_dict() == {"64": "yes", "32": "yes", "16": ""}
@@ -203,11 +208,13 @@ def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0)
     for record in swept.records:
         taken = reached_s[record.config["batch_per_rank"]][record.repeat]
         record.config = {**record.config, "target_accuracy": 0.9}
-        record.target_s, record.total_s = taken, total_s
-        if taken is None:
+        record.metrics["total_s"] = total_s
+        if taken is not None:
+            record.metrics["target_s"] = taken
+        else:
             for epoch in record.epochs:
-                epoch.test_accuracy = 0.5
-            record.test_accuracy = 0.5
+                epoch.metrics["test_accuracy"] = 0.5
+            record.metrics["test_accuracy"] = 0.5
     return swept
 
 
@@ -242,7 +249,7 @@ def test_an_unknown_time_is_compared_with_no_other() -> None:
     for record in swept.records:
         if record.config["batch_per_rank"] == 16:
             # A user function that reported the target as reached, and a time that is no number.
-            record.epochs = [EpochRecord(epoch=1, test_accuracy=0.95)]
+            record.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.95})]
     advice = advise(swept, "time-to-accuracy")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
@@ -373,7 +380,8 @@ def test_runs_of_two_versions_are_not_compared(aim: str) -> None:
 def test_a_search_is_judged_by_what_it_searched_for(tmp_path: Path, minimizes: bool, best: int) -> None:
     searched = results(BATCHES, uneven, accuracy=lambda values, repeat: 1 - values["batch_per_rank"] / 100, repeats=1)
     for record in searched.records:
-        record.mode, record.measures = "search", {"score": float(record.config["batch_per_rank"])}
+        record.mode = "search"
+        record.metrics["score"] = float(record.config["batch_per_rank"])
     searched.folder = tmp_path
     write_sweep(tmp_path, {"sessions": [{"mode": "search", "metric": "score", "minimizes": minimizes}]})
     advice = advise(searched, "accuracy")
@@ -386,7 +394,8 @@ def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch()
     searched = results(BATCHES, uneven, accuracy=lambda values, repeat: values["batch_per_rank"] / 100, repeats=1)
     for record in searched.records:
         record.mode = "search"
-        record.stopped_epoch = 1 if record.config["batch_per_rank"] == 64 else None
+        if record.config["batch_per_rank"] == 64:
+            record.metrics["stopped_epoch"] = 1
     advice = advise(searched, "accuracy")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
@@ -398,11 +407,11 @@ def apart(batches: set[int]) -> Results:
     swept = results({**BATCHES, "world_size": [2]}, by_batch({16: 100, 32: 200, 64: 300}),
                     accuracy=lambda values, repeat: values["batch_per_rank"] / 100)  # fmt: skip
     for record in swept.records:
-        record.validation_loss = 1 / record.config["batch_per_rank"]
-        record.target_s = 5.0
+        record.metrics["validation_loss"] = 1 / record.config["batch_per_rank"]
+        record.metrics["target_s"] = 5.0
         if record.config["batch_per_rank"] in batches:
             record.independent_ranks = "no collectives in 6 optimizer steps"
-            record.tensor_mem_mib = 1.0
+            record.metrics["tensor_mem_mib"] = 1.0
     return swept
 
 
@@ -438,7 +447,8 @@ def test_a_resident_set_that_did_not_grow_is_the_least_memory() -> None:
     def advice(growth: dict[int, float]) -> Advice:
         swept = results(BATCHES, uneven)
         for record in swept.records:
-            record.tensor_mem_mib, record.host_mem_mib = None, growth[record.config["batch_per_rank"]]
+            del record.metrics["tensor_mem_mib"]
+            record.metrics["host_mem_mib"] = growth[record.config["batch_per_rank"]]
         return advise(swept, "memory")
 
     nothing = advice({16: 0.0, 32: 0.0, 64: 0.0})
@@ -479,7 +489,8 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
     axes = {"batch_per_rank": [16, 32, 64, 128]}
     swept = results(axes, lambda values, repeat: 100 * math.exp(random.normal(0, 0.1)), accuracy=accuracy)
     for record in swept.records:
-        record.tensor_mem_mib, record.host_mem_mib = None, 100 * math.exp(random.normal(0, 0.1))
+        del record.metrics["tensor_mem_mib"]
+        record.metrics["host_mem_mib"] = 100 * math.exp(random.normal(0, 0.1))
         record.independent_ranks = "no collective" if record.config["batch_per_rank"] == 128 else ""
     priced = {"price_per_hour": 1.0, "target": None} if name == "cost" else {"target": 0.8}
     advice, table = advise(swept, name, **priced), make_table(swept)

@@ -13,7 +13,7 @@ from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.compare.text import frame, headline, notes
 from dmls_ray.analysis.results import Results
 from dmls_ray.util.errors import ConfigError
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 GRID = {"batch_per_rank": [16, 32]}
 NOISE = (1.0, math.exp(0.1), math.exp(-0.1))
@@ -37,7 +37,7 @@ def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
     for record in swept.records:
         record.session = f"{changes.get('isolation')} {id(swept)} {record.repeat % count}"
         for name, value in changes.items():
-            setattr(record, name, value)
+            set_value(record, name, value)
     return swept
 
 
@@ -226,8 +226,8 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
     def swept(speed: float, count: int) -> Results:
         made = with_sessions(sweep(speed), count)
         for record in made.records:
-            record.forward_ms = record.overhead_s = 1 / speed + record.repeat / 1e6
-            record.measures["tokens_per_s"] = speed + record.repeat / 1e3
+            record.metrics["forward_ms"] = record.metrics["overhead_s"] = 1 / speed + record.repeat / 1e6
+            record.metrics["tokens_per_s"] = speed + record.repeat / 1e3
         return made
 
     for counts in ((1, 1), (3, 1), (2, 3)):
@@ -250,7 +250,7 @@ def test_what_follows_from_seed_code_and_data_has_a_verdict_in_one_session(measu
     def swept(value: float) -> Results:
         made = sweep()
         for record in made.records:
-            setattr(record, measure, value + record.repeat / 1e3)
+            set_value(record, measure, value + record.repeat / 1e3)
         return with_sessions(made, 1)
 
     comparison = compare_sweeps(swept(0.5), swept(0.9), measure=measure)

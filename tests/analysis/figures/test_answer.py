@@ -9,7 +9,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points, series
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
 
@@ -101,7 +101,7 @@ def test_a_choice_that_could_not_be_measured_is_a_cross_at_its_place() -> None:
 def test_a_metric_that_the_axis_asks_for_has_a_panel(axis: str, values: list[Any], metric: str, label: str) -> None:
     runs = results({axis: values, "batch_per_rank": 16}, rate)
     for record in runs.records:
-        setattr(record, metric, 0.25)
+        set_value(record, metric, 0.25)
     (panel,) = (item for item in panels(chart(asked(runs, axis)), 4) if item.y.label == label)
     assert points(panel, "measured") == pytest.approx(dict.fromkeys(values, 0.25))
     other = asked(results({"batch_per_rank": [16, 32], "world_size": 1}, rate), "batch_per_rank")

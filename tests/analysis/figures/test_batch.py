@@ -34,7 +34,7 @@ def test_what_was_out_of_memory_is_a_cross_of_its_line() -> None:
 def test_steps_have_a_panel_where_they_were_timed() -> None:
     runs = results(GRID, rate)
     for record in runs.records:
-        record.step_ms_p50 = 2.0 * record.config["batch_per_rank"]
+        record.metrics["step_ms_p50"] = 2.0 * record.config["batch_per_rank"]
     _, step = panels(chart(make_table(runs)), 2)
     assert step.y.label == "median optimizer step (ms)"
     assert points(step, "world_size 1") == {16: 32.0, 32: 64.0}

@@ -23,7 +23,7 @@ def accuracy(values: dict[str, Any], repeat: int) -> float:
 def changed(axes: dict[str, Any], *, lost: str = "") -> Table:
     runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=CHANGES)
     for record in runs.records:
-        record.accuracy_gap = 0.1
+        record.metrics["accuracy_gap"] = 0.1
         if lost and record.config[lost]:
             record.outcome, record.reason = Outcome.ERROR, "no such layer"
     table = make_table(runs)

@@ -11,11 +11,6 @@ def test_a_panel_has_either_a_picture_or_series() -> None:
         Panel(picture="/9j/AAAA", series=[Series(name="a", x=[1], y=[1.0])])
 
 
-def test_a_picture_is_a_jpeg() -> None:
-    with pytest.raises(ValueError, match="picture is not a JPEG in base64"):
-        Panel(picture="PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+")
-
-
 def test_bars_need_categories() -> None:
     bar = Series(name="a", kind="bar", x=["x"], y=[1.0])
     assert Panel(x=Axis("way", categories=["x"]), y=Axis("s"), series=[bar]).series == [bar]

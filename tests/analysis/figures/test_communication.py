@@ -12,8 +12,14 @@ from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 
 RANKS = [
-    RankRecord(rank=0, forward_ms=2.0, backward_ms=4.0, comm_ms=3.0, overlap_ms=1.0, exposed_comm_ms=2.0),
-    RankRecord(rank=1, forward_ms=3.0, backward_ms=5.0, comm_ms=5.0, overlap_ms=1.0, exposed_comm_ms=4.0),
+    RankRecord(
+        rank=0,
+        metrics={"forward_ms": 2.0, "backward_ms": 4.0, "comm_ms": 3.0, "overlap_ms": 1.0, "exposed_comm_ms": 2.0},
+    ),
+    RankRecord(
+        rank=1,
+        metrics={"forward_ms": 3.0, "backward_ms": 5.0, "comm_ms": 5.0, "overlap_ms": 1.0, "exposed_comm_ms": 4.0},
+    ),
 ]
 
 
@@ -21,7 +27,7 @@ def runs_of(**axes: Any) -> Results:
     runs = results({"batch_per_rank": 16, "world_size": [1, 2, 4], **axes}, lambda values, repeat: 100.0)
     for record in runs.records:
         if record.config["world_size"] > 1:
-            record.ranks, record.exposed_comm_ms = RANKS, 2.0
+            record.ranks, record.metrics["exposed_comm_ms"] = RANKS, 2.0
     return runs
 
 
@@ -69,7 +75,14 @@ def test_the_interval_of_a_share_stays_between_none_and_all() -> None:
             hidden = [0.0, 0.01, 2.0][record.repeat]
             record.ranks = [
                 RankRecord(
-                    rank=0, forward_ms=1, backward_ms=1, comm_ms=3, overlap_ms=hidden, exposed_comm_ms=3 - hidden
+                    rank=0,
+                    metrics={
+                        "forward_ms": 1,
+                        "backward_ms": 1,
+                        "comm_ms": 3,
+                        "overlap_ms": hidden,
+                        "exposed_comm_ms": 3 - hidden,
+                    },
                 )
             ]
     for panel in panels(chart(make_table(runs)), 2):

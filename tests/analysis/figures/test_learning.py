@@ -24,8 +24,10 @@ def runs_of(axes: dict[str, Any], test: list[float] = TEST, **more: Any) -> Resu
         take_epochs(
             record,
             [
-                EpochRecord(epoch=number + 1, train_loss=train, test_loss=loss + 0.01 * record.repeat,
-                            train_accuracy=0.8, test_accuracy=0.7)
+                EpochRecord(epoch=number + 1, metrics={
+                "train_loss": train, "test_loss": loss + 0.01 * record.repeat, "train_accuracy": 0.8,
+                "test_accuracy": 0.7,
+            })
                 for number, (train, loss) in enumerate(zip(TRAIN, test, strict=True))
             ]
         )  # fmt: skip
@@ -90,7 +92,9 @@ def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_p
 def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None:
     runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
-        take_epochs(record, [EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])
+        take_epochs(
+            record, [EpochRecord(epoch=1, metrics={"test_loss": 3.0}), EpochRecord(epoch=2, metrics={"test_loss": 2.0})]
+        )
     (loss,) = panels(chart(make_table(runs)), 1)
     assert loss.y.label == "test loss (as the training function reports it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}
@@ -108,7 +112,7 @@ def test_curves_that_are_equal_in_every_point_are_named() -> None:
     for record in found.records:
         if record.config["batch_per_rank"] == 64:
             for epoch in record.epochs:
-                epoch.test_loss, epoch.train_loss, epoch.train_accuracy = 2.0, 1.5, 0.9
+                epoch.metrics["test_loss"], epoch.metrics["train_loss"], epoch.metrics["train_accuracy"] = 2.0, 1.5, 0.9
     drawn = chart(make_table(found))
     assert drawn is not None
     assert drawn.notes == (

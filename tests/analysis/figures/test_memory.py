@@ -24,8 +24,8 @@ def runs_of(machine: dict[str, Any], device: str) -> Results:
 def test_a_gpus_memory_is_the_limit_and_its_ooms_lie_on_it() -> None:
     runs = runs_of({"gpu_memory_mib": [300, 400]}, "cuda (Some GPU)")
     for record in runs.records:
-        if record.tensor_mem_mib is not None:
-            record.device_mem_mib = record.tensor_mem_mib + 50
+        if record.metrics.get("tensor_mem_mib") is not None:
+            record.metrics["device_mem_mib"] = record.metrics["tensor_mem_mib"] + 50
     panel = one_panel(chart(make_table(runs)))
     assert panel.y.label == "allocated memory of the GPU of a rank (MiB)"
     assert points(panel, "world_size 1") == {16: 166.0, 32: 182.0}

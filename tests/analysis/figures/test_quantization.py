@@ -15,10 +15,10 @@ def quantized(kinds: list[str], *, lr: list[float] | None = None, lost: str = ""
     axes = {"quantization": kinds, "batch_per_rank": 16, "inference_batch": 32, "lr": lr or [0.001]}
     runs = results(axes, lambda values, repeat: 100.0 if values["quantization"] != "qat" else 50.0)
     for record in runs.records:
-        record.fp32_checkpoint_bytes, record.fp32_compiled_ms_p50 = 27_221, 0.2
+        record.metrics["fp32_checkpoint_bytes"], record.metrics["fp32_compiled_ms_p50"] = 27_221, 0.2
         if record.config["quantization"] != "off":
-            record.fp32_test_accuracy, record.int8_test_accuracy = 0.85, 0.8
-            record.int8_checkpoint_bytes, record.int8_compiled_ms_p50 = 10_943, 0.25
+            record.metrics["fp32_test_accuracy"], record.metrics["int8_test_accuracy"] = 0.85, 0.8
+            record.metrics["int8_checkpoint_bytes"], record.metrics["int8_compiled_ms_p50"] = 10_943, 0.25
         if record.config["quantization"] == lost:
             record.outcome, record.reason = Outcome.ERROR, "cannot be exported"
     table = make_table(runs)

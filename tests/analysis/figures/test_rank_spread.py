@@ -16,8 +16,8 @@ def runs_of(**axes: Any) -> Results:
     runs = results({"batch_per_rank": 16, "world_size": 2, **axes}, lambda values, repeat: 100.0)
     for record in runs.records:
         for rank in record.ranks:
-            rank.step_ms_p50, rank.tensor_mem_mib = 4.0 + 2 * rank.rank, 100.0
-            rank.forward_ms, rank.backward_ms = 0.5 + rank.rank, 0.5 + rank.rank
+            rank.metrics["step_ms_p50"], rank.metrics["tensor_mem_mib"] = 4.0 + 2 * rank.rank, 100.0
+            rank.metrics["forward_ms"], rank.metrics["backward_ms"] = 0.5 + rank.rank, 0.5 + rank.rank
     return runs
 
 

@@ -19,7 +19,7 @@ def searched(axes: dict[str, Any] | None = None) -> Results:
     """A search, whose configurations have a validation accuracy by their place in the order."""
     found = results(axes or AXES, lambda values, repeat: 100.0, repeats=1)
     for record in found.records:
-        record.mode, record.validation_accuracy = "search", 0.5 + 0.05 * (-1) ** record.order * record.order
+        record.mode, record.metrics["validation_accuracy"] = "search", 0.5 + 0.05 * (-1) ** record.order * record.order
     return found
 
 
@@ -42,7 +42,7 @@ def test_a_metric_that_is_to_be_small_has_its_least_value_so_far() -> None:
 def test_trials_that_were_stopped_are_apart_and_one_without_a_value_is_a_cross() -> None:
     runs = searched()
     by_order = sorted(runs.records, key=lambda record: record.order)
-    by_order[4].stopped_epoch = 1
+    by_order[4].metrics["stopped_epoch"] = 1
     by_order[5].outcome, by_order[5].reason = Outcome.ERROR, "no such layer"
     by_trial, *_ = panels(chart(make_table(runs, best_by=("validation_accuracy", False))), 3)
     assert points(by_trial, "stopped early") == pytest.approx({5: 0.7})

@@ -12,7 +12,7 @@ def runs_of(slowest: float = 50.0) -> Results:
     """Rank 0's steps take 10 to 19 ms, and the slowest a time of its own; rank 1's a millisecond more a repeat."""
     runs = results({"batch_per_rank": [16, 32], "world_size": 2}, lambda values, repeat: 100.0)
     for record in runs.records:
-        record.step_ms_p50 = 14.0
+        record.metrics["step_ms_p50"] = 14.0
         for rank in record.ranks:
             rank.step_ms_quantiles = [10.0 + place + rank.rank * record.repeat for place in range(9)] + [slowest]
     return runs

@@ -8,7 +8,7 @@ from dmls_ray.analysis.figures.tradeoff import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, panels, points, series
-from tests.analysis.samples import results
+from tests.analysis.samples import results, set_value
 
 OF_BATCH = {16: (100.0, 0.9), 32: (200.0, 0.8), 64: (50.0, 0.7)}
 """Rate and accuracy: 32 is twice as fast as 16, which is more accurate; 64 is beaten by both, and needs most memory."""
@@ -38,7 +38,7 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
 def test_the_interval_of_an_accuracy_is_that_of_the_table() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.test_samples = 100
+        record.metrics["test_samples"] = 100
     table = make_table(runs)
     time, _ = panels(chart(table), 2)
     drawn, value = series(time, "batch_per_rank 16"), table.rows[0].estimates["test_accuracy"]
@@ -50,7 +50,8 @@ def test_the_interval_of_an_accuracy_is_that_of_the_table() -> None:
 def test_a_trial_that_a_search_stopped_is_on_no_front() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.stopped_epoch = 1 if record.config["batch_per_rank"] == 16 else None
+        if record.config["batch_per_rank"] == 16:
+            record.metrics["stopped_epoch"] = 1
     time, _ = panels(chart(make_table(runs)), 2)
     assert "batch_per_rank 16" not in names(time)
 
@@ -58,7 +59,7 @@ def test_a_trial_that_a_search_stopped_is_on_no_front() -> None:
 def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.tensor_mem_mib = 884.0 - 0.001 * record.config["batch_per_rank"]
+        record.metrics["tensor_mem_mib"] = 884.0 - 0.001 * record.config["batch_per_rank"]
     time, _ = panels(chart(make_table(runs)), 2)
     assert "batch_per_rank 64" not in names(time)
 
@@ -66,7 +67,7 @@ def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:
 def test_memory_that_hardly_differs_is_drawn_and_puts_no_trial_on_the_front() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.tensor_mem_mib = 884.0 - 0.1 * record.config["batch_per_rank"]
+        record.metrics["tensor_mem_mib"] = 884.0 - 0.1 * record.config["batch_per_rank"]
     found = chart(make_table(runs))
     time, _ = panels(found, 2)
     assert found is not None
@@ -78,7 +79,7 @@ def test_memory_that_hardly_differs_is_drawn_and_puts_no_trial_on_the_front() ->
 def test_a_trial_that_needs_least_memory_is_on_the_front_however_slow() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.tensor_mem_mib = 1000.0 - record.config["batch_per_rank"]
+        record.metrics["tensor_mem_mib"] = 1000.0 - record.config["batch_per_rank"]
     time, _ = panels(chart(make_table(runs)), 2)
     assert names(time) == ["batch_per_rank 16", "batch_per_rank 32", "batch_per_rank 64"]
 
@@ -115,7 +116,7 @@ def test_a_trial_without_a_value_is_left_out(missing: str) -> None:
     runs = runs_of()
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
-            setattr(record, missing, None)
+            set_value(record, missing, None)
     time, _ = panels(chart(make_table(runs)), 2)
     assert names(time) == ["batch_per_rank 16", "not on the front"]
 

@@ -11,7 +11,7 @@ def runs_of(looks: int = 2, **quantities: float) -> Results:
     """Runs of 1, 2 and 3 seconds; the processor of rank 1 is 20 % busier, and later runs busier than earlier."""
     runs = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0)
     for record in runs.records:
-        record.total_s = 1.0 + record.repeat
+        record.metrics["total_s"] = 1.0 + record.repeat
         for rank in record.ranks:
             at_s = [0.5 * (place + 1) for place in range(looks)]
             busy = [50.0 + 20 * rank.rank + record.repeat + place for place in range(looks)]
@@ -59,7 +59,7 @@ def test_trials_that_were_too_short_to_be_looked_at_twice_are_counted_and_the_on
     runs = results({"batch_per_rank": [16, 32, 64], "world_size": 2}, lambda values, repeat: 100.0)
     for record in runs.records:
         batch = record.config["batch_per_rank"]
-        record.total_s = 0.5 if batch == 16 else 2.0
+        record.metrics["total_s"] = 0.5 if batch == 16 else 2.0
         looked = 2 if batch == 64 else 1
         for rank in record.ranks:
             rank.utilization = {"at_s": [0.5, 1.0][:looked], "cpu_percent": [50.0] * looked}
@@ -74,7 +74,7 @@ def test_trials_that_were_too_short_to_be_looked_at_twice_are_counted_and_the_on
 def test_short_trials_are_counted_among_more_trials_than_distinguishable_lines() -> None:
     runs = results({"batch_per_rank": list(range(1, 12)), "world_size": 1}, lambda values, repeat: 100.0)
     for record in runs.records:
-        record.total_s = 0.5 if record.config["batch_per_rank"] == 11 else 2.0
+        record.metrics["total_s"] = 0.5 if record.config["batch_per_rank"] == 11 else 2.0
         for rank in record.ranks:
             rank.utilization = {"at_s": [0.5, 1.0], "cpu_percent": [50.0, 50.0]}
     found = chart(make_table(runs))

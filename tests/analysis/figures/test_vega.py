@@ -31,19 +31,21 @@ def everything() -> list[Chart]:
     for record in runs.records:
         record.device, record.machine = "cpu", {**MACHINE, "memory_mib": 4096}
         if record.epochs:
-            record.train_loss = 1.0
-            record.epochs = [EpochRecord(epoch=number, train_loss=1 / number, test_loss=1.1 / number, test_accuracy=0.5,
-                                         train_accuracy=0.6) for number in (1, 2, 3)]  # fmt: skip
-        record.step_ms_p50 = 4.0
-        record.data_wait_ms = record.forward_ms = record.backward_ms = 1.0
+            record.metrics["train_loss"] = 1.0
+            losses = [{"train_loss": 1 / number, "test_loss": 1.1 / number} for number in (1, 2, 3)]
+            record.epochs = [
+                EpochRecord(epoch=number, metrics={**values, "test_accuracy": 0.5, "train_accuracy": 0.6})
+                for number, values in enumerate(losses, start=1)
+            ]
+        record.metrics |= {"step_ms_p50": 4.0, "data_wait_ms": 1.0, "forward_ms": 1.0, "backward_ms": 1.0}
         for rank in record.ranks:
-            rank.step_ms_p50, rank.tensor_mem_mib = 4.0 + rank.rank, 100.0 + rank.rank
+            rank.metrics |= {"step_ms_p50": 4.0 + rank.rank, "tensor_mem_mib": 100.0 + rank.rank}
             rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
             rank.utilization = {"at_s": [0.5, 1.0, 1.5], "cpu_percent": [90.0, 95.0, 99.0]}
             if len(record.ranks) > 1:
-                rank.forward_ms, rank.backward_ms = 1.0, 2.0
-                rank.comm_ms, rank.overlap_ms, rank.exposed_comm_ms = 2.0, 1.0, 1.0
-                record.exposed_comm_ms = 1.0
+                rank.metrics |= {"forward_ms": 1.0, "backward_ms": 2.0}
+                rank.metrics |= {"comm_ms": 2.0, "overlap_ms": 1.0, "exposed_comm_ms": 1.0}
+                record.metrics["exposed_comm_ms"] = 1.0
     table = make_table(runs)
     table.axis = "batch_per_rank"
     choices = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 1.0)

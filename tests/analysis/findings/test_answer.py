@@ -14,7 +14,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 
 def answer(runs: Results, axis: str, varied: list[str] | None = None) -> Answer:
@@ -121,7 +121,7 @@ def test_what_differs_along_with_a_field_is_an_effect() -> None:
     runs = results({"batch_per_rank": [16, 64], "world_size": 2}, lambda values, repeat: 900.0)
     for record in runs.records:
         batch = record.config["batch_per_rank"]
-        record.steps, record.scaled_lr = 14400 // batch, batch / 16000
+        record.metrics["steps"], record.metrics["scaled_lr"] = 14400 // batch, batch / 16000
     found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 64 vs 16")
     assert {name: (found[name].contrast.centre, found[name].verdict) for name in ("steps", "scaled_lr")} == {
         "steps": (0.25, "less"),
@@ -147,7 +147,7 @@ def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
         accuracy=lambda values, repeat: (355 + repeat - values["batch_per_rank"] // 32) / 359,
     )
     for record in runs.records:
-        record.test_samples = 359
+        record.metrics["test_samples"] = 359
     found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["test_accuracy"]
     assert found.verdict == "equal"
     assert (found.contrast.low or 0) < 0 < (found.contrast.high or 0)
@@ -206,7 +206,7 @@ def test_a_field_of_which_one_value_was_measured_gives_way_to_one_that_varies() 
     runs = results(axes, lambda values, repeat: 100.0 * values["ranks_per_machine"])
     for record in runs.records:
         if record.config["machines"] == 2:
-            record.outcome, record.images_per_s = Outcome.SKIPPED, None
+            record.outcome, record.metrics = Outcome.SKIPPED, {}
     found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
     assert found.lead[0].pair.label == "ranks/machine 2 vs 1"
     assert found.caveats["one_value"] == {"field": "machines"}
@@ -256,7 +256,7 @@ def test_times_of_two_machines_and_runs_of_two_versions_are_not_compared(field: 
     runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
     for record in runs.records:
         if record.config["world_size"] == 2:
-            setattr(record, field, other)
+            set_value(record, field, other)
     table = make_table(runs)
     assert table.rows[1].speed_up is None
     found = answer_on_axis(table, "world_size")
@@ -268,7 +268,7 @@ def test_images_a_second_are_never_compared_with_seconds_a_run() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 1000.0)
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
-            record.images_per_s = None
+            record.metrics.pop("images_per_s", None)
     assert effects(answer(runs, "batch_per_rank"), "batch_per_rank 32 vs 16")["speed"].contrast.centre == 1.0
 
 

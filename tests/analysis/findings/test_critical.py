@@ -27,8 +27,10 @@ def runs(critical: float, fewest: float = 50.0, noise: float = 0.0, repeats: int
     for record in swept.records:
         steps = fewest * (1 + critical / record.config["batch_per_rank"])
         worse = 1.0 if record.config["lr"] == best else 1.5
-        record.target_steps = round(steps * worse * float(random.lognormal(0, noise)))
-        record.target_s = record.target_steps * 0.001 * (1 + record.config["batch_per_rank"] / 100)
+        record.metrics["target_steps"] = round(steps * worse * float(random.lognormal(0, noise)))
+        record.metrics["target_s"] = (
+            record.metrics["target_steps"] * 0.001 * (1 + record.config["batch_per_rank"] / 100)
+        )
     return swept
 
 
@@ -52,7 +54,9 @@ def test_its_interval_holds_the_true_one_in_about_95_of_100_noisy_sweeps() -> No
     for _ in range(60):
         swept = runs(critical=60, noise=0.0, repeats=4)
         for record in swept.records:
-            record.target_steps = round((record.target_steps or 1) * float(random.lognormal(0, 0.1)))
+            record.metrics["target_steps"] = round(
+                (record.metrics["target_steps"] or 1) * float(random.lognormal(0, 0.1))
+            )
         critical = found_in(swept).critical
         assert critical is not None
         held += (critical.low or 0) <= 60 <= (critical.high or 0)
@@ -65,7 +69,7 @@ def test_steps_that_are_on_no_such_curve_have_no_critical_batch(noise: float) ->
     swept = runs(critical=60, repeats=12)
     for record in swept.records:
         steps = 2000 / record.config["batch_per_rank"] if record.config["batch_per_rank"] < 100 else 200
-        record.target_steps = round(steps * float(random.lognormal(0, noise)))
+        record.metrics["target_steps"] = round(steps * float(random.lognormal(0, noise)))
     found = found_in(swept)
     assert found.critical is None
     assert found.curve is None
@@ -79,7 +83,9 @@ def test_a_fit_is_refuted_by_noise_alone_at_most_5_times_in_100() -> None:
     for _ in range(60):
         swept = runs(critical=60, repeats=8)
         for record in swept.records:
-            record.target_steps = round((record.target_steps or 1) * float(random.lognormal(0, 0.1)))
+            record.metrics["target_steps"] = round(
+                (record.metrics["target_steps"] or 1) * float(random.lognormal(0, 0.1))
+            )
         refuted += found_in(swept).critical is None
     assert refuted <= 6
 
@@ -96,8 +102,11 @@ def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> N
         swept = runs(critical=60, fewest=30, repeats=8)
         for record in swept.records:
             per_epoch = 1024 // record.config["batch_per_rank"]  # at batch 8 the target is 2 tests away
-            steps = (record.target_steps or 1) * float(random.lognormal(0, 0.1))
-            record.steps, record.target_steps = 2 * per_epoch, math.ceil(steps / per_epoch) * per_epoch
+            steps = (record.metrics["target_steps"] or 1) * float(random.lognormal(0, 0.1))
+            record.metrics["steps"], record.metrics["target_steps"] = (
+                2 * per_epoch,
+                math.ceil(steps / per_epoch) * per_epoch,
+            )
         critical = found_in(swept).critical
         if critical is None:  # refuted by chance
             continue
@@ -131,7 +140,7 @@ def test_a_learning_rate_with_which_a_run_did_not_get_there_is_worse_than_any() 
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
-            record.target_steps = record.target_s = None
+            del record.metrics["target_steps"], record.metrics["target_s"]
     assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
 
 
@@ -140,7 +149,8 @@ def test_a_learning_rate_with_which_a_run_did_not_end_ok_is_worse_than_any(outco
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
-            record.outcome, record.target_steps, record.target_s = outcome, None, None
+            record.outcome = outcome
+            del record.metrics["target_steps"], record.metrics["target_s"]
     assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
 
 
@@ -148,7 +158,8 @@ def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
-            record.outcome, record.target_steps, record.target_s = Outcome.KILLED, None, None
+            record.outcome = Outcome.KILLED
+            del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
     assert not any(point.is_censored for point in found.points)
@@ -157,9 +168,9 @@ def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
 def test_a_batch_of_which_some_runs_get_there_has_a_lower_limit_and_is_in_no_curve() -> None:
     swept = runs(critical=60)
     for record in swept.records:
-        record.steps, record.total_s, record.config["target_tests"] = 1000, 9.0, 500
+        record.metrics["steps"], record.metrics["total_s"], record.config["target_tests"] = 1000, 9.0, 500
         if record.config["batch_per_rank"] == 256 and record.repeat == 5:
-            record.target_steps = record.target_s = None
+            del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     last = found.points[-1]
     reached = 50 * (1 + 60 / 256)  # two of the three reported runs; the third counts with all steps of its training
@@ -180,7 +191,9 @@ def test_steps_that_are_few_tests_away_are_named() -> None:
     swept = runs(critical=60)
     for record in swept.records:
         batch = record.config["batch_per_rank"]
-        record.steps = 2 * (1000 if batch == 8 else 1000 // batch)  # of two epochs; batch 8 reaches it in 425 steps
+        record.metrics["steps"] = 2 * (
+            1000 if batch == 8 else 1000 // batch
+        )  # of two epochs; batch 8 reaches it in 425 steps
         record.config["target_tests"] = 2
     found = found_in(swept)
     assert [point.batch for point in found.points if point.is_coarse] == [8]
@@ -191,7 +204,7 @@ def test_steps_that_are_few_tests_away_are_named() -> None:
 def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the_answer() -> None:
     swept = runs(critical=60)
     for record in swept.records:
-        record.gradient_noise_scale = 70.0
+        record.metrics["gradient_noise_scale"] = 70.0
     found = found_in(swept)
     assert found.noise_scale is not None
     assert found.noise_scale.centre == pytest.approx(70)
@@ -205,7 +218,7 @@ def test_a_batch_that_never_gets_there_is_a_cross_and_is_in_no_curve() -> None:
     swept = runs(critical=60)
     for record in swept.records:
         if record.config["batch_per_rank"] == 256:
-            record.target_steps = record.target_s = None
+            del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     assert found.points[-1].steps is None
     assert found.critical is not None

@@ -34,7 +34,7 @@ def along(name: str, levels: Mapping[Any, tuple[float, float]], *, repeats: int 
         repeats=repeats,
     )
     for record in swept.records:
-        record.tensor_mem_mib = 200 - levels[record.config[name]][0]
+        record.metrics["tensor_mem_mib"] = 200 - levels[record.config[name]][0]
     return swept
 
 
@@ -81,10 +81,10 @@ def test_one_run_of_each_loses_only_by_more_than_its_test_samples_may_differ_by_
     swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.91)}, repeats=1)
     assert lost(swept, "optimizer") == ["sgd"]
     for record in swept.records:
-        record.test_samples = 100
+        record.metrics["test_samples"] = 100
     assert lost(swept, "optimizer") == []
     for record in swept.records:
-        record.test_samples = 10_000
+        record.metrics["test_samples"] = 10_000
     assert lost(swept, "optimizer") == ["sgd"]
 
 

@@ -14,7 +14,7 @@ def rows_of(size: Callable[[int], float], batches: list[int]) -> list[Row]:
     """Trials of these batches with this memory each."""
     runs = results({"batch_per_rank": batches}, lambda values, repeat: 100.0)
     for record in runs.records:
-        record.tensor_mem_mib = size(record.config["batch_per_rank"])
+        record.metrics["tensor_mem_mib"] = size(record.config["batch_per_rank"])
     return make_table(runs).rows
 
 
@@ -55,6 +55,6 @@ def test_a_line_through_growth_below_the_noise_of_a_process_is_none() -> None:
     for step, is_line in ((1.0, False), (4.0, True)):
         runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)
         for record in runs.records:
-            record.host_mem_mib = 1.0 + step * record.config["batch_per_rank"] / 16
+            record.metrics["host_mem_mib"] = 1.0 + step * record.config["batch_per_rank"] / 16
         found = memory_line(make_table(runs).rows, "batch_per_rank", "host_mem_mib")
         assert (found is not None) == is_line

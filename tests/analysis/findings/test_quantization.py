@@ -52,7 +52,7 @@ def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
     for vnni, count in ((None, 0), (True, 0), (False, 1)):
         for record in runs.records:
             record.machine = {"cpu": "EPYC 7003"}
-            record.vnni = vnni if record.config["quantization"] == "static" else None
+            record.facts["vnni"] = vnni if record.config["quantization"] == "static" else None
         assert len(notes()) == count
     assert notes()[0].startswith("EPYC 7003 without VNNI: int8 ")
 
@@ -62,7 +62,8 @@ def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
     runs = results(axes, lambda values, repeat: 100.0 * values["batch_per_rank"])
     for record in runs.records:
         if record.config["quantization"] == "static":
-            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + (-0.2, 0.1, 0.0)[record.repeat]
+            record.metrics["fp32_test_accuracy"] = 0.9
+            record.metrics["int8_test_accuracy"] = 0.9 + (-0.2, 0.1, 0.0)[record.repeat]
     runs.until = Until()
     return runs
 

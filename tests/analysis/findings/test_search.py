@@ -11,8 +11,8 @@ def test_the_best_of_those_that_trained_to_the_end_leads() -> None:
     def report(values: dict[str, Any], repeat: int) -> tuple[float, dict[str, Any]]:
         return 1.0, {"bits": abs(values["lr"] - 0.3) + 1}
 
-    runs = own_results({"lr": [0.1, 0.3, 0.6]}, report, repeats=1, mode="search", stopped_epoch=None)
-    next(run for run in runs.records if run.config["lr"] == 0.1).stopped_epoch = 1
+    runs = own_results({"lr": [0.1, 0.3, 0.6]}, report, repeats=1, mode="search")
+    next(run for run in runs.records if run.config["lr"] == 0.1).metrics["stopped_epoch"] = 1
     found = answer_of_search(make_table(runs), "bits", minimizes=True)
     assert (found.headline, found.facts["count"]) == ("best_found", 2)
     assert [(item[0].pair.label, item[0].contrast.centre) for item in found.comparisons] == [

@@ -13,7 +13,6 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.aggregate import take_results
-from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
@@ -52,7 +51,7 @@ def curves(results: Results) -> Chart:
         series = [
             Series(
                 name=record.run_id, kind="line", x=[item.epoch for item in record.epochs],
-                y=[getattr(item, metric) for item in record.epochs], runs=[(record.run_id,)] * len(record.epochs),
+                y=[item.metrics.get(metric) for item in record.epochs], runs=[(record.run_id,)] * len(record.epochs),
             )
             for record in results.records
         ]  # fmt: skip
@@ -105,7 +104,7 @@ def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
     whole = [epoch(number) | {"images": 50_000, "images_per_s": draw.random() * 1e5} for number in range(1, epochs + 1)]
     names = ("setup_s", "train_s", "eval_s", "total_s", "step_ms_p50", "step_ms_p95", "peak_mem_mib", "forward_ms",
              "backward_ms", "comm_ms", "overlap_ms", "exposed_comm_ms", *METRICS)  # fmt: skip
-    measured = {name: draw.random() * 100 for name in names if name in RankRecord.__slots__}
+    measured = {name: draw.random() * 100 for name in names}
     busy = {"at_s": [0.5 * point for point in range(240)], "cpu_percent": [draw.random() * 100 for _ in range(240)]}
     run = {"device": "cpu", "train_samples": 50_000, "epochs": whole}
     run_epochs = [epoch(number) for number in range(1, epochs + 1)]

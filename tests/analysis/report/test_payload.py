@@ -10,19 +10,19 @@ from dmls_ray.analysis.report import payload
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from tests.analysis.report.samples import many
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 from tests.conftest import jpeg
 
 
 def payload_of(**changes: Any) -> dict[str, Any]:
     sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 + repeat, repeats=2)
     for name, value in changes.items():
-        setattr(sample.records[0], name, value)
+        set_value(sample.records[0], name, value)
     return build_payload(sample.records, Path("nowhere"))
 
 
 def test_the_unit_or_kind_of_a_metric_decides_its_decimals() -> None:
-    decimals = payload_of(measures={"bits_loss": 1.0, "width": 2.0, "wait_s": 1.5})["decimals"]
+    decimals = payload_of(bits_loss=1.0, width=2.0, wait_s=1.5)["decimals"]
     assert decimals.items() >= {"total_s": 3, "test_accuracy": 4, "bits_loss": 4, "wait_s": 3}.items()
     assert not decimals.keys() & {"images_per_s", "peak_mem_mib", "width"}
 
@@ -50,8 +50,7 @@ def test_a_run_that_a_search_stopped_is_not_ok_on_the_page() -> None:
 
 def test_true_and_one_are_not_the_same_value() -> None:
     assert payload_of(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
-    same = payload_of(measures={"perplexity": 4.0})["measures"]
-    assert same == {"perplexity": {"each": [4, None, None, None]}}
+    assert payload_of(perplexity=4.0)["record"]["perplexity"] == {"each": [4, None, None, None]}
 
 
 def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() -> None:
@@ -93,7 +92,7 @@ def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatc
     sample = many(1, epochs=0, ranks=1)
     (record,) = sample.records
     record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
-    record.best_epoch = 42
+    record.metrics["best_epoch"] = 42
     monkeypatch.setattr(payload, "EPOCH_ROWS", 20)
     shown = build_payload(sample.records, Path("nowhere"))
     assert shown["epochs"]["epoch"][0] == [1, 11, 21, 31, 41, 42, 51, 61, 71, 81, 91, 100]
@@ -104,4 +103,4 @@ def test_runs_of_a_user_function_show_its_configuration_and_metrics() -> None:
     sample = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"perplexity": 3.0 + repeat}))
     shown = build_payload(sample.records, Path("nowhere"))
     assert set(shown["config"]["width"]["each"]) == {8, 16}
-    assert set(shown["measures"]["perplexity"]["each"]) == {3, 4, 5}
+    assert set(shown["record"]["perplexity"]["each"]) == {3, 4, 5}

@@ -90,7 +90,7 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
     for record in sample.records:
         record.machine, record.versions = {"cpu": evil, evil: "x"}, {"torch": evil}
     sample.folder = tmp_path
-    session = {"command": evil, "name": evil, "started_at": evil, "git": {"commit": evil}, "question": evil}
+    session = {"command": [evil], "name": evil, "started_at": evil, "git": {"commit": evil}, "question": evil}
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     series = Series(name=evil, x=[evil], y=[1.0], texts=[evil])
     panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
@@ -104,7 +104,7 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
 def test_the_report_is_written_whole_with_the_command_that_makes_it_again(tmp_path: Path) -> None:
     sample = reading().results
     sample.folder = tmp_path
-    session = {"command": "batch_size.py --repeats 3", "name": "batch_size", "git": {"commit": "abc"}}
+    session = {"command": ["batch_size.py", "--repeats", "3"], "name": "batch_size", "git": {"commit": "abc"}}
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     written = write_report(summarize(sample), [], tmp_path / "report.html")
     page = written.read_text()

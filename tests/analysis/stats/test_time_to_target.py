@@ -14,12 +14,13 @@ def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome =
     records = [
         RunRecord(
             run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=outcome,
-            config={"target_accuracy": 0.9}, target_s=time, total_s=total_s,
-        )
+            config={"target_accuracy": 0.9}, metrics={"total_s": total_s})
         for repeat, time in enumerate(times)
     ]  # fmt: skip
-    for record in records:
-        record.epochs = [EpochRecord(epoch=1, test_accuracy=0.5)]
+    for record, time in zip(records, times, strict=True):
+        record.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 1.0})]
+        if time is not None:
+            record.metrics["target_s"] = time
     return records
 
 
@@ -83,18 +84,14 @@ def test_a_run_that_diverged_waits_for_as_long_as_any() -> None:
 
 def test_any_target_is_found_in_the_epochs() -> None:
     (run,) = runs([None])
-    run.setup_s = 0.5
     run.epochs = [
-        EpochRecord(epoch=1, warmup_s=0.1, train_s=1.0, eval_s=0.4, test_accuracy=0.5),
-        EpochRecord(epoch=2, train_s=1.0, eval_s=0.5, test_accuracy=0.8),
+        EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 2.0}),
+        EpochRecord(epoch=2, metrics={"test_accuracy": 0.8, "ended_s": 3.75}),
     ]
     found = time_to_target([run], 0.7)
     assert found is not None
-    assert found.median == pytest.approx(3.5)
-    assert str(found) == "3.500"
-    # What lies between the phases counts as well, in records that have it.
-    run.epochs[1].ended_s = 3.75
-    assert str(time_to_target([run], 0.7)) == "3.750"
+    assert found.median == pytest.approx(3.75)
+    assert str(found) == "3.750"
 
 
 def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
@@ -107,7 +104,7 @@ def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
 
 def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> None:
     (silent,) = runs([None])
-    silent.epochs, silent.test_accuracy = [], 0.99
+    silent.epochs, silent.metrics["test_accuracy"] = [], 0.99
     assert time_to_target([silent]) is None
     assert str(time_to_target([silent, *runs([2.0])])) == "2.000"
 
@@ -115,13 +112,13 @@ def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> 
 def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
     reached = runs([1.0, 2.0, 4.0])
     for record, steps in zip(reached, (10, 20, 40), strict=True):
-        record.steps, record.target_steps = 100, steps
+        record.metrics["steps"], record.metrics["target_steps"] = 100, steps
     found = steps_to_target(reached)
     assert found is not None
     assert (found.n, found.reached, found.median) == (3, 3, pytest.approx(20))
     missed = runs([None, None])
     for record in missed:
-        record.steps = 100
+        record.metrics["steps"] = 100
     found = steps_to_target([*reached, *missed])
     assert found is not None
     assert (found.median, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")
@@ -129,6 +126,6 @@ def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
 
 def test_steps_to_the_target_are_unknown_where_a_run_reached_it_and_does_not_say_when() -> None:
     reached = runs([1.0, 2.0])
-    reached[0].target_steps = 10
+    reached[0].metrics["target_steps"] = 10
     assert steps_to_target(reached) is None
     assert steps_to_target([]) is None

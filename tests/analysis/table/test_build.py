@@ -68,19 +68,25 @@ def test_runs_of_several_sessions_are_said_to_be() -> None:
 
 @pytest.mark.parametrize(
     ("shown", "has_column"),
-    [(True, True), (False, False), (lambda table: "world_size" in table.varied, True), (lambda table: False, False)],
+    [
+        ({}, True),
+        ({"shown": "detail"}, False),
+        ({"shown": "detail", "asked_by": ("world_size",)}, True),
+        ({"unless": ("images_per_s",)}, False),
+        ({"unless": ("int8_test_accuracy",)}, True),
+    ],
 )
 def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
-    shown: Any, has_column: bool, monkeypatch: pytest.MonkeyPatch
+    shown: dict[str, Any], has_column: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = Metric(name="norm", label="max norm", kind="amount", direction="none", scope="run", shown=shown)
+    entry = Metric(name="norm", label="max norm", kind="amount", direction="none", scope="run", **shown)
     metrics = {**registered_metrics(), "norm": entry}
     monkeypatch.setattr("dmls_ray.analysis.table.columns.registered_metrics", lambda: metrics)
     monkeypatch.setattr("dmls_ray.analysis.metrics.registered_metrics", lambda: metrics)
     measured = results(GRID, rate)
     for record in measured.records:
-        record.measures["norm"] = 0.5
-    assert ("max norm [95%]" in make_table(measured).frame().columns) == has_column
+        record.metrics["norm"] = 0.5
+    assert ("max norm" in make_table(measured).frame().columns) == has_column
 
 
 def test_one_repeat_shows_the_bare_value_and_says_n_1() -> None:
@@ -137,10 +143,10 @@ def test_rows_of_several_machines_are_said_to_be_not_comparable() -> None:
 def test_the_notes_say_what_the_test_set_itself_is_worth() -> None:
     tested = results(GRID, rate)
     for record in tested.records:
-        record.test_samples = None
+        record.metrics.pop("test_samples", None)
     assert not any("test set" in note for note in make_table(tested).notes), "its size is not known"
     for record in tested.records:
-        record.test_samples = 359
+        record.metrics["test_samples"] = 359
     # 1.96 x sqrt(0.9 x 0.1 / 359) = 0.031
     assert (
         "Intervals of test accuracy are over seeds, with one test set of 359 samples: for new samples the accuracy may "
@@ -232,7 +238,8 @@ def test_a_trial_that_a_search_stopped_is_not_ok_and_its_accuracy_is_of_its_epoc
     )
     for record in searched.records:
         record.mode = "search"
-        record.stopped_epoch = 2 if record.config["batch_per_rank"] == 64 else None
+        if record.config["batch_per_rank"] == 64:
+            record.metrics["stopped_epoch"] = 2
     table = make_table(searched, best_by=("test_accuracy", False))
     frame = table.frame()
     assert frame["outcome"].tolist() == ["ok", "ok", "stopped"], "those that trained to the end come first"
@@ -286,8 +293,8 @@ def test_varying_threads_leave_the_note_on_what_speed_up_means() -> None:
 def test_what_was_searched_for_is_the_first_column_after_the_factors(metric: str) -> None:
     runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)
     for record in runs.records:
-        record.mode, record.measures = "search", {"score": 1.0}
-        record.validation_accuracy, record.test_loss = 0.5, 0.25
+        record.mode, record.metrics = "search", {"score": 1.0}
+        record.metrics["validation_accuracy"], record.metrics["test_loss"] = 0.5, 0.25
     runs.records[0].outcome, runs.records[0].reason = Outcome.ERROR, "no such layer"
     table = make_table(runs, best_by=(metric, False))
     heads = {"validation_accuracy": "validation acc.", "test_loss": "test_loss", "score": "score"}
@@ -308,5 +315,5 @@ def test_a_column_that_is_empty_in_all_rows_is_left_out() -> None:
 def test_a_validation_accuracy_has_a_column() -> None:
     runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0)
     for record in runs.records:
-        record.validation_accuracy = 0.5
+        record.metrics["validation_accuracy"] = 0.5
     assert "validation acc. [95%]" in make_table(runs).frame().columns

@@ -177,7 +177,7 @@ def test_the_shares_of_ranks_show_in_the_table_of_ranks() -> None:
     ours = with_memory_kinds(results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0))
     for record in ours.records:
         for rank in record.ranks:
-            rank.tensor_mem_mib, rank.optimizer_mem_mib = 100.0 + rank.rank, 30.0 + rank.rank
+            rank.metrics["tensor_mem_mib"], rank.metrics["optimizer_mem_mib"] = 100.0 + rank.rank, 30.0 + rank.rank
     frame = by_rank(ours).frame
     assert frame[["rank", "tensor MiB", "optimizer MiB"]].to_numpy().tolist() == [
         ["0", "100", "30.0"],

@@ -87,8 +87,8 @@ def test_columns_that_are_equal_in_all_rows_go_before_those_that_differ() -> Non
     runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0)
     for record in runs.records:
         # As a function of a user reports them, beyond the columns of a page.
-        record.measures = {f"of_lr_{number}": record.config["lr"] * number for number in range(1, 9)}
-        record.measures["same"] = 1.0
+        record.metrics |= {f"of_lr_{number}": record.config["lr"] * number for number in range(1, 9)}
+        record.metrics["same"] = 1.0
     found = make_table(runs)
     shown = heads(found)
     assert len(shown) <= MOST_COLUMNS

@@ -13,9 +13,11 @@ from tests.conftest import PROJECT
 
 def timed(record: RunRecord, step_ms: list[float], warmup_steps: int | None = 5) -> RunRecord:
     """The record with what a run with these counted steps measures."""
-    record.steps, record.warmup_steps = len(step_ms) + (warmup_steps or 0), warmup_steps
-    record.train_s = sum(step_ms) / 1e3
-    record.step_ms_p50 = sorted(step_ms)[len(step_ms) // 2]
+    record.metrics["steps"] = len(step_ms) + (warmup_steps or 0)
+    if warmup_steps is not None:
+        record.metrics["warmup_steps"] = warmup_steps
+    record.metrics["train_s"] = sum(step_ms) / 1e3
+    record.metrics["step_ms_p50"] = sorted(step_ms)[len(step_ms) // 2]
     return record
 
 
@@ -65,7 +67,7 @@ def test_no_run_of_the_reference_sweeps_is_named_in_error(folder: Any) -> None:
     records = [
         record
         for record in load(folder).records
-        if record.between_s is not None or record.config.get("quantization") != "qat"
+        if record.metrics.get("between_s") is not None or record.config.get("quantization") != "qat"
     ]
     assert records
     assert [record.run_id for record in records if uneven_step_ratio(record) is not None] == []

@@ -33,17 +33,23 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
     """Runs with the epochs of each rank."""
     made = results(axes or GRID, lambda values, repeat: 100.0, repeats=repeats).records
     for record in made:
-        record.setup_s = 0.5
+        record.metrics["setup_s"] = 0.5
         scalars_of = [epoch_of(number) for number in range(1, epochs + 1)]
         take_epochs(record, scalars_of)
         record.ranks = [
             RankRecord(
                 rank=rank,
-                setup_s=0.25,
-                total_s=9.0,
-                tensor_mem_mib=100.0 + rank,
+                metrics={"setup_s": 0.25, "total_s": 9.0, "tensor_mem_mib": 100.0 + rank},
                 epochs=[
-                    {"epoch": item.epoch, "train_s": 2.0, "train_loss": rank + 1 / item.epoch, "test_accuracy": 0.25}
+                    EpochRecord(
+                        epoch=item.epoch,
+                        metrics={
+                            "train_s": 2.0,
+                            "ended_s": 0.25 + 2.0 * item.epoch,
+                            "train_loss": rank + 1 / item.epoch,
+                            "test_accuracy": 0.25,
+                        },
+                    )
                     for item in scalars_of
                 ],
             )
@@ -54,8 +60,12 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
 
 def epoch_of(number: int) -> EpochRecord:
     return EpochRecord(
-        epoch=number, train_s=2.0, eval_s=1.0, images=100, images_per_s=50.0, train_loss=1 / number,
-        train_accuracy=1 - 1 / (number + 1), test_loss=2 / number, test_accuracy=0.5 + number / 16,
+        epoch=number,
+        metrics={
+            "train_s": 2.0, "eval_s": 1.0, "ended_s": 0.5 + 3.0 * number, "images": 100, "images_per_s": 50.0,
+            "train_loss": 1 / number, "train_accuracy": 1 - 1 / (number + 1), "test_loss": 2 / number,
+            "test_accuracy": 0.5 + number / 16,
+        },
     )  # fmt: skip
 
 
@@ -159,7 +169,7 @@ def test_epochs_have_the_times_of_the_record(tmp_path: Path) -> None:
 def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     made.records[0].outcome = Outcome.OOM
-    made.records[1].outcome, made.records[1].test_accuracy = Outcome.DIVERGED, float("nan")
+    made.records[1].outcome, made.records[1].metrics["test_accuracy"] = Outcome.DIVERGED, float("nan")
     made.records[2].outcome, made.records[2].attempts = Outcome.SKIPPED, 0
     board = write_tensorboard(made, VARIED)
     names = [run_name(record, VARIED) for record in made.records]
@@ -177,7 +187,7 @@ def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> 
 
 def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Path) -> None:
     made = sweep(tmp_path)
-    made.records[0].best_epoch = 2
+    made.records[0].metrics["best_epoch"] = 2
     take_epochs(made.records[0], made.records[0].epochs)
     scalars_of = read(write_tensorboard(made, VARIED) / run_name(made.records[0], VARIED))
     assert (scalars_of["Run/Test accuracy"], scalars_of["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
@@ -189,7 +199,7 @@ def test_the_repeats_of_a_trial_are_one_row_of_the_hparams_table_with_their_mean
 ) -> None:
     made = sweep(tmp_path, axes, repeats=3)
     for record in made.records:
-        record.test_accuracy = 0.25 * record.repeat
+        record.metrics["test_accuracy"] = 0.25 * record.repeat
     board = write_tensorboard(made, VARIED)
     groups = session_groups(board)
     by_trial = {
@@ -272,9 +282,9 @@ def test_an_epoch_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
 
 def test_a_time_that_is_not_finite_keeps_the_rest_of_its_epoch(tmp_path: Path) -> None:
     (record,) = sweep(tmp_path, {"batch_per_rank": 16}).records
-    record.epochs[1].train_s = float("nan")
-    record.ranks[0].epochs[1] |= {"train_s": float("nan"), "train_loss": float("inf")}
-    board = write_tensorboard(Results(tmp_path, [RunRecord.from_dict(record.to_dict())]), ("batch_per_rank",))
+    record.epochs[1].metrics["train_loss"] = float("nan")
+    record.ranks[0].epochs[1].metrics["train_loss"] = float("inf")
+    board = write_tensorboard(Results(tmp_path, [record]), ("batch_per_rank",))
     scalars_of = read(board / "batch_per_rank=16 repeat=0")
     assert [step for step, _ in scalars_of["Test loss"]] == [1, 2, 3]
     of_rank = read(board / "batch_per_rank=16 repeat=0" / "rank-0")
@@ -343,7 +353,11 @@ def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
     made = Results(tmp_path, made.records)
     for record in made.records:
         record.epochs = [
-            EpochRecord(epoch=number, test_loss=0.5, measures={"bits": number + 0.5}) for number in (1, 2, 1)
+            EpochRecord(
+                epoch=number,
+                metrics={"test_loss": 0.5, "bits": number + 0.5},
+            )
+            for number in (1, 2, 1)
         ]
     board = write_tensorboard(made, ("width",))
     scalars_of = read(board / "width=8 repeat=0")

@@ -10,7 +10,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.steps import bound_of, slower_rank, step_change, step_parts
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.epoch_and_rank import RankRecord
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 ALONE = {"data_wait_ms": 0.1, "forward_ms": 0.4, "backward_ms": 0.3, "optimizer_ms": 0.1, "rest_ms": 0.1}
 
@@ -19,7 +19,7 @@ def with_parts(runs: Results, parts: Any) -> list[Row]:
     """The trials of runs whose steps have these parts; a function makes them from the configuration."""
     for record in runs.records:
         for name, value in (parts(record.config) if callable(parts) else parts).items():
-            setattr(record, name, value)
+            set_value(record, name, value)
     return make_table(runs).rows
 
 
@@ -27,7 +27,7 @@ def one(parts: dict[str, float], *exposed_ms: float) -> Row:
     """A trial, with the communication of each rank that compute does not overlap."""
     runs = results({"batch_per_rank": 16}, lambda values, repeat: 1000.0)
     for record in runs.records:
-        record.ranks = [RankRecord(rank=rank, exposed_comm_ms=ms) for rank, ms in enumerate(exposed_ms)]
+        record.ranks = [RankRecord(rank=rank, metrics={"exposed_comm_ms": ms}) for rank, ms in enumerate(exposed_ms)]
     (row,) = with_parts(runs, parts | ({"exposed_comm_ms": min(exposed_ms)} if exposed_ms else {}))
     return row
 
@@ -73,7 +73,7 @@ def bounds_along(steps: dict[int, float], noise: tuple[float, ...] = (1.0, 1.0, 
         batch = record.config["batch_per_rank"]
         factor = noise[record.repeat] if batches.index(batch) % 2 else 1 / noise[record.repeat]
         for name, value in ALONE.items():
-            setattr(record, name, value * steps[batch] * factor)
+            set_value(record, name, value * steps[batch] * factor)
     table = make_table(runs)
     (column,) = (column for column in table.columns if column.head == "bound by")
     return [column.text(row) for row in table.rows]
@@ -117,8 +117,8 @@ def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...
         if record.config["world_size"] == 2:
             slow = {**ALONE, "forward_ms": 0.4 + late[record.repeat]}
             record.ranks = [
-                RankRecord(rank=0, exposed_comm_ms=least + 2 * waits, **ALONE),
-                RankRecord(rank=1, exposed_comm_ms=least, **slow),
+                RankRecord(rank=0, metrics={**ALONE, "exposed_comm_ms": least + 2 * waits}),
+                RankRecord(rank=1, metrics={**slow, "exposed_comm_ms": least}),
             ]
     return with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
 

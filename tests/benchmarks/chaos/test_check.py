@@ -14,7 +14,7 @@ PLANNED: list[Key] = [(8, 1, 0), (8, 1, 1), (8, 2, 0)]
 def row(key: Key, *, loss: float = 1.0, outcome: Outcome = Outcome.OK, **changes: object) -> RunRecord:
     batch, size, repeat = key
     made = record(repeat=repeat, config={"batch_per_rank": batch, "world_size": size}, outcome=outcome, **changes)
-    made.epochs = [EpochRecord(epoch=1, train_loss=loss)]
+    made.epochs = [EpochRecord(epoch=1, metrics={"train_loss": loss})]
     return made
 
 

@@ -18,11 +18,13 @@ FLAGS = ("--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--batch-per-
 
 
 def test_the_metric_of_an_event_is_in_it_or_the_last_reported() -> None:
-    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, test_loss=0.5)), "test_loss") == 0.5
-    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, measures={"bits": 2})), "bits") == 2
-    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, test_loss=float("nan"))), "test_loss", 0.7) == 0.7
+    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": 0.5})), "test_loss") == 0.5
+    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"bits": 2})), "bits") == 2
+    assert (
+        metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": float("nan")})), "test_loss", 0.7) == 0.7
+    )
     verdict = Verdict(outcome=Outcome.OK)
-    results = tuple(RankResult(rank=rank, run={"returned": {"bits": bits}}) for rank, bits in enumerate((1.5, 9)))
+    results = tuple(RankResult(rank=rank, run={"bits": bits}) for rank, bits in enumerate((1.5, 9)))
     assert metric_of(RunFinished(verdict=verdict, results=results), "bits", 2) == 1.5
     assert metric_of(RunFinished(verdict=verdict), "bits", 2) == 2
 
@@ -31,7 +33,7 @@ def spans(records: list) -> list[tuple[float, float]]:  # type: ignore[type-arg]
     from datetime import datetime
 
     starts = [datetime.fromisoformat(record.started_at).timestamp() for record in records]
-    return sorted((start, start + record.total_s) for start, record in zip(starts, records, strict=True))
+    return sorted((start, start + record.metrics["total_s"]) for start, record in zip(starts, records, strict=True))
 
 
 @pytest.mark.slow
@@ -41,12 +43,12 @@ def test_a_search_fills_the_ranks_stops_poor_runs_and_leaks_no_rank(sweep_comman
     assert done.returncode == 0, done.stderr
     results = load(tmp_path / "results" / "search")
     assert [record.outcome.value for record in results.records] == ["ok"] * 12
-    stopped = [record for record in results.records if record.stopped_epoch]
+    stopped = [record for record in results.records if record.metrics["stopped_epoch"]]
     assert stopped
     for record in results.records:
-        assert len(record.epochs) == (record.stopped_epoch or 6)
+        assert len(record.epochs) == (record.metrics["stopped_epoch"] or 6)
         assert len(record.ranks) == record.config["world_size"]
-        assert (record.mode, record.overhead_s) == ("search", None)
+        assert (record.mode, record.metrics["overhead_s"]) == ("search", None)
     alone = [record for record in results.records if record.config["world_size"] == 1]
     assert any(earlier[1] > later[0] for earlier, later in itertools.pairwise(spans(alone))), "none went side by side"
     assert "images/s" not in done.stdout.partition("batch_per_rank")[2], "times side by side are no times"
@@ -87,7 +89,7 @@ def test_optuna_proposes_runs_and_goes_on_where_it_was(sweep_command: Command, t
     assert {record.config["optimizer"] for record in records} <= {"adam", "sgd"}
     assert all(1e-4 <= record.config["lr"] <= 1e-1 for record in records)
     # Which runs are stopped early depends on which of those that go side by side ends first.
-    trained = sum(record.stopped_epoch is None for record in records)
+    trained = sum(record.metrics.get("stopped_epoch") is None for record in records)
     assert f"of {trained or 7} configuration" in done.stdout
     nothing = sweep_command("search", *flags, "--samples", "7")
     assert nothing.returncode == 0
@@ -124,8 +126,8 @@ def test_a_user_function_is_stopped_although_it_never_asks(sweep_command: Comman
     assert done.returncode == 0, done.stderr
     records = load(tmp_path / "results" / "mine-train").records
     assert len(records) == 12
-    stopped = [record for record in records if record.stopped_epoch]
+    stopped = [record for record in records if record.metrics["stopped_epoch"]]
     assert stopped
-    assert all("last" not in record.measures for record in stopped)
-    assert all(record.measures["last"] == 1 for record in records if record not in stopped)
+    assert all("last" not in record.metrics for record in stopped)
+    assert all(record.metrics["last"] == 1 for record in records if record not in stopped)
     assert f"The highest score of {12 - len(stopped)} configurations that trained to the end is 36" in done.stdout

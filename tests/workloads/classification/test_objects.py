@@ -206,7 +206,7 @@ print([(record.outcome.value, record.parameters) for record in results.records])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str([("ok", 547)] * 2)
     first, second = load(tmp_path / "kept").records
-    assert first.train_loss == second.train_loss, "both loaders have the same samples"
+    assert first.metrics["train_loss"] == second.metrics["train_loss"], "both loaders have the same samples"
     assert first.config["model"] == "Net"
 
 

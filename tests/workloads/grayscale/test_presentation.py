@@ -52,9 +52,9 @@ def sweep(
             returned = {
                 "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
                 "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
-                "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
+                "cache_mib": 32.0, "own_output": int(values["implementation"] == "torchvision"), **measures,
             }  # fmt: skip
-            run = {"device": values["device"], "returned": returned}
+            run = {"device": values["device"], **returned}
             take_results(record, [RankResult(rank=0, values={"total_s": 1.0}, run=run)])
         records.append(record)
     return Results("results/grayscale", records)
@@ -101,7 +101,7 @@ def test_runs_side_by_side_have_no_times() -> None:
 def test_the_share_of_a_copy_is_a_ratio() -> None:
     results = sweep({"implementation": ["numpy"], "images": 4000}, usual, of_copy=0.5)
     for record in results.records:
-        record.measures["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
+        record.metrics["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
     (row,) = make_table(results).rows
     known = row.estimate("of_copy")
     assert known is not None
@@ -142,9 +142,9 @@ def test_one_run_of_each_or_runs_on_two_machines_decide_nothing() -> None:
 def test_the_configured_duration_of_a_run_is_no_cost() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
-        if record.measures:
-            record.host_mem_mib = 1000.0 if record.config["implementation"] == "cpp" else 500.0
-            record.total_s = 1.0 if record.config["implementation"] == "cpp" else 2.0
+        if record.metrics:
+            record.metrics["host_mem_mib"] = 1000.0 if record.config["implementation"] == "cpp" else 500.0
+            record.metrics["total_s"] = 1.0 if record.config["implementation"] == "cpp" else 2.0
     advice = advise(results, "throughput")
     assert "host MiB" in frame(advice)
     assert "s/run" not in frame(advice)
@@ -156,8 +156,8 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
 def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
-        if record.measures:
-            record.measures["levels_apart"] = int(record.repeat == 1)
+        if record.metrics:
+            record.metrics["levels_apart"] = int(record.repeat == 1)
     assert any("No grey level is more than 1 from" in note for note in make_table(results).notes)
     assert not any("grey level" in note for note in make_table(sweep(ALL, usual, levels_apart=None)).notes)
 

@@ -30,7 +30,7 @@ def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
         record = outcomes[name]
         assert record.outcome == "ok", record.traceback
         assert record.device == "cpu"
-        assert record.measures["levels_apart"] in (0, 1)
+        assert record.metrics["levels_apart"] in (0, 1)
         assert record.picture
     if outcomes["cuda"].outcome == "skipped":
         assert "needs a GPU" in outcomes["cuda"].reason or "needs nvcc" in outcomes["cuda"].reason

@@ -82,7 +82,7 @@ def test_a_function_that_cannot_be_called_twice_keeps_its_run_and_says_why_it_ha
     artifacts = ArtifactOptions(folder=str(tmp_path / "run"), trace=True)
     result = run_inline(config, train=run_user_function, artifacts=artifacts)
     assert result.outcome == "ok"
-    assert result.run["returned"] == {"test_loss": 0.5}
+    assert result.run["test_loss"] == 0.5
     assert not (tmp_path / "run" / trace_name(0)).exists()
     error = capsys.readouterr().err
     assert "Rank 0 has no trace: the function failed when it was called a further time." in error
@@ -117,7 +117,7 @@ def test_a_trace_changes_no_result_and_no_file_of_the_run(tmp_path: Path) -> Non
     for result in (traced, plain):
         for epoch in result.run["epochs"]:
             assert epoch.pop("ended_s") > 0
-    for name in ("steps", "epochs", "returned"):
+    for name in ("steps", "epochs"):
         assert traced.run[name] == plain.run[name]
     assert traced.run["steps"] == 12
     assert (tmp_path / "ended").exists()
@@ -126,5 +126,5 @@ def test_a_trace_changes_no_result_and_no_file_of_the_run(tmp_path: Path) -> Non
 
 def test_a_function_without_an_optimizer_is_traced_for_a_few_reports(tmp_path: Path) -> None:
     (result,) = call(measure, 50, tmp_path)
-    assert result.run["returned"] == {"products": 50}
+    assert result.run["products"] == 50
     assert spans(tmp_path / trace_name(0)).count("aten::mm") == TRACED_STEPS
