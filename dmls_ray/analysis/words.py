@@ -68,11 +68,7 @@ CAVEATS: Mapping[str, str] = {
     "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
 }
 """What a reader must know -> the words."""
-_PARTS = {
-    **PARTS,
-    "exposed_comm_ms": "communication",
-    "rest_ms": "other",
-}
+_PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
 _SHOWN = 2
@@ -83,14 +79,9 @@ def headline_text(answer: Answer) -> str:
     """The headline of an answer."""
     facts = dict(answer.facts)
     if answer.lead:
-        facts["pair"] = pair_text(answer.lead[0])
+        facts["pair"] = _pair_text(answer.lead[0].pair)
         facts["effects"] = ", ".join(effect_text(effect) for effect in answer.lead if _is_said(effect))
     return HEADLINES[answer.headline].format(**facts)
-
-
-def pair_text(effect: Effect) -> str:
-    """`batch_per_rank 128 vs 16 (1 rank)`."""
-    return _placed(effect.pair)
 
 
 def effect_text(effect: Effect) -> str:
@@ -138,9 +129,10 @@ def why_text(change: StepChange | None) -> str:
         return ""
     total = sum(map(abs, change.changes.values()))
     decimals = _decimals(max(map(abs, change.changes.values())))
-    large = {name: ms for name, ms in change.changes.items() if abs(ms) >= _NAMED_FROM * total > 0}
-    ordered = sorted(large.items(), key=lambda item: -abs(item[1]))
-    parts = [f"{ms:+.{decimals}f} {_PARTS[name]}" for name, ms in ordered]
+    parts = []
+    for name, ms in sorted(change.changes.items(), key=lambda item: -abs(item[1])):
+        if abs(ms) >= _NAMED_FROM * total > 0:
+            parts.append(f"{ms:+.{decimals}f} {_PARTS[name]}")
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
     samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
     return f"Why: {times}{samples}: {', '.join(parts)}."
@@ -229,11 +221,11 @@ def _names(claims: Sequence[Effect]) -> str:
 
 def claim_text(claim: Effect) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
-    pair = _placed(claim.pair)
-    return f"{pair}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
+    return f"{_pair_text(claim.pair)}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
 
 
-def _placed(pair: Pair) -> str:
+def _pair_text(pair: Pair) -> str:
+    """`batch_per_rank 128 vs 16 (1 rank)`."""
     return f"{pair.label} ({pair.where})" if pair.where else pair.label
 
 
@@ -247,13 +239,13 @@ def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Values as they are written."""
-    return {name: _written(value) for name, value in facts.items()}
-
-
-def _written(value: Any) -> Any:
-    if isinstance(value, Interval | Estimate):
-        return format_interval(value, GENERIC)
-    return join_names([str(item) for item in value], _SHOWN, ", ") if isinstance(value, list) else value
+    plain = dict(facts)
+    for name, value in facts.items():
+        if isinstance(value, Interval | Estimate):
+            plain[name] = format_interval(value, GENERIC)
+        elif isinstance(value, list):
+            plain[name] = join_names([str(item) for item in value], _SHOWN, ", ")
+    return plain
 
 
 def _decimals(value: float) -> int:

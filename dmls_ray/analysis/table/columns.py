@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -197,13 +197,8 @@ def _when_stopped(row: Row, name: str) -> str:
 
 def _numbers(name: str, value: Estimate | None) -> dict[str, Any]:
     """The value has the name of the metric; an unknown value is None, so every row has the same names."""
-    return {
-        name: value and value.centre,
-        f"{name}_low": value and value.low,
-        f"{name}_high": value and value.high,
-        f"{name}_median": value and value.median,
-        f"{name}_deviation": value and value.deviation,
-    }
+    names = {f"{name}_{attribute}": attribute for attribute in ("low", "high", "median", "deviation")}
+    return _attributes(value, {name: "centre", **names})
 
 
 def _speed_up_text(row: Row) -> str:
@@ -211,12 +206,12 @@ def _speed_up_text(row: Row) -> str:
 
 
 def _speed_up(row: Row) -> dict[str, Any]:
-    ratio = row.speed_up
-    return {
-        "speed_up": ratio and ratio.centre,
-        "speed_up_low": ratio and ratio.low,
-        "speed_up_high": ratio and ratio.high,
-    }
+    return _attributes(row.speed_up, {"speed_up": "centre", "speed_up_low": "low", "speed_up_high": "high"})
+
+
+def _attributes(item: object, names: Mapping[str, str]) -> dict[str, Any]:
+    """Attributes of something under other names; None where there is nothing."""
+    return {name: None if item is None else getattr(item, attribute) for name, attribute in names.items()}
 
 
 def _efficiency(row: Row) -> float | None:
@@ -229,10 +224,9 @@ def _efficiency_text(row: Row) -> str:
 
 
 def _target(row: Row) -> dict[str, Any]:
-    reached = row.time_to_target()
     names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
              "target_n": "reached"}  # fmt: skip
-    return {name: getattr(reached, field) if reached else None for name, field in names.items()}
+    return _attributes(row.time_to_target(), names)
 
 
 def _target_steps_text(row: Row) -> str:
@@ -241,9 +235,8 @@ def _target_steps_text(row: Row) -> str:
 
 
 def _target_steps(row: Row) -> dict[str, Any]:
-    reached = row.steps_to_target()
     names = {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"}
-    return {name: getattr(reached, field) if reached else None for name, field in names.items()}
+    return _attributes(row.steps_to_target(), names)
 
 
 def _outcomes(row: Row) -> dict[str, Any]:
