@@ -147,7 +147,7 @@ def test_ranks_with_uneven_batches_that_use_join_are_ok() -> None:
     config = user_function_schema(uneven, ["how"]).make(how="join", world_size=2, device="cpu")
     results = run_ranks(config, train=run_user_function)
     assert verdict_of(results)[0].outcome is Outcome.OK, results
-    assert [item.metrics["steps"] for item in results] == [5, 3]
+    assert [item.steps for item in results] == [5, 3]
 
 
 GONE = {"reason": "Connection closed by peer", "is_symptom": True, "is_disconnected": True}
