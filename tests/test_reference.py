@@ -111,4 +111,4 @@ def test_the_curve_in_bf16_is_the_published_one_within_three_points_after_the_fi
     assert len(record.epochs) == 6
     for ours, other in list(zip(record.epochs, theirs.epochs, strict=False))[1:]:
         for name in ("train_accuracy", "test_accuracy"):
-            assert abs(getattr(ours, name) - getattr(other, name)) < 0.03
+            assert abs(ours.metrics[name] - other.metrics[name]) < 0.03
