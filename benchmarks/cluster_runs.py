@@ -48,7 +48,7 @@ class Cell:
             timed = [rank for rank in record.ranks if rank.metrics.get("exposed_comm_ms") is not None]
             if timed:
                 least = min(timed, key=lambda rank: rank.metrics["exposed_comm_ms"] or 0.0)
-                values.append(float(getattr(least, name) or 0.0))
+                values.append(float(least.metrics.get(name, 0.0)))
         return estimate(values, "amount") if values else None
 
 

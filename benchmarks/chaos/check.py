@@ -50,7 +50,7 @@ def key_of(record: RunRecord) -> Key:
 
 def measured(record: RunRecord) -> Measured:
     """What an undisturbed run must give as well."""
-    return [tuple(getattr(epoch, name) for name in METRICS) for epoch in record.epochs]
+    return [tuple(epoch.metrics.get(name) for name in METRICS) for epoch in record.epochs]
 
 
 def compare(
