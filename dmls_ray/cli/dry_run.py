@@ -37,7 +37,7 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
         return
 
     here = local_resources()
-    joined = cluster_at(options.address, lambda note: say(console, note))
+    joined = cluster_at(options.address)
     jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     results_so_far = functools.partial(_results_so_far, plan, options, location, records)

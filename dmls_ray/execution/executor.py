@@ -102,7 +102,7 @@ class Executor:
         from dmls_ray.cluster.connect import RaySession, cluster_at
         from dmls_ray.cluster.node_check import check_machines
 
-        joined = cluster_at(self.options.address, self.view.note)
+        joined = cluster_at(self.options.address)
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
             feasible = self._set_aside(local_resources())

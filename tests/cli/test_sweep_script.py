@@ -86,7 +86,7 @@ BAD_INPUT = [
     (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),
     # Before the next, which ends while another thread still loads Ray's libraries.
     (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
-    (["--address", "127.0.0.1:1", "--repeats", "1"], "--address 127.0.0.1:1 cannot be reached"),
+    (["--address", "127.0.0.1:1", "--repeats", "1"], "Address 127.0.0.1:1 cannot be reached"),
     (["--lr", "-1e-3"], "lr=-1e-3: expected float > 0.0"),
     (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
     (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,38 +9,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.cluster import connect as connect_module
-from dmls_ray.cluster.connect import RaySession, cluster_at, connect, quiet_tune
-from dmls_ray.util.errors import ClusterError
-
-
-def ignore(note: str) -> None:
-    """Receive a note."""
-
-
-def test_the_flag_comes_before_the_variable_and_the_variable_before_the_cluster_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert cluster_at(None, ignore) is None
-    with pytest.raises(ClusterError, match="auto finds no cluster on this machine"):
-        cluster_at("auto", ignore)
-    (tmp_path / "ray").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        (tmp_path / "ray" / "ray_current_cluster").write_text(address)
-        assert cluster_at(None, ignore) == cluster_at("auto", ignore) == address
-        assert cluster_at("local", ignore) is None
-    monkeypatch.setenv("RAY_ADDRESS", "ray-head:6379")
-    assert cluster_at(None, ignore) == "ray-head:6379"
-    assert cluster_at("10.0.0.1:6379", ignore) == "10.0.0.1:6379"
-
-
-def test_an_address_of_the_environment_is_not_blamed_on_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
-    address = cluster_at(None, ignore)
-    with pytest.raises(ClusterError, match="^RAY_ADDRESS=nonsense is no address"):
-        connect(address, dashboard=False, verbose=False)
+from dmls_ray.cluster.connect import RaySession, quiet_tune
 
 
 @pytest.mark.parametrize("verbose", [False, True])
