@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from dmls_ray.cluster.auth import MODE
 from dmls_ray.cluster.compat import ask_head
-from dmls_ray.cluster.local_cluster import temporary_folder_of_ray
 from dmls_ray.util.errors import ClusterError
 
 _ANSWER_TIMEOUT_S = 5.0
@@ -30,7 +31,8 @@ def cluster_of_this_machine() -> str | None:
     a sweep that joined another cluster would run the code of its owner.
     """
     # `ray start` writes this file, and `ray stop` removes it; a machine that went down does not.
-    path = temporary_folder_of_ray()[1] / "ray" / "ray_current_cluster"
+    usual = os.environ.get("TMPDIR", "/tmp") if sys.platform == "linux" else "/tmp"
+    path = Path(os.environ.get("RAY_TMPDIR", usual)) / "ray" / "ray_current_cluster"
     try:
         if not path.is_file():  # to read a pipe would wait for its writer
             return None

@@ -145,9 +145,10 @@ class RaySession:
             is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
             if self._cluster is not None:
                 # An orderly end would wait for a process that has died, or was stopped together with the sweep.
-                end_processes(self._cluster.session)
+                end_processes(self._cluster.folder.path)
                 if isinstance(error, Exception) and not is_lost:
-                    self._cluster.keep_files()
+                    # Ray's logs may say what failed.
+                    self._cluster.folder.keep()
             if is_lost and not isinstance(error, ClusterLostError):
                 raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
             raise
@@ -157,7 +158,7 @@ class RaySession:
                 ray.shutdown()
                 show_cluster_messages(True)
             if self._cluster is not None:
-                self._cluster.remove_files()
+                self._cluster.folder.remove()
 
     def check(self) -> None:
         """Check that the cluster is there.
@@ -210,7 +211,9 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> LocalClus
     }
     keep_token_private(make=address is None)
     if address is None:
-        started = start_cluster(keep_files=verbose, include_dashboard=dashboard, **common)
+        started = start_cluster(include_dashboard=dashboard, **common)
+        if verbose:
+            started.folder.keep()
         show_cluster_messages(verbose)
         return started
     check_address(address)

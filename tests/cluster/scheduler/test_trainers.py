@@ -197,7 +197,7 @@ async def test_a_rank_is_no_more_asked_for_by_a_broker_that_does_not_know_it() -
 @scenario
 async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
     broker = Broker(trainers(t=1))
-    with patch.object(broker.members.trainers["t"], "to_kill_again", side_effect=ZeroDivisionError("no")):
+    with patch.object(broker.members.trainers["t"], "timeout", side_effect=ZeroDivisionError("no")):
         await broker.submit(job("r"))
         assert await abort_reason(broker, "r") == "the scheduler failed: ZeroDivisionError: no"
     with_traceback = broker._watching
