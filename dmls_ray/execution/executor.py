@@ -22,7 +22,7 @@ from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
 from dmls_ray.execution.run_notes import RunNotes
 from dmls_ray.execution.search import Search
-from dmls_ray.execution.view import ProgressView
+from dmls_ray.execution.view import PlainView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
@@ -66,7 +66,7 @@ class Executor:
         state: FolderState,
         options: Options,
         store: Store,
-        view: ProgressView,
+        view: PlainView,
         board: LiveTensorBoardWriter,
         *,
         space: SearchSpace | None,
