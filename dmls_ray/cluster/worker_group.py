@@ -170,7 +170,11 @@ class WorkerGroup:
         if time.monotonic() - self._looked < NODES_INTERVAL_S:
             return
         self._looked = time.monotonic()
-        if self.isolation == "group" and not self._private_cluster:
+        if self._private_cluster:
+            return
+        if self.isolation == "per_run":
+            self.resources = cluster_resources()
+        else:
             self._exclude_refused()
             self._reconcile(cluster_resources())
 
