@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -164,3 +165,13 @@ def user_function(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[st
     if rank.world_size > 1:
         dist.barrier()
     return {"drawn": float(torch.rand(())), "test_loss": float("nan") if config["how"] == "nothing-finite" else 1.0}
+
+
+def leave_behind(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Change the process for good, and crash if that is asked for; a changed process is an error."""
+    assert torch.get_default_dtype() is torch.float32, "an earlier run had this process"
+    torch.set_default_dtype(torch.float64)
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    if config["crashes"]:
+        signal.raise_signal(signal.SIGSEGV)
+    return {"parent": os.getppid()}

@@ -383,23 +383,15 @@ def test_a_run_that_brings_its_ranks_starts_again_after_the_death_of_tunes_actor
 
 @pytest.mark.slow
 def test_what_a_training_function_leaves_behind_does_not_reach_the_next_run(sweep_command: Command, here: Path) -> None:
-    flags = ("--train", "tests.training.process_state.leaving:train", "--world-size", "1", "2", "--device", "cpu")
-    flags = (*flags, "--oversubscribe", "--repeats", "1", "--set", "leaves")
-    leaving = ("a process group", "no group", "environment variables", "a default dtype", "a thread")
-    done = sweep_command("grid", *flags, "nothing", *leaving, "--out", "all")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (done.stdout + done.stderr).count("what cannot be undone in its process: a thread (feeder).") == 1
-    records = sorted(load(here / "all").records, key=lambda record: record.started_at)
-    assert [(record.outcome.value, record.reason) for record in records] == [("ok", "")] * 12
-    for one, following in itertools.pairwise(records):
-        stays = {rank.pid for rank in one.ranks} & {rank.pid for rank in following.ranks}
-        assert not stays or one.config["leaves"] != "a thread"
-    assert len({rank.pid for record in records for rank in record.ranks}) <= 2 + 2 * 2, "no others are replaced"
-
-    assert sweep_command("grid", *flags, "nothing", "--out", "alone").returncode == 0
-    # All runs of a world size have the same seed.
-    alone = {record.config["world_size"]: record.train_loss for record in load(here / "alone").records}
-    assert [record.train_loss for record in records] == [alone[record.config["world_size"]] for record in records]
+    flags = ("--train", "tests.failing:leave_behind", "--world-size", "2", "--device", "cpu", "--oversubscribe")
+    done = sweep_command("grid", *flags, "--repeats", "2", "--set", "crashes", "0", "1", "--out", "all")
+    assert done.returncode == 1, done.stdout + done.stderr
+    records = load(here / "all").records
+    outcomes = {(record.config["crashes"], record.outcome.value) for record in records}
+    assert outcomes == {(0, "ok"), (1, "killed")}
+    assert {record.attempts for record in records if record.config["crashes"]} == {2}
+    parents = {record.measures["parent"] for record in records if not record.config["crashes"]}
+    assert len(parents) == 1, "the process of rank 0 serves all runs, also after crashes"
 
 
 @pytest.mark.slow

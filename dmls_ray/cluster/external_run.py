@@ -95,8 +95,6 @@ class LaunchedRun:
         if attempt.lost and not verdict.traceback:
             log = next(result.traceback for result in results if str(result.rank) in attempt.lost)
             verdict = replace(verdict, traceback=log)
-        if left := [name for result in results if str(result.rank) in attempt.lost for name in result.left_behind]:
-            verdict = replace(verdict, reason=f"{verdict.reason}; it left {left[0]}")
         again = retry(attempt, verdict, self._limits)
         if again is None:
             self._events.put(finished_run(attempt, verdict))

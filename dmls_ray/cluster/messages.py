@@ -31,6 +31,8 @@ class TrainerSettings:
     """Name of a machine -> its position in the order in which runs take machines."""
     data: tuple[tuple[Any, ...], ...] = ()
     """Workload and arguments of each data set that the first rank prepares."""
+    user_code_entry: str = ""
+    """Entry point of the runs with user code, `module:function`; empty if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,8 @@ class WorkerGroupSpec:
     """Allow more ranks than cores."""
     data: Sequence[tuple[Any, ...]] = ()
     """Data sets that each machine prepares before its ranks serve."""
+    user_code_entry: str = ""
+    """As `TrainerSettings.user_code_entry`."""
 
 
 def place_ranks(slots: Slots, need: RankRequest) -> dict[str, int]:

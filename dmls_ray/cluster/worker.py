@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
+import functools
 import os
 import socket
 import threading
@@ -24,17 +23,21 @@ from dmls_ray.cluster.abort import abort_pending_collectives
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.messages import Lease, Leave, Observe, RankRegistration, TrainerSettings
 from dmls_ray.cluster.processes import oom_kills, start_of
+from dmls_ray.cluster.scheduler.attempt import oom_kill_evidence
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.rank import Emit
-from dmls_ray.util.importing import import_function
+from dmls_ray.training.preload import preload
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.module_path import search_module_path
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.registry import DEFAULT, workload
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
+
+    from dmls_ray.training.child_run import ChildRuns
 
 RETRY_INTERVAL_S = 2.0
 """Seconds until the next question whether a run is broken, after an answer without a reason."""
@@ -60,7 +63,7 @@ def serve(train_loop_config: dict[str, TrainerSettings]) -> None:
         BrokerClient(settings.broker).call("trainer_failed", settings.trainer, reason)
         return
     while (lease := worker.next_lease()) is not None:
-        _serve_lease(lease, worker)
+        worker.run(lease)
 
 
 class RankWorker:
@@ -68,7 +71,7 @@ class RankWorker:
 
     def __init__(self, settings: TrainerSettings) -> None:
         self.broker = BrokerClient(settings.broker)
-        self.card, self.store = _register(settings)
+        self.card, self.store, self._fork_server = _register(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
         self._unconfirmed: tuple[Any, tuple[Any, ...]] | None = None
@@ -80,6 +83,7 @@ class RankWorker:
         self._thread = threading.get_ident()
         self._epochs: list[EpochEnded] = []
         """What this rank has reported of the current run, in order."""
+        self._child_runs: ChildRuns | None = None
         # Long poll in its own thread: returns only when a peer is lost or the sweep ends.
         threading.Thread(target=self._watch_for_lost_peers, daemon=True, name="lost-ranks").start()
 
@@ -101,6 +105,8 @@ class RankWorker:
             try:
                 if isinstance(reply, Observe):
                     self._report_wait(client)
+                elif reply and self._child_runs is not None:
+                    self._child_runs.kill()
                 elif reply:
                     abort_pending_collectives(reply)
                 else:
@@ -112,7 +118,39 @@ class RankWorker:
     def _report_wait(self, client: BrokerClient) -> None:
         from dmls_ray.training.collective_wait import collective_wait
 
-        client.call("waits", self.name, self._lease_id, collective_wait(self._thread, self.steps))
+        if self._child_runs is not None:
+            wait = self._child_runs.collective_wait()
+        else:
+            wait = collective_wait(self._thread, self.steps)
+        client.call("waits", self.name, self._lease_id, wait)
+
+    def run(self, lease: Lease) -> None:
+        """Run the part of this rank in a run: of one with user code, in a child process."""
+        import torch.distributed as dist
+
+        from dmls_ray.training.child_run import ChildRuns, run_rank, store_of_run
+
+        job, emit, finish = lease.job, self.make_emit(lease), functools.partial(self.finish, lease)
+        self._child_runs = None
+        if job.identity.has_user_code:
+            self._fork_server = self._fork_server or _fork_server(job.train)
+            self._fork_server.wait_until_ready()
+            self._child_runs = ChildRuns(self._fork_server)
+        oom_kills_before = oom_kills()
+        self.broker.submit("begun", self.name, lease.lease_id, oom_kills_before)
+        # The clock of this process, not the broker's.
+        rank = replace(lease.rank, assigned_at=time.perf_counter())
+
+        if self._child_runs is not None:
+            exit_code = self._child_runs.run(job.train, job.config, rank, lease.lease_id, emit, finish)
+            if exit_code:
+                finish(self._result_of_ended(rank, exit_code, oom_kills_before))
+            return
+        self.steps.clear()
+        store = store_of_run(rank, lease.lease_id, self.store if rank.rank == 0 else None)
+        run_rank(job.train, job.config, rank, store, emit, finish, steps=self.steps)
+        if dist.is_initialized():
+            os._exit(1)  # a process group that cannot be unmade would be in the way of the next run's
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
@@ -155,6 +193,20 @@ class RankWorker:
         goes_on: bool = self.broker.call("epoch", self.name, lease.lease_id, event, number)
         return goes_on
 
+    def _result_of_ended(self, rank: RankInfo, exit_code: int, oom_kills_before: int | None) -> RankResult:
+        """The result of a child that has ended without one."""
+        outcome, reason = Outcome.KILLED, f"its process ended with exit code {exit_code}"
+        if evidence := oom_kill_evidence(oom_kills_before, oom_kills(), rank.machine):
+            outcome, reason = Outcome.OOM, evidence
+        return RankResult(
+            rank=rank.rank,
+            machine=rank.machine,
+            device=rank.device,
+            outcome=outcome,
+            reason=reason,
+            is_symptom=self._child_runs is not None and self._child_runs.is_interrupted,
+        )
+
     def finish(self, lease: Lease, result: RankResult) -> None:
         """Send the result of a run; this may end the process."""
         result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
@@ -185,9 +237,13 @@ class RankWorker:
             self.broker.call("finish", *sent)
 
 
-def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
-    """Load what runs need. Return the registration of this rank and its key-value store."""
-    _preload_imports()
+def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, ForkServer | None]:
+    """Load what runs need. Return the registration of this rank, its key-value store, and its fork server."""
+    host = ray.util.get_node_ip_address()
+    _use_interface_of(host)
+    # It imports the same as this process, meanwhile.
+    server = _fork_server(settings.user_code_entry) if settings.user_code_entry else None
+    preload(settings.user_code_entry or workload(DEFAULT).entrypoint)
     from ray.train.torch import get_device
 
     from dmls_ray.training.discarded_run import discard_first_run
@@ -200,8 +256,6 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         # Once per machine, and outside the time of any run; the other ranks wait in the broadcast below.
         for name, *arguments in settings.data:
             workload(name).load_cached(*arguments)
-    host = ray.util.get_node_ip_address()
-    _use_interface_of(host)
     # One store for all runs that this rank leads, so that a run needs no new port.
     store = store_at(host)
     card = RankRegistration(
@@ -219,7 +273,11 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         machine_order=settings.machine_order.get(_machine(settings), 0),
         machine_info=describe_machine(),
     )
-    return card, store
+    return card, store, server
+
+
+def _fork_server(entrypoint: str) -> ForkServer:
+    return ForkServer("dmls_ray.training.preload:preload", entrypoint)
 
 
 def _enter_working_dir(folder: str, module_path: Sequence[str]) -> None:
@@ -227,24 +285,6 @@ def _enter_working_dir(folder: str, module_path: Sequence[str]) -> None:
     if os.path.isdir(folder):
         os.chdir(folder)
     search_module_path(module_path)
-
-
-def _preload_imports() -> None:
-    """Import what runs need, so that no run is timed with these imports.
-
-    Imported objects are kept from the garbage collector. Without collections the imports take three quarters of the
-    time, and the collection at the start of each run examines only the objects of runs.
-    """
-    gc.disable()
-    import torch
-
-    # Not by `import_function`, which would take a broken installation for an error in the user's code.
-    importlib.import_module(workload(DEFAULT).entrypoint.partition(":")[0])
-
-    # The first optimizer of a process imports much of PyTorch's compiler.
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)])
-    gc.freeze()
-    gc.enable()
 
 
 def _use_interface_of(address: str) -> None:
@@ -258,34 +298,3 @@ def _use_interface_of(address: str) -> None:
 def _machine(settings: TrainerSettings) -> str:
     """The driver's name of this machine, since several machines may have the same host name."""
     return settings.machine_names.get(ray.get_runtime_context().get_node_id(), socket.gethostname())
-
-
-def _serve_lease(lease: Lease, worker: RankWorker) -> None:
-    import torch.distributed as dist
-
-    from dmls_ray.training.error_to_outcome import failure, run_guarded
-    from dmls_ray.training.link_probe import measure_link
-    from dmls_ray.training.process import process_group
-
-    # An earlier run may have changed the working directory.
-    os.chdir(worker.folder)
-    worker.broker.submit("begun", worker.name, lease.lease_id, oom_kills())
-    # The clock of this process, not the broker's.
-    rank = replace(lease.rank, assigned_at=time.perf_counter())
-    try:
-        shared = None
-        if rank.store_address is not None:
-            client = worker.store if rank.rank == 0 else dist.TCPStore(*rank.store_address, is_master=False)
-            shared = dist.PrefixStore(lease.lease_id, client)
-        with process_group(rank, shared):
-            train = import_function(lease.job.train, flag="train")
-            link, instruments_s = measure_link(rank, rank.machines)
-            rank = replace(rank, instruments_s=instruments_s)
-            worker.steps.clear()
-            result = run_guarded(train, lease.job.config, rank, worker.make_emit(lease), steps=worker.steps)
-            if result.run:
-                result = replace(result, run={**result.run, **link})
-            worker.finish(lease, result)
-    except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
-        left = ("a process group",) if dist.is_initialized() else ()
-        worker.finish(lease, replace(failure(error, rank), left_behind=left))

@@ -157,6 +157,7 @@ class WorkerGroup:
             machine_names={machine.node_id: machine.name for machine in self.resources.machines},
             machine_order=dict(self._places),
             data=tuple(self._demand.data),
+            user_code_entry=self._demand.user_code_entry,
         )
 
     def check(self) -> None:

@@ -235,6 +235,7 @@ class Executor:
             device=device,
             oversubscribe=self.options.oversubscribe,
             data=tuple((self.workload.name, *arguments) for arguments in data),
+            user_code_entry=next((job.train for job in jobs if job.identity.has_user_code), ""),
         )
 
     def _begin_board(self, first: Sequence[Run]) -> None:

@@ -24,14 +24,6 @@ class RunNotes:
         """
         if record.not_recorded and self._is_new((record.not_recorded,)):
             yield f"Run {record.run_id}: not recorded: {record.not_recorded}."
-        left = tuple(dict.fromkeys(name for result in results for name in result.left_behind))
-        # Where each process serves one run, nothing can reach another.
-        if left and shares_process and self._is_new(left):
-            yield (
-                f"Run {record.run_id} left behind what cannot be undone in its process: {', '.join(left)}. Its worker "
-                "processes are replaced before the next run, which takes seconds after each run that leaves the same; "
-                "end or undo it in the training function."
-            )
 
     def _is_new(self, words: tuple[str, ...]) -> bool:
         is_new = words not in self._noted

@@ -187,11 +187,12 @@ def _no_result(
     ended = f"ended with exit code {process.returncode}"
     if process.returncode is None:
         ended = f"(pid {process.pid}) does not end although it was killed: does it wait for a device or a drive?"
-    left = f"process {', '.join(map(str, remaining))}, which SIGKILL did not end in {_KILL_TIMEOUT_S:g} s"
+    if remaining:
+        pids = ", ".join(map(str, remaining))
+        log_lines = [*log_lines, f"SIGKILL did not end process {pids} in {_KILL_TIMEOUT_S:g} s."]
     return RankResult(
         rank=rank,
         outcome=Outcome.KILLED,
         reason=f"rank {rank} left no result, and its command {ended}",
         traceback="\n".join(log_lines),
-        left_behind=(left,) if remaining else (),
     )

@@ -27,6 +27,11 @@ class Identity:
     """As `RunRecord.data`, of the data sets that are known before the run."""
 
     @property
+    def has_user_code(self) -> bool:
+        """Whether the run executes code of the user, so that it has a process of its own."""
+        return bool(self.code)
+
+    @property
     def digest(self) -> str:
         """One digest of code and data; empty if there are none."""
         parts = [sorted(self.code.items()), sorted(self.data.items())]

@@ -7,7 +7,7 @@ Ranks send `EpochEnded` and `Progress`; the scheduler adds the others. The last 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,8 +46,6 @@ class RankResult:
     """The process of the rank cannot use its GPU any more."""
     rss_mib: float = 0.0
     """Resident memory of the process after the run."""
-    left_behind: Sequence[str] = ()
-    """What the run has left in the process and cannot be undone there: another process is to serve the next run."""
 
     @classmethod
     def of(cls, returned: Mapping[str, Any], what: str = "what the rank returned") -> RankResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
 import time
 import traceback
@@ -22,7 +21,6 @@ from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
 from dmls_ray.training.compat import sequence_numbers
 from dmls_ray.training.process import wait_for_others
-from dmls_ray.training.process_state.undo import ProcessState
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.step_hooks import around_optimizer_steps
 from dmls_ray.training.torchrun_environment import torchrun_environment
@@ -36,8 +34,7 @@ def run_guarded(
 ) -> RankResult:
     """The result of a training function, or the description of its failure.
 
-    What it reports is checked here, and what it changes in the process is undone.
-    Above world size 1, `steps` counts the optimizer steps meanwhile.
+    What it reports is checked here. Above world size 1, `steps` counts the optimizer steps meanwhile.
     """
     name = f"{train.__module__}:{getattr(train, '__qualname__', 'train')}"
 
@@ -53,10 +50,8 @@ def run_guarded(
             rank = _prepared(rank)
         except Exception as error:  # noqa: BLE001 - any error ends this run only
             return failure(error, rank)
-        state = ProcessState()
         try:
-            # In a context, because libraries keep settings in context variables.
-            returned = contextvars.copy_context().run(train, config, rank, checked_emit)
+            returned = train(config, rank, checked_emit)
             returned = plain_values(returned, f"what {name} returned", deepest=DEEPEST_RESULT)
             facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
             result = RankResult.of({**facts, **returned}, f"what {name} returned")
@@ -69,8 +64,7 @@ def run_guarded(
             result = failure(error, rank, has_flags=isinstance(config, TrainingConfig))
         numbers = sequence_numbers() if rank.world_size > 1 else None
         collectives = None if numbers is None else sum(numbers.values())
-        # By now no traceback keeps what the function has made.
-        return replace(result, left_behind=state.restore(), steps=counted.total(), collectives=collectives)
+        return replace(result, steps=counted.total(), collectives=collectives)
 
 
 def _prepared(rank: RankInfo) -> RankInfo:
@@ -80,7 +74,6 @@ def _prepared(rank: RankInfo) -> RankInfo:
     if rank.identity.code:
         wait_for_others(rank)
     rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
-    # What a module does when it is imported stays, because a process imports it once. The rest of a run is undone.
     for module in rank.identity.modules:
         try_import(module)
     return rank

@@ -1,7 +1,4 @@
-"""Preparation of a process for a run: seeds, threads and switches, and the process group.
-
-What a run changes beyond this is undone after it, by `process_state`.
-"""
+"""Preparation of a process for a run: seeds, threads and switches, and the process group."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import os
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -123,19 +121,15 @@ def _another_module(module_name: str, *, is_missing: bool) -> str:
             modules of the user, the search path decides.
     """
     top = module_name.partition(".")[0]
-    own = next((file for file in (f"{top}.py", f"{top}/__init__.py") if os.path.exists(file)), None)
-    found = getattr(sys.modules.get(top), "__file__", None)
-    if (
-        own is None
-        or top not in sys.modules
-        or (found is not None and os.path.realpath(found) == os.path.realpath(own))
-    ):
+    here = Path(f"{top}.py")
+    if top not in sys.modules or not here.exists():
         return ""
-    of_python = is_in_standard_library(found)
-    if not of_python and not is_missing:
+    found = getattr(sys.modules[top], "__file__", None)
+    if found is not None and here.samefile(found):
         return ""
-    where = f"a module of Python ({found or 'built in'})" if of_python else found
-    return f"module {top} is {where}, and ./{own} is not it; rename yours"
+    if not is_missing and not is_in_standard_library(found):
+        return ""
+    return f"module {top} is {found or 'built into Python'}, and ./{here} is not it; rename yours"
 
 
 def _functions_of(module: ModuleType) -> list[str]:
@@ -151,27 +145,13 @@ def _functions_of(module: ModuleType) -> list[str]:
 
 def _way_out(reference: str) -> str:
     """How to name the function that a text means."""
-    file, _, given = reference.partition(":")
-    given = given.removesuffix("()")
+    file, _, function = reference.partition(":")
     if file.endswith(".ipynb"):
-        return (
-            "a notebook is no module; call sweep() in it with the function itself, or save the function to a .py file"
-        )
-    is_path = file.endswith(".py") or "/" in file
-    if not is_path and not given and os.path.exists(f"{file.rpartition('.')[0]}.py"):
-        return "name it {}:{}".format(*file.rsplit(".", 1))
-    function = given if _is_dotted_name(given) else "train"
-    path = Path(os.path.relpath(file.removesuffix(".py"))) if is_path else Path(*file.split("."))
-    if ".." in path.parts:
-        return f"run from the folder {Path(file).parent}, and name it {path.name}:{function}"
-    if wrong := next((part for part in path.parts if not part.isidentifier()), ""):
-        better = re.sub(r"\W", "_", wrong)
-        better = better if better.isidentifier() else f"m_{better}"
-        return f"rename {wrong}, to {better}, say: the name of a module has no hyphen, only letters, digits and _"
-    module = ".".join(path.parts) or "m"
-    if function == given and file:
-        return f"name it {module}:{function}"
-    return f"name a function as module:function, {module}:{function}, say"
+        return "a notebook is no module; call sweep() in it with the function itself"
+    module = ".".join(Path(file.removesuffix(".py")).parts)
+    if _is_dotted_name(module) and function:
+        return f"name it {module}:{function.removesuffix('()')}"
+    return "name a function as module:function: m:train for the function train of m.py in this folder"
 
 
 def _is_dotted_name(text: str) -> bool:

@@ -54,7 +54,7 @@ def read(answer: Any) -> Any:
 
 def worker(broker: ScriptedBroker) -> RankWorker:
     with patch.object(worker_module, "BrokerClient", lambda name: broker), patch("threading.Thread"):
-        registered: Any = (SimpleNamespace(index=0), None)
+        registered: Any = (SimpleNamespace(index=0), None, None)
         with patch.object(worker_module, "_register", lambda settings: registered):
             return RankWorker(SimpleNamespace(broker="broker"))  # type: ignore[arg-type]
 

@@ -79,27 +79,16 @@ def test_a_wrong_function_lists_the_right_ones(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "way_out"),
     [
-        ("m.py:net", "name it m:net"),
-        ("./m:net", "name it m:net"),
-        ("./m.py:net", "name it m:net"),
-        ("nets/m.py:Net.make", "name it nets.m:Net.make"),
+        ("./nets/m.py:Net.make", "name it nets.m:Net.make"),
         ("m:net()", "name it m:net"),
-        ("my-net:net", "rename my-net, to my_net, say: the name of a module has no hyphen"),
-        ("my-nets/m:net", "rename my-nets, to my_nets"),
-        ("2nets:net", "rename 2nets, to m_2nets"),
-        ("../m:net", "run from the folder .., and name it m:net"),
-        ("/nets/m.py:net", "run from the folder /nets, and name it m:net"),
+        ("my-net:net", "name a function as module:function"),
+        ("/nets/m.py:net", "name a function as module:function"),
+        ("m.py", "name a function as module:function"),
         ("__main__:net", "each rank has another __main__; pass the object itself to sweep()"),
         ("m.ipynb:net", "a notebook is no module"),
-        ("m", "name a function as module:function, m:train, say"),
-        ("m.py", "name a function as module:function, m:train, say"),
-        ("mine_dotted.net", "name it mine_dotted:net"),
-        (":net", "name a function as module:function, m:net, say"),
-        ("", "name a function as module:function, m:train, say"),
     ],
 )
-def test_a_wrong_reference_is_answered_with_one_that_can_be_right(folder: Path, reference: str, way_out: str) -> None:
-    (folder / "mine_dotted.py").write_text("")
+def test_a_wrong_reference_is_answered_with_a_way_out(folder: Path, reference: str, way_out: str) -> None:
     with pytest.raises(UnknownNameError) as refused:
         import_function(reference, flag="--train")
     assert str(refused.value).startswith(f"--train={reference}: {way_out}")

@@ -165,7 +165,7 @@ class Broker(TrainerCalls):
             epochs: all of its epochs. Some may be on their way: the calls of a rank may arrive in any order.
         """
         too_large = self.limits.recycle_above_mib is not None and result.rss_mib > self.limits.recycle_above_mib
-        if (too_large or result.left_behind) and name in self.members.ranks:
+        if too_large and name in self.members.ranks:
             self.replace_ranks(self.members.ranks[name].registration.trainer)
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
@@ -175,13 +175,16 @@ class Broker(TrainerCalls):
             result = dataclasses.replace(result, is_symptom=True)
         for number, event in enumerate(epochs, 1):
             self._take_epoch(attempt, name, event, number)
-        attempt.take(name, result)
-        rank = self.members.ranks[name]
-        if result.is_symptom:
-            attempt.lost_addresses.add(rank.registration.store[0])
+        has_died = result.outcome is Outcome.KILLED and not result.is_symptom
+        if has_died:
+            attempt.lose(name, result.reason)  # the child process of the run, not the rank
+        else:
+            attempt.take(name, result)
+        if has_died or result.is_symptom:
+            attempt.lost_addresses.add(self.members.ranks[name].registration.store[0])
         self.settle(attempt)
 
-        if result.outcome == Outcome.OK or result.is_symptom:
+        if has_died or result.is_symptom or result.outcome is Outcome.OK:
             return True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(attempt.settled.wait(), PEERS_FAIL_WITHIN_S)

@@ -40,8 +40,6 @@ class Process:
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.name = ""
         self.has_begun = False
-        self.is_spoilt = False
-        """A run has left something behind that cannot be undone."""
         self.survives = False
         """A kill had no effect on it."""
         self.task = cluster.start(self._serve())
@@ -74,7 +72,6 @@ class Process:
                 return self.end(0)
             if isinstance(lease, Leave):
                 return self.end(1)
-            assert not self.is_spoilt, "a process serves a run after one that left something behind"
             await self._run(self.name, lease)
 
     async def _run(self, name: str, lease: Lease) -> None:
@@ -93,7 +90,7 @@ class Process:
         if lease.job.prunable:
             await self._report_epochs(name, lease)
         done = await self.outcome
-        self.lease, self.is_spoilt = None, bool(done.left_behind)
+        self.lease = None
         if not await self.cluster.call("finish", name, lease.lease_id, done):
             self.end(1)
         elif done.is_disconnected:

@@ -10,7 +10,9 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, 
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import (
+    RunFinished,
     RunStarted,
 )
 from tests.cluster.scheduler.ranks import (
@@ -184,39 +186,18 @@ async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_t
 
 
 @scenario
-async def test_a_rank_with_something_left_behind_serves_no_other_run_and_is_replaced_only_for_one() -> None:
-    broker = Broker(trainers(t=2))
-    names = [await broker.join(card(index)) for index in range(2)]
-    neighbour = await soon(broker.next_lease(names[1]))
-    await broker.submit(job("r"))
-    lease = await taken_up(broker, names[0])
-    await broker.finish(names[0], lease.lease_id, result(0, "ok", left_behind=("a thread (feeder)",)))
-    asks = await soon(broker.next_lease(names[0]))
-    assert not asks.done(), "no run is there to serve, so new ranks would start in vain"
-    await broker.submit(job("next"))
-    assert [await asks, await neighbour] == [Leave(), Leave()]
-
-
-@scenario
-async def test_at_the_end_of_a_sweep_ranks_with_something_left_behind_just_end() -> None:
+async def test_a_run_whose_child_process_dies_starts_again_on_the_same_ranks() -> None:
     broker = Broker(trainers(t=1))
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
-    await broker.finish(name, lease.lease_id, result(0, "ok", left_behind=("a profiler",)))
-    asks = await soon(broker.next_lease(name))
-    await broker.close()
-    assert await asks is None
-
-
-@scenario
-async def test_a_rank_whose_result_comes_late_is_replaced_too_for_what_it_left_behind() -> None:
-    broker = Broker(trainers(t=1))
-    name = await broker.join(card(0))
-    assert await broker.finish(name, "of an earlier broker", result(0, "ok", left_behind=("a profiler",)))
-    asks = await soon(broker.next_lease(name))
-    await broker.submit(job("next"))
-    assert await asks == Leave()
+    assert await broker.finish(name, lease.lease_id, result(0, "killed", reason="exit code -11"))
+    again = await taken_up(broker, name)
+    await broker.finish(name, again.lease_id, result(0, "ok"))
+    finished = (await broker.events("r"))[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.verdict.outcome is Outcome.OK
+    assert [attempt.reason for attempt in finished.earlier] == ["1 of 1 ranks died: exit code -11"]
 
 
 @scenario

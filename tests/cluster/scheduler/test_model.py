@@ -33,7 +33,7 @@ OUTCOMES: dict[str, dict[str, Any]] = {
     "error": {"outcome": "error", "reason": "ValueError: a fault"},
     "diverged": {"outcome": "diverged"},
     "peer is gone": {"outcome": "error", "is_symptom": True},
-    "a thread is left": {"left_behind": ("a thread",)},
+    "its child process died": {"outcome": "killed"},
     "network failed": {"outcome": "error", "is_symptom": True, "is_disconnected": True},
 }
 

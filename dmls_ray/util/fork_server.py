@@ -1,0 +1,227 @@
+"""`ForkServer`: a process that has imported what runs need, and forks one child process after the other.
+
+A fork takes hundredths of a second where a new interpreter takes seconds to import PyTorch. The server starts no
+thread and uses no GPU, so that its children may. On Linux, whatever a child has started ends with it, and a child
+ends with its server, which ends with its client; elsewhere processes may stay whose parent has ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+import psutil
+
+_FORK, _KILL = b"f", b"k"
+"""What the client asks for: a child, with the descriptors of its connection and of its status; the end of the child."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+"""Options of Linux's prctl(2)."""
+
+
+class ForkServer:
+    """Starts a server, and its children.
+
+    Args:
+        prepare: `module:function` that the server calls before the first fork, to import what its children need.
+        arguments: arguments of the function.
+    """
+
+    def __init__(self, prepare: str, *arguments: str) -> None:
+        self.lock = threading.Lock()
+        """Held while the end of a child is noted, after which it cannot be killed."""
+        self._socket, theirs = socket.socketpair()
+        program = [
+            f"import sys; sys.path[:] = {sys.path!r}",
+            f"from {__name__} import serve",
+            f"serve({theirs.fileno()}, {prepare!r}, {arguments!r})",
+        ]
+        with theirs:
+            command = [sys.executable, "-c", "; ".join(program)]
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server is prepared, or has failed to be."""
+        select.select([self._socket], [], [])
+
+    def start(self, target: Callable[..., None], *arguments: Any) -> ForkedProcess:
+        """Call `target(connection, *arguments)` in a child; the child before must have ended.
+
+        Args:
+            target: an importable function. The child has this process's module search path and working folder.
+            arguments: pickled; the connection is one end of a duplex pipe.
+
+        Raises:
+            OSError: the server has ended.
+        """
+        connection, theirs = Pipe()
+        status, written = os.pipe()
+        try:
+            socket.send_fds(self._socket, [_FORK], [theirs.fileno(), written])
+        finally:
+            theirs.close()
+            os.close(written)
+        connection.send((sys.path, os.getcwd()))
+        connection.send((target, arguments))
+        return ForkedProcess(connection, status, self)
+
+    def kill(self, process: ForkedProcess) -> None:
+        """End a child and all that it has started; without effect if it has ended."""
+        with self.lock:
+            if process.exit_code is None:
+                self._socket.send(_KILL)
+
+    def close(self) -> None:
+        """End the server and its child."""
+        self._socket.close()
+        self._process.wait()
+
+
+class ForkedProcess:
+    """A child of a `ForkServer`."""
+
+    def __init__(self, connection: Connection, status: int, server: ForkServer) -> None:
+        self.connection = connection
+        self.exit_code: int | None = None
+        """None before `wait`; negative: the number of the signal that ended it."""
+        self._status = os.fdopen(status)
+        self._server = server
+
+    def kill(self) -> None:
+        """End it and all that it has started, from any thread."""
+        self._server.kill(self)
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait until it has ended, with all that it has started; returns its exit code.
+
+        After the timeout it is killed.
+        """
+        ready, _, _ = select.select([self._status], [], [], timeout_s)
+        if not ready:
+            self.kill()
+        with self._status:
+            written = self._status.read()
+        with self._server.lock:
+            # Nothing is written where the server was killed, and its child with it.
+            self.exit_code = int(written or -signal.SIGKILL)
+        self.connection.close()
+        return self.exit_code
+
+
+def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
+    """Serve the client at the other end of a socket until it closes its end, in a process of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the client decides
+    signal.signal(signal.SIGTERM, _end_all)
+    # The end of the socket would not be seen while another process has inherited the client's end of it.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    client = socket.socket(fileno=descriptor)
+    pkgutil.resolve_name(prepare)(*arguments)
+    client.send(b"r")
+
+    ended, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakeup)
+    while True:
+        command, descriptors, _, _ = socket.recv_fds(client, 1, 2)
+        if not command:
+            return
+        if command == _KILL:
+            continue  # the child had ended when its end was asked for
+        connection, status = descriptors
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for inherited in (ended, wakeup, status, client.detach()):
+                os.close(inherited)
+            _run_child(connection, server)
+        os.close(connection)
+        _watch(pid, status, client, ended)
+
+
+def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
+    """Wait for the end of a child, and write it."""
+    waited = 0
+    while not waited:
+        ready, _, _ = select.select([client.fileno(), ended], [], [])
+        if client.fileno() in ready:
+            client.recv(1)  # a request to kill the child, or nothing, where the client has ended
+            os.kill(pid, signal.SIGKILL)
+        if ended in ready:
+            os.read(ended, 4096)
+            waited, code = os.waitpid(pid, os.WNOHANG)
+    _kill_descendants()
+    with contextlib.suppress(BrokenPipeError), os.fdopen(status, "w") as file:
+        file.write(str(os.waitstatus_to_exitcode(code)))
+
+
+def _kill_descendants() -> None:
+    """Kill all processes below this one; those whose parent has ended are its children."""
+    while descendants := psutil.Process().children(recursive=True):
+        for process in descendants:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(descendants)
+
+
+def _end_all(*_: object) -> NoReturn:
+    _kill_descendants()
+    os._exit(1)
+
+
+def _run_child(connection: int, server: int) -> NoReturn:
+    """Make the call that the client has sent, and end."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = 1
+    try:
+        pipe = Connection(connection)
+        sys.path[:], folder = pipe.recv()
+        os.chdir(folder)
+        target, arguments = pipe.recv()
+        target(pipe, *arguments)
+        code = 0
+    except BaseException:  # noqa: BLE001 - whatever a child raises ends this process only
+        traceback.print_exc()
+    finally:
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process after its exit handlers; threads that go on, and modules, end without notice."""
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

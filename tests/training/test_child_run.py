@@ -1,0 +1,167 @@
+"""A run in a child process: its result, and what does not reach the next run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
+from dmls_ray.training.child_run import ChildRuns
+from dmls_ray.training.process import store_at
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.util.fork_server import ForkServer
+from dmls_ray.workloads.classification.config import TrialConfig
+
+CONFIG = TrialConfig(batch_per_rank=16)
+
+
+def leave_state_behind(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Return the state of the process, and change it."""
+    found = {
+        "variable": os.environ.get("LEFT_BEHIND"),
+        "bits": torch.finfo(torch.get_default_dtype()).bits,
+        "is_patched": torch.nn.Module.forward is None,
+        "threads": threading.active_count(),
+        "drawn": float(torch.rand(())),
+    }
+    os.environ["LEFT_BEHIND"] = "yes"
+    torch.set_default_dtype(torch.float64)
+    torch.nn.Module.forward = None  # type: ignore[assignment]
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return {"run": {"returned": found}}
+
+
+def fail(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    raise ArithmeticError("a fault")
+
+
+def crash(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
+
+
+def add_up(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    total = torch.tensor(float(rank.rank + 1))
+    dist.all_reduce(total)
+    return {"run": {"returned": {"total": float(total)}}}
+
+
+def miss_a_collective(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """The first rank begins two collectives more than the other."""
+    total = torch.zeros(())
+    if rank.rank == 0:
+        dist.broadcast(total, 0)
+        dist.all_reduce(total)
+    dist.all_reduce(total)
+    return {}
+
+
+def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    epoch = 1
+    while emit(EpochEnded(epoch=EpochRecord(epoch=epoch))):
+        epoch += 1
+    return {"run": {"returned": {"epochs": epoch}}}
+
+
+def new_server() -> ForkServer:
+    return ForkServer("dmls_ray.training.preload:preload", __name__)
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[ChildRuns]:
+    server = new_server()
+    yield ChildRuns(server)
+    server.close()
+
+
+def result_of(runs: ChildRuns, function: Any, rank: RankInfo | None = None, emit: Emit = lambda event: None) -> Any:
+    """The result of a function of this module; the exit code of its process if it ended without one."""
+    results: list[RankResult] = []
+    train = f"{__name__}:{function.__name__}"
+    exit_code = runs.run(train, CONFIG, rank or RankInfo(), "run", emit, results.append)
+    assert (exit_code == 0) == bool(results)
+    return results[0] if results else exit_code
+
+
+def test_nothing_that_a_run_leaves_behind_reaches_the_next_one(runs: ChildRuns) -> None:
+    first, second = (result_of(runs, leave_state_behind) for _ in range(2))
+    assert first.outcome is Outcome.OK
+    assert first.run["returned"]["variable"] is None
+    assert first.run == second.run
+
+
+def test_an_error_is_the_result_of_its_run(runs: ChildRuns) -> None:
+    result = result_of(runs, fail)
+    assert (result.outcome, result.reason) == (Outcome.ERROR, "ArithmeticError: a fault")
+
+
+def test_a_crash_ends_its_run_only(runs: ChildRuns) -> None:
+    assert result_of(runs, crash) == -signal.SIGSEGV
+    assert result_of(runs, leave_state_behind).outcome is Outcome.OK
+
+
+def test_a_prunable_run_waits_for_the_decision_after_each_epoch(runs: ChildRuns) -> None:
+    taken: list[RankEvent] = []
+
+    def emit(event: RankEvent) -> bool:
+        taken.append(event)
+        return len(taken) < 3
+
+    result = result_of(runs, stop_when_asked, RankInfo(prunable=True), emit)
+    assert result.run["returned"] == {"epochs": 3}
+    assert [event.epoch.epoch for event in taken if isinstance(event, EpochEnded)] == [1, 2, 3]
+
+
+class TwoRanks:
+    """Two ranks of a run, each with its child."""
+
+    def __init__(self) -> None:
+        self.store = store_at("127.0.0.1")
+        self.servers = [new_server(), new_server()]
+        self.runs = [ChildRuns(server) for server in self.servers]
+        self.threads = ThreadPoolExecutor(2)
+
+    def start(self, function: Any) -> list[Any]:
+        address = ("127.0.0.1", self.store.port)
+        ranks = [RankInfo(rank=rank, world_size=2, backend="gloo", store_address=address) for rank in range(2)]
+        pairs = zip(self.runs, ranks, strict=True)
+        return [self.threads.submit(result_of, runs, function, rank) for runs, rank in pairs]
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+@pytest.fixture
+def two_ranks() -> Iterator[TwoRanks]:
+    ranks = TwoRanks()
+    yield ranks
+    ranks.close()
+
+
+def test_the_children_of_two_ranks_form_a_process_group(two_ranks: TwoRanks) -> None:
+    results = [future.result() for future in two_ranks.start(add_up)]
+    assert [result.run["returned"] for result in results] == [{"total": 3.0}] * 2
+
+
+def test_children_that_wait_in_different_collectives_say_so_and_can_be_killed(two_ranks: TwoRanks) -> None:
+    futures = two_ranks.start(miss_a_collective)
+    until = time.monotonic() + 30
+    while None in (waits := [runs.collective_wait() for runs in two_ranks.runs]):
+        assert time.monotonic() < until
+    assert [wait.line.partition(":")[0] for wait in waits if wait] == ["test_child_run.py"] * 2
+    assert len({wait.line for wait in waits if wait}) == 2
+    for runs in two_ranks.runs:
+        runs.kill()
+    assert [future.result() for future in futures] == [-signal.SIGKILL, -signal.SIGKILL]
