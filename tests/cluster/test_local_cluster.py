@@ -128,13 +128,11 @@ def test_a_sweep_starts_ray_again_where_it_was_too_slow_and_in_a_short_folder_wh
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
     monkeypatch.setenv("SLEPT", str(tmp_path / "slept"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / LONG))
-    before = set(Path("/tmp").glob("dmls_ray-ray-*"))
     flags = ("--dataset", SMALL, "--batch-per-rank", "8", "--world-size", "1", "--device", "cpu", "--epochs", "1",
              "--repeats", "1", "--loader", "resident", "dataloader", "--address", "local")  # fmt: skip
     done = sweep_command("grid", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.startswith("Ray could not be started in time")
-    assert set(Path("/tmp").glob("dmls_ray-ray-*")) == before
     assert list((tmp_path / LONG).glob("dmls_ray-*")) == []
     assert not [word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or []
                 if "dmls_ray-ray-" in word]  # fmt: skip
