@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def check_machines(resources: Resources) -> None:
 
     Raises:
         ClusterError: a machine lacks dmls_ray or a library, has another version of it, or does not answer.
+        ClusterLostError: a machine has left; another start finds the others.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -46,6 +47,8 @@ def check_machines(resources: Resources) -> None:
     for answer, machine in answers.items():
         try:
             differences = differing(ray.get(answer), here)
+        except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError) as error:
+            raise ClusterLostError(f"{machine.name} has left the cluster") from error
         except ray.exceptions.RayError as error:
             raise ClusterError(
                 f"{machine.name} does not answer ({first_line(error)}); look at Ray's logs there, or take it out: ray "

@@ -292,6 +292,8 @@ class WorkerGroup:
         """Whether ranks can serve on a machine that has joined."""
         try:
             check_machines(Resources((machine,)))
+        except ClusterLostError:
+            return False
         except ClusterError as error:
             self._unusable.add(machine.node_id)
             self._notify(f"{machine.name} has joined and is left out: {error}")
