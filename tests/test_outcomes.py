@@ -420,8 +420,8 @@ def test_files_that_a_killed_sweep_leaves_in_the_folder_for_temporary_files_are_
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         assert not family.left()
-        abandoned = [*temporary.glob("dmls_ray-*"), *temporary.glob("ray/session_2*")]
+        abandoned = list(temporary.glob("dmls_ray-*"))
         assert len(abandoned) == 3, "files of Tune and Train, of the run, and of Ray"
         done = sweep_command("grid", *flags, "--epochs", "1", "--out", "next")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert [*temporary.glob("dmls_ray-*"), *temporary.glob("ray/session_2*")] == []
+        assert list(temporary.glob("dmls_ray-*")) == []

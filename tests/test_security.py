@@ -108,7 +108,7 @@ def functions_of(path: Path) -> set[str]:
 def test_every_claim_of_the_threat_model_names_tests_that_exist() -> None:
     text = (PROJECT / "SECURITY.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.endswith(" test |")]
-    assert len(rows) > 40
+    assert len(rows) >= 30
     assert [row for row in rows if "`test_" not in row.split("|")[-2]] == []
     existing = set[str]().union(*(functions_of(path) for path in (PROJECT / "tests").rglob("test_*.py")))
     named = set(re.findall(r"`(test_\w+)`", text))

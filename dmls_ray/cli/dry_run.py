@@ -11,7 +11,7 @@ from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.execution.estimate import describe_estimate, describe_further_blocks
+from dmls_ray.execution.estimate import describe_estimate
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory
@@ -37,7 +37,7 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
         return
 
     here = local_resources()
-    joined = cluster_at(options.address, lambda note: say(console, note))
+    joined = cluster_at(options.address)
     jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     results_so_far = functools.partial(_results_so_far, plan, options, location, records)
@@ -58,9 +58,7 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
         say(console, summary)
     if not state.missing:
         return
-    say(console, describe_estimate(plan, state.missing, records))
-    if options.until is not None and any(not run.skip for run in state.missing):
-        say(console, describe_further_blocks(plan, state.missing, results_so_far().records, options.until))
+    say(console, describe_estimate(state.missing, records))
     if joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
 

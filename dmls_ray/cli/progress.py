@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.view import PlainView, Progress, ProgressView, compared_metrics, describe_end
+from dmls_ray.execution.view import PlainView, compared_metrics, describe_end
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
@@ -20,21 +20,17 @@ from dmls_ray.util.quantities import duration
 from dmls_ray.util.text import escape_control_chars
 
 
-class LiveView:
+class LiveView(PlainView):
     """The latest runs, the one under way with its epoch and loss, and the time left."""
 
     _SHOWN = 8
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress()
+        super().__init__(console)
         self._latest: list[tuple[str, RunRecord]] = []
         self._under_way = ""
         self._open = ""
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
-
-    def __enter__(self) -> LiveView:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
@@ -45,7 +41,7 @@ class LiveView:
     def begin(
         self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
     ) -> None:
-        self._progress = Progress(pending, records, varied, total=total)
+        super().begin(pending, records, varied, total=total)
         self._under_way = "starting Ray and the ranks ..."
         self._live.start(refresh=True)
 
@@ -106,6 +102,6 @@ def _style(record: RunRecord) -> str:
     return "yellow" if record.outcome.is_answer() else "red"
 
 
-def make_view(console: Console) -> ProgressView:
+def make_view(console: Console) -> PlainView:
     """The live view in a terminal, else plain lines."""
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)

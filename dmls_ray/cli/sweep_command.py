@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import inspect
 import os
@@ -65,7 +66,8 @@ def run(preset: Preset, arguments: Sequence[str] | None, heartbeat: Heartbeat) -
         # At a normal exit, Ray would wait for the head.
         os._exit(EXIT_LOST)
     finally:
-        heartbeat.report(ended=True, within_s=EXIT_TIMEOUT_S)
+        with contextlib.suppress(KeyboardInterrupt):  # the supervisor is gone, and this process ends anyway
+            heartbeat.report(ended=True, within_s=EXIT_TIMEOUT_S)
 
 
 def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Heartbeat) -> NoReturn:

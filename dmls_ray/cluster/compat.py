@@ -14,13 +14,8 @@ PRIVATE_NAMES = (
     "ray._private.auto_init_hook:enable_auto_connect",
     "ray._private.grpc_utils:init_grpc_channel",
     "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
-    "ray._private.state:state",
     "ray._private.worker:_worker_logs_enabled",
-    "ray._private.worker:global_worker",
-    "ray._raylet:Config",
-    "ray._raylet:PlacementGroupID",
     "ray.core.generated.gcs_pb2:GcsNodeInfo",
-    "ray.core.generated.gcs_pb2:PlacementGroupTableData",
     "ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest",
     "ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub",
     "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator:get_or_create_autoscaling_coordinator",
@@ -48,23 +43,6 @@ def controller_callback_class() -> type:
         return object
     found: type = ControllerCallback
     return found
-
-
-def free_placement_groups_of(actor_id: str) -> None:
-    """Free the placement groups that an actor made, after its death.
-
-    Public functions do not say who made a group, and would start or join another cluster once the sweep is over.
-    Without it: after the death of a controller the ranks cannot be started again.
-    """
-    from ray._private.state import state
-    from ray._private.worker import global_worker
-    from ray._raylet import PlacementGroupID
-    from ray.core.generated.gcs_pb2 import PlacementGroupTableData
-
-    for row in state._connect_and_get_accessor().get_placement_group_table():
-        group = PlacementGroupTableData.FromString(row)
-        if group.creator_actor_id.hex() == actor_id and group.state != PlacementGroupTableData.REMOVED:
-            global_worker.core_worker.remove_placement_group(PlacementGroupID(group.placement_group_id))
 
 
 def show_cluster_messages(shown: bool) -> None:
@@ -120,17 +98,18 @@ def prestart_autoscaling_coordinator() -> None:
 
 
 def ask_head(address: str, timeout: float) -> list[Any]:
-    """The nodes of a cluster.
+    """The nodes of a cluster that are alive.
 
-    Without it, or `alive_nodes`: Ray itself finds out, in up to a minute and many lines.
+    Without it: Ray itself finds out, in up to a minute and many lines.
 
     Raises:
-        ImportError: this version of Ray keeps the interface elsewhere.
+        AuthenticationError: a token is to be sent, and there is none.
         grpc.RpcError: the answer is no cluster's, or it requires another token.
     """
     from ray._private.grpc_utils import init_grpc_channel
     from ray.core.generated import gcs_service_pb2 as messages
     from ray.core.generated import gcs_service_pb2_grpc as services
+    from ray.core.generated.gcs_pb2 import GcsNodeInfo
 
     channel = init_grpc_channel(address, options=[("grpc.enable_http_proxy", 0)])
     try:
@@ -139,21 +118,4 @@ def ask_head(address: str, timeout: float) -> list[Any]:
         )
     finally:
         channel.close()
-    return list(nodes.node_info_list)
-
-
-def alive_nodes(nodes: list[Any]) -> list[Any]:
-    """Those of `ask_head` that are alive."""
-    from ray.core.generated.gcs_pb2 import GcsNodeInfo
-
-    return [node for node in nodes if node.state == GcsNodeInfo.ALIVE]
-
-
-def read_auth_mode() -> None:
-    """Make Ray read RAY_AUTH_MODE again, after it was changed in this process.
-
-    Without it: RAY_AUTH_MODE=token has to be exported.
-    """
-    import ray
-
-    ray._raylet.Config.initialize("")
+    return [node for node in nodes.node_info_list if node.state == GcsNodeInfo.ALIVE]

@@ -9,20 +9,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psutil
 
-from dmls_ray.cluster.address_check import check_address, no_answer
+from dmls_ray.cluster.addresses import check_address, cluster_of_this_machine, no_answer
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import (
     connect_by_itself,
     prestart_autoscaling_coordinator,
     show_cluster_messages,
 )
-from dmls_ray.cluster.current_cluster import current_cluster
 from dmls_ray.cluster.local_cluster import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError, ClusterLostError
@@ -63,7 +62,7 @@ _QUIET = {
 }
 
 
-def cluster_at(address: str | None, notify: Callable[[str], None]) -> str | None:
+def cluster_at(address: str | None) -> str | None:
     """The running cluster to join; None if a new one must be started.
 
     It is that which this process is connected to (a notebook, say), else the address given, else RAY_ADDRESS, else
@@ -72,7 +71,6 @@ def cluster_at(address: str | None, notify: Callable[[str], None]) -> str | None
 
     Args:
         address: as given by a flag.
-        notify: receives one line about a cluster of another user, which is not joined.
 
     Raises:
         ClusterError: `auto` was given, and there is none.
@@ -87,9 +85,11 @@ def cluster_at(address: str | None, notify: Callable[[str], None]) -> str | None
         return "this process's own connection"
     asked = [given for given in (address, os.environ.get("RAY_ADDRESS")) if given]
     named = next((given for given in asked if given != "auto"), None)
+    if named == "local":
+        return None
     if named is not None:
-        return None if named == "local" else named
-    started = current_cluster(notify)
+        return named
+    started = cluster_of_this_machine()
     if asked and started is None:
         raise ClusterError("--address auto finds no cluster on this machine; start one with ray start --head.")
     return started
@@ -145,9 +145,10 @@ class RaySession:
             is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
             if self._cluster is not None:
                 # An orderly end would wait for a process that has died, or was stopped together with the sweep.
-                end_processes(self._cluster.session)
+                end_processes(self._cluster.folder.path)
                 if isinstance(error, Exception) and not is_lost:
-                    self._cluster.keep_files()
+                    # Ray's logs may say what failed.
+                    self._cluster.folder.keep()
             if is_lost and not isinstance(error, ClusterLostError):
                 raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
             raise
@@ -157,7 +158,7 @@ class RaySession:
                 ray.shutdown()
                 show_cluster_messages(True)
             if self._cluster is not None:
-                self._cluster.remove_files()
+                self._cluster.folder.remove()
 
     def check(self) -> None:
         """Check that the cluster is there.
@@ -210,24 +211,20 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> LocalClus
     }
     keep_token_private(make=address is None)
     if address is None:
-        started = start_cluster(keep_files=verbose, include_dashboard=dashboard, **common)
+        started = start_cluster(include_dashboard=dashboard, **common)
+        if verbose:
+            started.folder.keep()
         show_cluster_messages(verbose)
         return started
-    try:
-        check_address(address, started_here=address == current_cluster(lambda _: None))
-    except ClusterError as error:
-        if os.environ.get("RAY_ADDRESS") != address:
-            raise
-        # The address is not from a flag.
-        raise ClusterError(str(error).replace(f"--address {address}", f"RAY_ADDRESS={address}", 1)) from error
+    check_address(address)
     try:
         ray.init(address=address, **common)
         show_cluster_messages(verbose)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = first_line(error)
         raise ClusterError(
-            f"--address {address} cannot be joined ({reason}); ray status --address {address} says how the cluster "
-            "is. Leave --address and RAY_ADDRESS out to use this machine alone."
+            f"The cluster at {address} cannot be joined ({reason}). Leave --address and RAY_ADDRESS out to use this "
+            "machine alone."
         ) from error
     return None
 

@@ -2,142 +2,102 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.cluster.address_check import raylet_commands
-from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:
-    from dmls_ray.cluster.resources import Machine, Resources
+    from dmls_ray.cluster.resources import Resources
 
-_LIBRARIES = ("torch", "torchvision", "numpy", "psutil", "joblib", "sklearn")
-"""What a rank imports."""
+MISSING = "is missing"
 
 _ANSWER_S = 60.0
-"""Seconds that a machine has to start a worker that answers."""
+"""How long a machine may take to start a worker that answers."""
 
 
 def check_machines(resources: Resources) -> None:
     """Check that ranks can run on each machine.
-
-    The driver's machine is checked only if the cluster uses another Python there than this process.
 
     Args:
         resources: the machines; all of a cluster that was joined, or one that has joined it later.
 
     Raises:
         ClusterError: a machine lacks dmls_ray or a library, has another version of it, or does not answer.
+        ClusterLostError: a machine has left; another start finds the others.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = ray.get_runtime_context().get_node_id()
-    asked = [
-        machine
-        for machine in resources.machines
-        if (machine.cores or machine.gpus) and (machine.node_id != here or not _runs_this_python(here))
-    ]
-    if not asked:
+    look = ray.remote(num_cpus=0, max_retries=0)(make_look())
+    answers = {}
+    for machine in resources.machines:
+        if machine.cores or machine.gpus:
+            there = NodeAffinitySchedulingStrategy(machine.node_id, soft=False)
+            answers[look.options(scheduling_strategy=there).remote()] = machine
+    if not answers:
         return
-    look = ray.remote(num_cpus=0, max_retries=0)(_looker())
-    answers = {
-        look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(machine.node_id, soft=False)).remote(): machine
-        for machine in asked
-    }
+    here = make_look()()
     _, late = ray.wait(list(answers), num_returns=len(answers), timeout=_ANSWER_S)
     if late:
         raise ClusterError(
             f"{answers[late[0]].name} has started no worker in {_ANSWER_S:g} s; its raylet.err and python-core-worker "
             "logs (/tmp/ray/session_latest/logs there) say why. Or take it out: ray stop there."
         )
-    expected = _looker()()
     for answer, machine in answers.items():
         try:
-            reported = ray.get(answer)
+            differences = differing(ray.get(answer), here)
+        except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError) as error:
+            raise ClusterLostError(f"{machine.name} has left the cluster") from error
         except ray.exceptions.RayError as error:
-            first = first_line(error)
             raise ClusterError(
-                f"{machine.name} could not be asked whether ranks can run there ({first}); look at Ray's logs there, "
-                "or take it out: ray stop there."
+                f"{machine.name} does not answer ({first_line(error)}); look at Ray's logs there, or take it out: ray "
+                "stop there."
             ) from error
-        if objection := objection_to(machine, reported, expected):
-            raise ClusterError(objection)
+        if differences:
+            raise ClusterError(
+                f"{machine.name} cannot run ranks: {differences}; install the same there with pip, or let Ray bring "
+                "dmls_ray along: ray job submit --working-dir . -- python SCRIPT"
+            )
 
 
-def objection_to(machine: Machine, reported: dict[str, Any], expected: dict[str, Any]) -> str:
-    """Why ranks cannot run on a machine, and the way out; empty where they can.
-
-    Args:
-        machine: the machine.
-        reported: its answer.
-        expected: the answer of the driver's process.
-    """
-    pip = f"{reported['python']} -m pip install"
-    there, here = reported["libraries"], expected["libraries"]
-    wrong = [name for name in here if here[name] is not None and there[name] != here[name]]
-    if wrong:
-        differences = ", ".join(f"{name} {there[name] or 'is missing'} (here {here[name]})" for name in wrong)
-        packages = " ".join(f"{_PACKAGES.get(name, name)}=={here[name]}" for name in wrong)
-        return f"{machine.name} cannot run ranks: {differences}; there, {pip} {packages}."
-    if reported["dmls_ray"] is None:
-        return (
-            f"{machine.name} cannot run ranks: dmls_ray is missing; there, {pip} . in a checkout of it, or let Ray "
-            "bring it along: ray job submit --working-dir . -- python SCRIPT"
-        )
-    if reported["dmls_ray"] != expected["dmls_ray"]:
-        return (
-            f"{machine.name} cannot run ranks: its dmls_ray in {reported['where']} is not the one here; there, {pip} . "
-            "in the same checkout, or let Ray bring it along: ray job submit --working-dir . -- python SCRIPT"
-        )
-    return ""
+def differing(there: dict[str, str], here: dict[str, str]) -> str:
+    """In which versions another machine differs from this one; empty for none."""
+    differences = []
+    for name, version in here.items():
+        if version not in (MISSING, there[name]):
+            differences.append(f"{name} {there[name]} (here {version})")
+    return ", ".join(differences)
 
 
-_PACKAGES = {"sklearn": "scikit-learn"}
-
-
-def _looker() -> Any:
-    """The function that reports the libraries of a machine.
+def make_look() -> Any:
+    """Make the function that reports the versions of the libraries of a machine, and the digest of its dmls_ray.
 
     It is a nested function, which Ray sends by value, so that it runs where dmls_ray cannot be imported.
     """
-    libraries, packages = _LIBRARIES, _PACKAGES
+    missing = MISSING
 
-    def look() -> dict[str, Any]:
+    def look() -> dict[str, str]:
         import hashlib
         import importlib.metadata
         import importlib.util
         import pathlib
-        import sys
 
-        def version(name: str) -> str | None:
-            if importlib.util.find_spec(name) is None:
-                return None
-            # One release is built for several kinds of GPU: 2.15.0+cpu, 2.15.0+cu130.
-            return importlib.metadata.version(packages.get(name, name)).partition("+")[0]
-
+        found = {}
+        for package in ("torch", "torchvision", "numpy", "psutil", "joblib", "scikit-learn"):
+            try:
+                # One release is built for several kinds of GPU: 2.15.0+cpu, 2.15.0+cu130.
+                found[package] = importlib.metadata.version(package).partition("+")[0]
+            except importlib.metadata.PackageNotFoundError:
+                found[package] = missing
         spec = importlib.util.find_spec("dmls_ray")
-        where = next(iter(spec.submodule_search_locations or ()), None) if spec is not None else None
-        digest = hashlib.sha256()
-        folder = pathlib.Path(where or ".")
-        for file in sorted(folder.rglob("*.py")) if where else ():
-            digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
-        return {
-            "python": sys.executable,
-            "libraries": {name: version(name) for name in libraries},
-            "dmls_ray": digest.hexdigest() if where else None,
-            "where": where,
-        }
+        found["dmls_ray"] = missing
+        if spec is not None and spec.submodule_search_locations:
+            folder = pathlib.Path(spec.submodule_search_locations[0])
+            digest = hashlib.sha256()
+            for file in sorted(folder.rglob("*.py")):
+                digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+            found["dmls_ray"] = digest.hexdigest()[:12]
+        return found
 
     return look
-
-
-def _runs_this_python(node_id: str) -> bool:
-    """Whether the workers of a node on this machine use the Python of this process."""
-    for words in raylet_commands():
-        if f"--node_id={node_id}" in words:
-            command = next((word for word in words if word.startswith("--python_worker_command=")), "")
-            return Path(command.partition("=")[2].partition(" ")[0]).parent == Path(sys.executable).parent
-    return False

@@ -13,7 +13,6 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from dmls_ray.cluster.broker_client import BrokerClient
-from dmls_ray.cluster.compat import free_placement_groups_of
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.train_callbacks import NoProcessGroup, TellController, TellDeaths
@@ -53,8 +52,8 @@ class NodeTrainer:
 class GroupTrainer(TorchTrainer):
     """A TorchTrainer without the helpers that cost a process each and do nothing here.
 
-    That is the one for Ray Data, and the one that frees the placement groups of a controller that died, which `fit`
-    does: Train's asks a server of Ray's dashboard whether the controller lives, and not every cluster has one.
+    That is the one for Ray Data, and the one that frees the placement groups of a controller that died: the death of a
+    controller ends the sweep, whose groups Ray then frees.
     """
 
     def __init__(self, *args: Any, settings: TrainerSettings, **options: Any) -> None:
@@ -66,18 +65,6 @@ class GroupTrainer(TorchTrainer):
         unneeded = {"DatasetsCallback", "PlacementGroupCleanerCallback"}
         needed = [callback for callback in callbacks if type(callback).__name__ not in unneeded]
         return [*needed, TellController(self._settings.broker, self._settings.trainer)]
-
-    def fit(self) -> Any:
-        """Run until the ranks have left.
-
-        Raises:
-            RayActorError: the controller died. What it reserved for its ranks is free again.
-        """
-        try:
-            return super().fit()
-        except ray.exceptions.ActorDiedError as error:
-            free_placement_groups_of(error.actor_id)
-            raise
 
 
 def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:

@@ -96,21 +96,15 @@ class Resources:
         if thing == "GPU" and not self.gpus:
             add = "Add machines that have one (ray start --address=...)"
             return f"device=cuda needs a GPU and {place} has none. {add}, {way_out} where that will do."
-        more = f"Lower it, add machines (ray start --address=...), {way_out}."
+        total, per_rank = (self.gpus, 1) if thing == "GPU" else (self.cores, need.threads)
+        needed = need.world_size * per_rank
+        if need.machines is None and needed > total:
+            lack = f"needs {needed} {thing}s; {place} has {total}"
+        else:
+            counts = self.capacity("cuda" if thing == "GPU" else "cpu").values()
+            lack = f"does not fit on machines of {', '.join(map(str, counts))} {thing}s"
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
-        there, per_rank = (self.gpus, 1) if thing == "GPU" else (self.cores, need.threads)
-        if need.machines is not None:
-            per_machine = need.per_machine * per_rank
-            able = sum(count >= per_machine for count in self.capacity("cuda" if thing == "GPU" else "cpu").values())
-            machines = "1 machine" if need.machines == 1 else f"{need.machines} machines"
-            things = f"1 {thing}" if per_machine == 1 else f"{per_machine} {thing}s"
-            return f"{need}{threads} needs {machines} of {things} or more; {place} has {able}. {more}"
-        if there >= need.world_size * per_rank:
-            return (
-                f"{need}{threads} needs {need.threads} {thing}s a rank, each rank's on one machine, and the "
-                f"{len(self.machines)} machines of this cluster do not divide so. {more}"
-            )
-        return f"{need}{threads} needs {need.world_size * per_rank} {thing}s; {place} has {there}. {more}"
+        return f"{need}{threads} {lack}. Lower it, add machines (ray start --address=...), {way_out}."
 
     def ranks_to_hold(self, demand: WorkerGroupSpec) -> dict[str, int]:
         """By machine: how many ranks to hold there, for the runs of a sweep."""

@@ -69,7 +69,7 @@ class WorkerGroup:
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
     ) -> None:
-        self._resources, self._demand = resources, demand
+        self.resources, self._demand = resources, demand
         self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
         self._exclusive, self._notify = exclusive, notify
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
@@ -131,7 +131,7 @@ class WorkerGroup:
     @property
     def ranks(self) -> int:
         """How many ranks the present machines hold for the sweep."""
-        return sum(self._resources.ranks_to_hold(self._demand).values())
+        return sum(self.resources.ranks_to_hold(self._demand).values())
 
     def per_rank(self, machine: Machine | None = None) -> dict[str, float]:
         """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU.
@@ -139,8 +139,8 @@ class WorkerGroup:
         Args:
             machine: where the rank is; None for the machine with most ranks for its cores.
         """
-        wanted = self._resources.ranks_to_hold(self._demand)
-        machines = self._resources.machines if machine is None else (machine,)
+        wanted = self.resources.ranks_to_hold(self._demand)
+        machines = self.resources.machines if machine is None else (machine,)
         most = max((wanted.get(item.name, 0) / item.cores for item in machines if item.cores), default=1.0)
         # Rounded down to what Ray can count, so that all ranks fit.
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
@@ -154,7 +154,7 @@ class WorkerGroup:
             storage=self.storage,
             working_dir=os.getcwd(),
             module_path=module_path(),
-            machine_names={machine.node_id: machine.name for machine in self._resources.machines},
+            machine_names={machine.node_id: machine.name for machine in self.resources.machines},
             machine_order=dict(self._places),
             data=tuple(self._demand.data),
             user_code_entry=self._demand.user_code_entry,
@@ -171,7 +171,11 @@ class WorkerGroup:
         if time.monotonic() - self._looked < NODES_INTERVAL_S:
             return
         self._looked = time.monotonic()
-        if self.isolation == "group" and not self._private_cluster:
+        if self._private_cluster:
+            return
+        if self.isolation == "per_run":
+            self.resources = cluster_resources()
+        else:
             self._exclude_refused()
             self._reconcile(cluster_resources())
 
@@ -182,15 +186,6 @@ class WorkerGroup:
             self._death = self._actor.wait_for_death.remote()  # the network failed, and the broker lives
         except ray.exceptions.RayActorError as error:
             raise ClusterLostError("The scheduler's process (broker) died") from error
-
-    def resize(self, demand: WorkerGroupSpec) -> None:
-        """From now on hold what these runs ask for, on the present machines.
-
-        Does nothing if each run has its own trainer.
-        """
-        self._demand = demand
-        if self.isolation == "group":
-            self._reconcile(cluster_resources())
 
     def _end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it.
@@ -234,9 +229,9 @@ class WorkerGroup:
 
     def _plan_missing(self, *, later: bool) -> list[NodeTrainer]:
         """Trainers for the ranks that are missing on the present machines."""
-        by_name = {machine.name: machine for machine in self._resources.machines}
+        by_name = {machine.name: machine for machine in self.resources.machines}
         added = []
-        for name, count in self._resources.ranks_to_hold(self._demand).items():
+        for name, count in self.resources.ranks_to_hold(self._demand).items():
             machine = by_name[name]
             present = [node for node in self._nodes if node.machine.node_id == machine.node_id and not node.departed]
             missing = count - sum(node.ranks for node in present)
@@ -281,13 +276,13 @@ class WorkerGroup:
             if node.departed and node.is_running:
                 # A trainer that is starting reports its controller only later.
                 self._kill_trainer(node)
-        before = {machine.node_id for machine in self._resources.machines}
+        before = {machine.node_id for machine in self.resources.machines}
         usable = [machine for machine in now.machines if machine.node_id not in self._unusable]
         usable = [machine for machine in usable if machine.node_id in before or self._is_usable(machine)]
         # New machines come after the others.
         for machine in usable:
             self._places.setdefault(machine.name, len(self._places))
-        self._resources = Resources(tuple(sorted(usable, key=lambda machine: self._places[machine.name])))
+        self.resources = Resources(tuple(sorted(usable, key=lambda machine: self._places[machine.name])))
         for node in self._plan_missing(later=True):
             self.broker.call("expect", node.name, node.expected)
             self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
@@ -297,6 +292,8 @@ class WorkerGroup:
         """Whether ranks can serve on a machine that has joined."""
         try:
             check_machines(Resources((machine,)))
+        except ClusterLostError:
+            return False
         except ClusterError as error:
             self._unusable.add(machine.node_id)
             self._notify(f"{machine.name} has joined and is left out: {error}")

@@ -17,12 +17,12 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.busy_cluster import describe_wait
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.heartbeat import Heartbeat
-from dmls_ray.execution.jobs import JobFactory, LateMachines
+from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
 from dmls_ray.execution.run_notes import RunNotes
 from dmls_ray.execution.search import Search
-from dmls_ray.execution.view import ProgressView
+from dmls_ray.execution.view import PlainView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
@@ -66,7 +66,7 @@ class Executor:
         state: FolderState,
         options: Options,
         store: Store,
-        view: ProgressView,
+        view: PlainView,
         board: LiveTensorBoardWriter,
         *,
         space: SearchSpace | None,
@@ -80,7 +80,9 @@ class Executor:
         self.recorder = Recorder(self.plan, options, self.workload, self.identities, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
-        self._late: LateMachines | None = None
+        self._lacking: set[str] = set()
+        """Runs that were skipped for lack of machines."""
+        self._has_board = False
         self._notes = RunNotes()
         self._checked = 0.0
         """When the cluster was last looked at."""
@@ -100,9 +102,8 @@ class Executor:
         identity = self.identities.together([*self.plan.runs, *(self.space.run_of_each_choice() if self.space else [])])
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
         from dmls_ray.cluster.connect import RaySession, cluster_at
-        from dmls_ray.cluster.node_check import check_machines
 
-        joined = cluster_at(self.options.address, self.view.note)
+        joined = cluster_at(self.options.address)
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
             feasible = self._set_aside(local_resources())
@@ -113,19 +114,28 @@ class Executor:
         self.heartbeat.beat(START_TIMEOUT_S)
         try:
             with session.connected() as resources:
-                if joined is not None:
-                    check_machines(resources)
-                    feasible = self._set_aside(resources)
-                    if not feasible:
-                        return
-                    for line in describe_wait(configs_of(feasible), resources, self.options.wait_for_ranks):
-                        self.view.note(line)
-                    self._begin(feasible, here=resources.has_this_machine)
-                self._run_on(session, resources, feasible)
+                if joined is None:
+                    self._run_on(session, resources, feasible)
+                else:
+                    self._run_on_joined(session, resources)
         except ClusterLostError as error:
             raise ClusterLostError(f"{error}. {_KEPT}") from error
         finally:
             self.heartbeat.beat(None)
+
+    def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
+        """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
+        from dmls_ray.cluster.node_check import check_machines
+
+        check_machines(resources)
+        runs = self._set_aside(resources)
+        while runs:
+            for line in describe_wait(configs_of(runs), resources, self.options.wait_for_ranks):
+                self.view.note(line)
+            self._begin(runs, here=resources.has_this_machine)
+            now = self._run_on(session, resources, runs)
+            runs = self._feasible_now(resources, now)
+            resources = now
 
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
@@ -149,16 +159,37 @@ class Executor:
         records = {record.run_id: record for record in self.store.records}
         wanted = [self._by_id[run.run_id] for run in self._missing]
         for run in wanted:
+            if run.skip:
+                self._lacking.add(run.run_id)
             if run.skip and (run.run_id not in records or records[run.run_id].reason != run.skip):
                 self._keep(self.recorder.skipped(run))
         return [run for run in wanted if not run.skip]
+
+    def _feasible_now(self, before: Resources, now: Resources) -> list[Run]:
+        """The runs that were skipped for lack of machines, and are feasible since others have joined."""
+        joined = {machine.node_id for machine in now.machines} - {machine.node_id for machine in before.machines}
+        # On GPUs, where the others ran on CPUs, their times could not be compared.
+        is_comparable = bool(before.gpus) == bool(now.gpus)
+        if not joined or not self._lacking or not is_comparable:
+            return []
+        judged = self.plan.skip_infeasible(self._job_factory(now).infeasible_reason)
+        self._by_id = {run.run_id: run for run in judged.runs}
+        runs = [run for run in judged.runs if run.run_id in self._lacking and not run.skip]
+        self._lacking -= {run.run_id for run in runs}
+        if runs:
+            self.view.note(f"{len(runs)} runs that were skipped fit on the machines that are there by now.")
+        return runs
 
     def _job_factory(self, resources: Resources) -> JobFactory:
         holds_gpus = resources.holds_gpus(configs_of(self.plan.runs))
         return JobFactory(resources, self.options, self.workload, self.store.folder, self.identities, holds_gpus)
 
-    def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> None:
-        """Run these on the connected cluster, and those that follow from how they end."""
+    def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
+        """Run these on the connected cluster, and those that follow from how they end.
+
+        Returns:
+            What the cluster has at the end.
+        """
         from dmls_ray.cluster.tune.job_set import RunQueue, listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.worker_group import WorkerGroup
@@ -167,7 +198,6 @@ class Executor:
         factory = self._job_factory(resources)
         runs = self._candidates(first)
         jobs = [factory.create(run) for run in runs]
-        self._late = LateMachines(self.plan, factory, self.session)
         spec = self._group_spec(resources, runs, jobs)
         group = WorkerGroup(
             resources,
@@ -188,12 +218,7 @@ class Executor:
                 serve(self.search.trials(factory, jobs, group.ranks))
             else:
                 serve(listed(jobs, RunQueue([run.run_id for run in first], self._more)))
-            while not session.started_here and (fit := self._fit_by_now()):
-                late = [self._late.jobs.create(run) for run in self._candidates(fit)]
-                runs = [*runs, *(self._by_id[job.run_id] for job in late)]
-                jobs = [*jobs, *late]
-                group.resize(self._group_spec(resources, runs, jobs))
-                serve(listed(jobs, RunQueue([run.run_id for run in fit], self._more)))
+        return group.resources
 
     def _group_spec(self, resources: Resources, runs: Sequence[Run], jobs: Sequence[Job]) -> WorkerGroupSpec:
         """What the worker group must have for these runs."""
@@ -214,6 +239,9 @@ class Executor:
         )
 
     def _begin_board(self, first: Sequence[Run]) -> None:
+        if self._has_board:
+            return
+        self._has_board = True
         again = {run.run_id for run in first}
         kept = [record for record in self.store.records if record.run_id not in again]
         self.board.begin(kept)
@@ -254,16 +282,6 @@ class Executor:
             self.view.extend(more, self.blocks.reason)
         return [run.run_id for run in more]
 
-    def _fit_by_now(self) -> list[Run]:
-        """The skipped runs that fit on machines that have joined since."""
-        again = self._late.feasible_now(self.store.records) if self._late and not self.search else []
-        if again:
-            trials = {run.trial_id for run in again}
-            self._by_id |= {run.run_id: run for run in self.plan.runs if run.trial_id in trials}
-            self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
-            self.view.begin(again, self.store.records, self.plan.varied)
-        return again
-
     def _run_of(self, proposal: Mapping[str, Any]) -> Run:
         """The run of a trial of Tune: by its run_id, or by the values that a searcher proposed."""
         if self.search is not None and self.space is not None:
@@ -291,8 +309,8 @@ class Executor:
         self._keep(record)
         if self.options.checkpoints and record.outcome.is_final():
             remove_checkpoints(run_folder(self.store.folder, run.run_id, self.identities.of(run)))
-        if event.verdict.skip is SkipKind.NO_RANKS and self._late is not None:
-            self._late.lacked_ranks.add(run.run_id)
+        if event.verdict.skip is SkipKind.NO_RANKS:
+            self._lacking.add(run.run_id)
         self.view.done(run, record)
         self.board.run_finished(record)
         if self.search and (note := self.search.missing_metric_note(record)):

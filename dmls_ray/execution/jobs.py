@@ -1,22 +1,19 @@
-"""From runs of a plan to jobs of the cluster: `JobFactory`, and `LateMachines` for runs that were skipped."""
+"""`JobFactory`: from runs of a plan to jobs of the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import Resources, cluster_resources
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.cluster.resources import Resources
+from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.launchers import base as launchers
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.base import Workload
 
@@ -95,43 +92,3 @@ class JobFactory:
         return ArtifactOptions(
             folder=str(folder), checkpoints=options.checkpoints, weights=options.save_weights, trace=is_traced
         )
-
-
-@dataclass
-class LateMachines:
-    """Finds runs that were skipped for lack of machines, and fit on machines that have joined since."""
-
-    plan: Plan
-    jobs: JobFactory
-    session: str
-    """The call of the sweep; runs that earlier calls skipped are not tried again."""
-    lacked_ranks: set[str] = field(default_factory=set)
-    """Runs that were skipped because too few ranks were left."""
-    _tried: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
-    """Runs that were tried again, with the machines of that time."""
-
-    def feasible_now(self, records: Iterable[RunRecord]) -> list[Run]:
-        """The skipped runs that fit on the present machines, which `jobs` makes jobs for from then on."""
-        now = cluster_resources()
-        if not self.jobs.resources.gpus:
-            # The ranks of this sweep hold no GPUs, even if a machine with GPUs has joined.
-            now = replace(now, machines=tuple(replace(machine, gpus=0) for machine in now.machines))
-        by_id = {record.run_id: record for record in records}
-        lacking = [run for run in self.plan.runs if self._lacked_machines(run, by_id.get(run.run_id))]
-        self.jobs = jobs = replace(self.jobs, resources=now, holds_gpus=now.holds_gpus(configs_of(self.plan.runs)))
-        judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacking))
-        judged = judged.skip_infeasible(jobs.infeasible_reason)
-
-        # Once for the same machines: a second try would fail for the same reason.
-        machines = frozenset(machine.node_id for machine in now.machines)
-        again = [run for run in judged.runs if not run.skip and self._tried.get(run.run_id) != machines]
-        self._tried |= {run.run_id: machines for run in again}
-        return again
-
-    def _lacked_machines(self, run: Run, record: RunRecord | None) -> bool:
-        """Whether this call has skipped a run because it did not fit on the machines."""
-        if record is None or record.outcome is not Outcome.SKIPPED or record.session != self.session:
-            return False
-        if run.config is None or run.config.launcher != "ray":
-            return False
-        return bool(self.jobs.infeasible_reason(run.config)) or run.run_id in self.lacked_ranks

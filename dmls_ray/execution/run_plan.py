@@ -27,7 +27,7 @@ from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.search import proposed_before
-from dmls_ray.execution.view import ProgressView
+from dmls_ray.execution.view import PlainView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import (
@@ -50,7 +50,7 @@ from dmls_ray.workloads.registry import workload_of
 def run_plan(
     plan: Plan,
     options: Options,
-    view: ProgressView,
+    view: PlainView,
     *,
     space: SearchSpace | None = None,
     heartbeat: Heartbeat | None = None,
@@ -112,7 +112,7 @@ def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpa
 
 @contextmanager
 def _derived_files(
-    store: Store, view: ProgressView, board: LiveTensorBoardWriter, *, was_restored: bool
+    store: Store, view: PlainView, board: LiveTensorBoardWriter, *, was_restored: bool
 ) -> Iterator[None]:
     """Write the files that follow from the runs when the block ends, in whichever way; not where the disk is full."""
     before = len(store.all_records)
@@ -156,7 +156,7 @@ def check_plan(
         raise ConflictError(f"{name}={value}: {reason}; leave {name} out, or use another model.")
 
 
-def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
+def _write_derived(store: Store, view: PlainView, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
         if changed or not derived_files_are_current(store.folder):
@@ -223,7 +223,7 @@ def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRe
     return [record for record in records if record.run_id in wanted]
 
 
-def _note_other_machines(records: Sequence[RunRecord], view: ProgressView) -> None:
+def _note_other_machines(records: Sequence[RunRecord], view: PlainView) -> None:
     others = {
         record.machine.get("host", "another machine")
         for record in records
@@ -236,7 +236,7 @@ def _note_other_machines(records: Sequence[RunRecord], view: ProgressView) -> No
         )
 
 
-def _note_other_versions(records: Sequence[RunRecord], view: ProgressView) -> None:
+def _note_other_versions(records: Sequence[RunRecord], view: PlainView) -> None:
     """Note that the folder has runs of other versions: no comparison pairs them with the runs to come."""
     here = software_facts(describe_versions(), describe_git())
     others: dict[str, list[dict[str, str]]] = {}

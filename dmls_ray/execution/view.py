@@ -1,6 +1,6 @@
-"""What a sweep reports while it runs: `ProgressView`, and `PlainView`, which prints a line for each run.
+"""What a sweep shows while it runs: `PlainView`, for pipes, job logs and notebooks.
 
-`PlainView` is for pipes, job logs and notebooks. `LiveView` in `cli/progress.py` draws a live table in a terminal.
+`LiveView` in `cli/progress.py` draws a live table in a terminal.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from rich.console import Console
 
@@ -51,41 +50,6 @@ class ProgressConsole(Console):
             print(_READER_HAS_LEFT, file=sys.stderr, flush=True)
         except BrokenPipeError:  # 2>&1
             discard_output(sys.stderr)
-
-
-class ProgressView(Protocol):
-    """Receives the events of a sweep and shows them."""
-
-    def __enter__(self) -> ProgressView: ...
-    def __exit__(self, *_: object) -> None: ...
-    def note(self, text: str) -> None:
-        """Show one line of information."""
-
-    def begin(
-        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
-    ) -> None:
-        """Start with the runs to come, in their order.
-
-        Args:
-            pending: the runs; empty where a searcher chooses them one by one.
-            records: the records in the results folder, from which the time left is estimated.
-            varied: the fields by which runs are named.
-            total: number of runs to come, where they are not known yet.
-        """
-
-    def extend(self, more: Sequence[Run], reason: str) -> None:
-        """Go on with further runs.
-
-        Args:
-            more: the runs, in their order.
-            reason: why there are more.
-        """
-
-    def event(self, run: Run, event: RunEvent) -> None:
-        """Show that a run has started or ended an epoch."""
-
-    def done(self, run: Run, record: RunRecord) -> None:
-        """Show that a run has ended."""
 
 
 class Progress:
@@ -140,7 +104,7 @@ class Progress:
 
 
 class PlainView:
-    """Prints one line for each run that has ended, with the time left."""
+    """Shows the events of a sweep: prints one line for each run that has ended, with the time left."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -153,31 +117,45 @@ class PlainView:
         """Nothing to take down."""
 
     def note(self, text: str) -> None:
-        self._line(text)
+        """Show one line of information."""
+        self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def begin(
         self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
     ) -> None:
+        """Start with the runs to come, in their order.
+
+        Args:
+            pending: the runs; empty where a searcher chooses them one by one.
+            records: the records in the results folder, from which the time left is estimated.
+            varied: the fields by which runs are named.
+            total: number of runs to come, where they are not known yet.
+        """
         self._progress = Progress(pending, records, varied, total=total)
 
     def extend(self, more: Sequence[Run], reason: str) -> None:
+        """Go on with further runs.
+
+        Args:
+            more: the runs, in their order.
+            reason: why there are more.
+        """
         self._progress.extend(more)
-        self._line(reason)
+        self.note(reason)
 
     def event(self, run: Run, event: RunEvent) -> None:
+        """Show that a run has started or ended an epoch."""
         if isinstance(event, RunStarted) and event.attempt > 1:
-            self._line(f"{self._progress.name(run)}: {event.after}; attempt {event.attempt}")
+            self.note(f"{self._progress.name(run)}: {event.after}; attempt {event.attempt}")
 
     def done(self, run: Run, record: RunRecord) -> None:
+        """Show that a run has ended."""
         progress = self._progress
         progress.end(record)
         width = len(str(progress.total))
         left = progress.left_s
         tail = f", about {duration(left)} left" if left else ""
-        self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {describe_end(record)}{tail}")
-
-    def _line(self, text: str) -> None:
-        self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.note(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {describe_end(record)}{tail}")
 
 
 def describe_end(record: RunRecord) -> str:

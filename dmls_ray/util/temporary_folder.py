@@ -18,23 +18,28 @@ _LOCK = ".in_use"
 """Another name than that of the lock of a results folder, which may be such a folder."""
 
 
-class OwnedFolder:
-    """A folder that this process is to remove.
+class TemporaryFolder:
+    """A new folder in the system's folder for temporary files, which no other user can enter.
 
-    It holds a lock on a file in the folder until the folder is removed or the process ends, in whichever way. On a file
-    system without locks, only this process removes the folder.
+    This process holds a lock on a file in the folder until the folder is removed or the process ends, in whichever way.
+    Making a folder removes those of this user whose owners have ended without removing them. On a file system without
+    locks, only this process removes the folder.
 
     Args:
-        path: the folder.
-
-    Raises:
-        Timeout: another process holds its lock.
+        kind: stands in the name of the folder.
+        parent: another folder for it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = FileLock(path / _LOCK, mode=0o600, thread_local=False)
-        self._own()
+    def __init__(self, kind: str, parent: Path | None = None) -> None:
+        parent = Path(tempfile.gettempdir()) if parent is None else parent
+        remove_abandoned(parent)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent))
+            self._lock = FileLock(self.path / _LOCK, mode=0o600, thread_local=False)
+            # Another process may see the file before its lock, and remove the folder.
+            with contextlib.suppress(Timeout):
+                self._own()
+                return
 
     def _own(self) -> None:
         try:
@@ -66,29 +71,9 @@ class OwnedFolder:
         self.remove()
 
 
-class TemporaryFolder(OwnedFolder):
-    """A new folder in the system's folder for temporary files, which no other user can enter.
-
-    Making one removes those of this user whose owners have ended without removing them.
-
-    Args:
-        kind: stands in the name of the folder.
-        parent: another folder for it.
-    """
-
-    def __init__(self, kind: str, parent: Path | None = None) -> None:
-        parent = Path(tempfile.gettempdir()) if parent is None else parent
-        remove_abandoned(parent, f"{PREFIX}*")
-        while True:
-            # Another process may see the file before its lock, and remove the folder.
-            with contextlib.suppress(Timeout):
-                super().__init__(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent)))
-                return
-
-
-def remove_abandoned(parent: Path, pattern: str) -> None:
+def remove_abandoned(parent: Path) -> None:
     """Remove the folders of this user whose owners have ended without removing them."""
-    for lock in parent.glob(f"{pattern}/{_LOCK}"):
+    for lock in parent.glob(f"{PREFIX}*/{_LOCK}"):
         folder = lock.parent
         # Most have an owner that holds the lock; others are of other users.
         with contextlib.suppress(OSError, NotImplementedError):

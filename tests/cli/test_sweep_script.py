@@ -86,7 +86,7 @@ BAD_INPUT = [
     (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),
     # Before the next, which ends while another thread still loads Ray's libraries.
     (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
-    (["--address", "127.0.0.1:1", "--repeats", "1"], "--address 127.0.0.1:1 cannot be reached"),
+    (["--address", "127.0.0.1:1", "--repeats", "1"], "Address 127.0.0.1:1 cannot be reached"),
     (["--lr", "-1e-3"], "lr=-1e-3: expected float > 0.0"),
     (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
     (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),
@@ -308,7 +308,6 @@ def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
     assert run("--dry-run", "--world-size", "1", "99", "--device", "cpu") == 0
     out = capsys.readouterr().out
     assert out.startswith("12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:\n")
-    assert "Then up to 27 more blocks and 60 s of them, until each comparison of the answer is decided" in out
     assert out.count("to run") == 6
     assert out.count("skipped: world_size=99 needs 99 cores") == 6
     assert "A guess of" in out
@@ -401,7 +400,12 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
     assert done.returncode == 0, done.stderr
     assert f"into results/{script}" in done.stdout
     skipped = [line for line in done.stdout.splitlines() if "skipped" in line]
-    known = ("needs GPUs", "launcher=inline is one process", "needs 2 machines of", "runs on cuda, and device=cpu")
+    known = (
+        "needs GPUs",
+        "launcher=inline is one process",
+        "does not fit on machines of",
+        "runs on cuda, and device=cpu",
+    )
     assert all(any(reason in line for reason in known) for line in skipped)
     assert "to run" in done.stdout
 

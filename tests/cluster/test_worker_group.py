@@ -79,16 +79,6 @@ def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_le
     assert len(group._nodes) == 2
 
 
-def test_where_each_run_brings_its_trainer_a_machine_that_has_come_is_not_filled_with_ranks(
-    made: list[WorkerGroup],
-) -> None:
-    group, line = group_on(made, cluster(2, 2), RankRequest(world_size=2), isolation="per_run")
-    with patch.object(group, "_start_node"):
-        group.resize(WorkerGroupSpec(needs=(RankRequest(world_size=4),), device="cpu"))
-    assert not group._nodes
-    assert not line.calls
-
-
 def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_the_sweep_alone(
     made: list[WorkerGroup],
 ) -> None:

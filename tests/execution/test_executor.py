@@ -10,6 +10,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
+from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.folder_state import FolderState
@@ -50,7 +51,7 @@ class Board:
 @pytest.fixture
 def executor(tmp_path: Path) -> Iterator[Executor]:
     plan, options, chosen = (
-        make_plan(GRID),
+        make_plan({**GRID, "world_size": [1, 2]}),
         Options(out=str(tmp_path), repeats=3, checkpoints=True),
         workload("classification"),
     )
@@ -123,3 +124,13 @@ def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     monkeypatch.setattr(Store, "append", look)
     end_run(executor, 0, outcome)
     assert checkpoints.exists() is not outcome.is_final(), "a run that is repeated resumes there"
+
+
+def test_runs_that_lacked_machines_are_run_once_machines_have_joined_that_have_room(executor: Executor) -> None:
+    one, two = Machine("one", "1", 1, 0), Machine("two", "2", 1, 0)
+    lacking = {run.run_id for run in executor.plan.runs if run.values["world_size"] == 2}
+    executor._set_aside(Resources((one,)))
+    assert executor._lacking == lacking != set()
+    assert executor._feasible_now(Resources((one,)), Resources((one,))) == []
+    assert {run.run_id for run in executor._feasible_now(Resources((one,)), Resources((one, two)))} == lacking
+    assert executor._feasible_now(Resources((one,)), Resources((one, two))) == [], "once"

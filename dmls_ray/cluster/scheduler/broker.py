@@ -9,9 +9,8 @@ rules are tested as plain asyncio. All methods are coroutines of one event loop:
     rank:       join -> (next_lease -> begun, progress, emit ... -> finish) ... -> next_lease returns None: no more work
     Trainable:  submit -> events ... -> RunFinished; once the driver has it -> forget
 
-If the broker's process dies, `broker_supervisor` starts another with an empty state: ranks join again, and Trainables
-submit again. It is not a restartable actor: Ray's memory monitor kills restartable actors first, which would lose the
-timers and attempt counts.
+If the broker's process dies, the sweep starts again. It is not a restartable actor: Ray's memory monitor kills
+restartable actors first, which would lose the timers and attempt counts.
 """
 
 from __future__ import annotations

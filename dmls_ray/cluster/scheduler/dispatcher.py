@@ -20,6 +20,9 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunFinished, SkipKind, Verdict
 from dmls_ray.training.rank import RankInfo
 
+KILL_AGAIN_S = 5.0
+"""Interval in which the process of a lost rank is killed again."""
+
 
 async def _unknown(registration: RankRegistration) -> None:
     return None
@@ -159,12 +162,14 @@ class Dispatcher:
         self.settle(attempt)
 
     def kill(self, registration: RankRegistration) -> None:
-        """End the process of a rank that is lost. The clock of its trainer runs until another is there."""
+        """End the process of a rank that is lost, again until it is gone: the network to its machine may fail."""
+        trainer = self.members.trainers.get(registration.trainer)
 
         async def end() -> None:
-            trainer = self.members.trainers.get(registration.trainer)
-            if await self.end_process(registration) and trainer is not None:
-                trainer.has_ended(registration)
+            is_gone = await self.end_process(registration)
+            while not is_gone and trainer is not None:
+                await asyncio.sleep(KILL_AGAIN_S)
+                is_gone = registration.index not in trainer.lost or await self.end_process(registration)
 
         task = asyncio.get_running_loop().create_task(end())
         self._killing.add(task)

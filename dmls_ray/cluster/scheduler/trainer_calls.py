@@ -68,10 +68,10 @@ class TrainerCalls(Dispatcher):
         self.members.broken_groups |= {(trainer, rank.group) for rank in ranks if rank.index in deaths}
         state = self.members.trainers.get(trainer)
         if state is not None:
-            early = deaths.keys() - state.lost.keys() if state.missing_since is not None else ()
-            for index in deaths:
-                state.lost.pop(index, None)
-            if early and not any(death.left for death in deaths.values()):
+            early = deaths.keys() - state.lost
+            state.lost -= deaths.keys()
+            is_starting = state.missing_since is not None
+            if is_starting and early and not any(death.left for death in deaths.values()):
                 self.start_failed(trainer, _died_early(len(early), state.where, deaths))
         for index, death in deaths.items():
             await self._rank_failed(trainer, index, death)
@@ -91,7 +91,7 @@ class TrainerCalls(Dispatcher):
             if name in self.members.ranks:
                 self.lose(name, departed=registration.machine if death.left else "")
             if (state := self.members.trainers.get(trainer)) is not None:
-                state.has_ended(registration)
+                state.lost.discard(index)
 
 
 def _died_early(count: int, where: str, deaths: Mapping[int, RankDeath]) -> str:

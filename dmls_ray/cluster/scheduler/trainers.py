@@ -17,18 +17,6 @@ RESTART_TIMEOUT_S = 120.0
 MAX_FAILED_STARTS = 4
 """Starts in a row without all ranks of a trainer after which it is given up."""
 
-KILL_AGAIN_S = 5.0
-"""Interval in which the process of a lost rank is killed again, until its end is known."""
-
-
-@dataclass
-class LostProcess:
-    """The process of a lost rank, whose end is not known yet."""
-
-    registration: RankRegistration
-    killed_at: float = field(default_factory=now)
-    """When it was killed last; at first, when the rank was lost."""
-
 
 @dataclass
 class Trainer:
@@ -43,8 +31,8 @@ class Trainer:
     """All of its ranks have been there."""
     failed_starts: int = 0
     """In a row."""
-    lost: dict[int, LostProcess] = field(default_factory=dict)
-    """By number of the rank."""
+    lost: set[int] = field(default_factory=set)
+    """Numbers of lost ranks whose end Ray has not reported."""
 
     @property
     def is_arriving(self) -> bool:
@@ -57,7 +45,7 @@ class Trainer:
 
     def joined(self, registration: RankRegistration) -> None:
         """Count a rank that has joined."""
-        self.has_ended(registration)  # it may have joined before, and not got the answer
+        self.lost.discard(registration.index)
         self.present += 1
         if self.present >= self.expected.ranks:
             self.missing_since, self.has_served, self.failed_starts = None, True, 0
@@ -66,22 +54,9 @@ class Trainer:
     def lost_one(self, registration: RankRegistration) -> None:
         """Count a rank that is lost."""
         self.present -= 1
-        self.lost[registration.index] = LostProcess(registration)
+        self.lost.add(registration.index)
         if self.present < self.expected.ranks and self.missing_since is None:
             self.missing_since = now()
-
-    def has_ended(self, registration: RankRegistration) -> None:
-        """Note that there is no process of a lost rank to end any more."""
-        process = self.lost.get(registration.index)
-        if process is not None and process.registration == registration:
-            del self.lost[registration.index]
-
-    def to_kill_again(self) -> list[RankRegistration]:
-        """Processes of lost ranks to kill now."""
-        due = [process for process in self.lost.values() if now() - process.killed_at > KILL_AGAIN_S]
-        for process in due:
-            process.killed_at = now()
-        return [process.registration for process in due]
 
     def failed(self) -> bool:
         """Count a start without all ranks; returns whether the trainer is to be given up."""

@@ -78,8 +78,6 @@ def _check_trainer(dispatcher: Dispatcher, name: str, trainer: Trainer) -> None:
     """End the wait for missing ranks of a trainer. No run waits for one that is arriving: it may take its time."""
     if trainer.missing_since is None or trainer.is_arriving:
         return
-    for registration in trainer.to_kill_again():
-        dispatcher.kill(registration)
     timeout = trainer.timeout(dispatcher.limits.wait_for_ranks)
     if now() - trainer.missing_since <= timeout:
         return

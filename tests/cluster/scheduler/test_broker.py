@@ -11,7 +11,6 @@ from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import (
     EpochEnded,
-    RunAborted,
     RunFinished,
     RunStarted,
     is_last,
@@ -70,16 +69,6 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
     await broker.emit(name, old, epoch(9), 1)
     assert attempt_of(await waiting) == "r/2"
     assert [type(event) for event in await broker.events("r")] == [RunStarted, RunStarted]
-
-
-@scenario
-async def test_a_failed_group_ends_waiting_and_later_runs() -> None:
-    broker = Broker(trainers(t=1))
-    await broker.submit(job("before"))
-    broker.abort("no more ranks")
-    await broker.submit(job("after"))
-    for run_id in ("before", "after"):
-        assert (await follow(broker, run_id))[-1] == RunAborted(reason="no more ranks")
 
 
 @scenario
@@ -167,19 +156,6 @@ async def test_a_lease_or_a_result_that_the_network_lost_is_sent_again() -> None
     assert [type(event) for event in await follow(broker, "r")] == [RunStarted, RunFinished]
 
 
-@scenario
-async def test_an_epoch_that_is_reported_twice_counts_once() -> None:
-    broker = Broker(trainers(t=1), exclusive=False)
-    name = await broker.join(card(0))
-    await soon(broker.next_lease(name))
-    await broker.submit(asking("r"))
-    lease = await taken_up(broker, name)
-    for _ in range(2):
-        await soon(broker.epoch(name, lease.lease_id, epoch(1), 1))
-    events = await broker.events("r")
-    assert [type(event) for event in events] == [RunStarted, EpochEnded]
-
-
 @pytest.mark.parametrize("arrive", [[1, 3, 2, 5, 4], [5, 4, 3, 2, 1], [2, 2, 1, 3, 3, 1], [4], []])
 def test_epochs_are_passed_on_once_and_in_their_order_however_they_arrive(arrive: list[int]) -> None:
     async def play() -> None:
@@ -228,16 +204,6 @@ async def test_each_attempt_at_a_run_counts_its_epochs_from_one() -> None:
     events = await follow(broker, "r")
     assert [type(event) for event in events[:2]] == [RunStarted, EpochEnded]
     assert events[2:5] == [RunStarted(attempt=2, after=events[2].after), epoch(1), epoch(2)]
-
-
-@scenario
-async def test_a_run_that_reports_epochs_stalls_as_any_other() -> None:
-    broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=30, max_retries=0))
-    name = await broker.join(card(0))
-    waiting = await soon(taken_up(broker, name))
-    await broker.submit(job("r"))
-    await broker.emit(name, (await waiting).lease_id, epoch(1), 1)
-    assert await outcome_of(broker, "r") == "timeout"
 
 
 @scenario

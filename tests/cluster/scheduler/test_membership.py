@@ -134,22 +134,6 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
 
 
 @scenario
-async def test_a_rank_that_was_given_up_is_to_end() -> None:
-    broker = Broker(trainers(t=1))
-    old = await broker.join(card(0))
-    await broker.join(card(0, group=1))
-    assert await broker.next_lease(old) == Leave()
-
-
-@scenario
-async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None:
-    broker = Broker(trainers(t=1))
-    assert await broker.known_controllers() == {}
-    await broker.controlled_by("t", "one")
-    assert await broker.known_controllers() == {"t": "one"}
-
-
-@scenario
 async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
     broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
@@ -253,14 +237,6 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
 
 
 @scenario
-async def test_a_trainer_that_refuses_reports_the_reason_to_its_driver() -> None:
-    broker = Broker(trainers(t=1) | {"u": ExpectedTrainer(ranks=1, is_optional=True)})
-    await broker.trainer_failed("u", "no PyTorch there")
-    assert await broker.refusal("u") == "no PyTorch there"
-    assert await broker.refusal("t") == ""
-
-
-@scenario
 async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
     for later in (False, True):
         broker = Broker(trainers(here=1), limits=RunLimits(wait_for_ranks=0))
@@ -302,11 +278,3 @@ async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() ->
         assert now() - began > 0.2
         await broker.submit(job("alone"))
         assert (await here).rank.rank == 0
-
-
-@scenario
-async def test_a_broker_that_follows_another_waits_for_no_trainer_that_came_later() -> None:
-    broker = Broker(trainers(here=1) | {"slow": ExpectedTrainer(ranks=1, is_optional=True)})
-    here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
-    await broker.submit(job("alone"))
-    assert (await here).rank.rank == 0

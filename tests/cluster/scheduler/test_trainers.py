@@ -119,14 +119,6 @@ async def test_ranks_that_do_not_come_back_end_all_runs_and_another_start_of_the
 
 
 @scenario
-async def test_a_controller_that_dies_ends_all_runs_and_another_start_of_the_sweep_may_help() -> None:
-    broker = Broker(on_host())
-    await broker.submit(job("r"))
-    await broker.trainer_failed("t.0", "Ray Train's controller died", is_lost=True)
-    assert (await follow(broker, "r"))[-1] == RunAborted(reason="Ray Train's controller died", is_lost=True)
-
-
-@scenario
 async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_while() -> None:
     for wait_for_ranks, expected_s in ((60.0, START_TIMEOUT_S), (7200.0, 7200.0)):
         broker = Broker(on_host(), limits=RunLimits(wait_for_ranks=wait_for_ranks))
@@ -173,31 +165,9 @@ async def test_a_trainer_whose_ranks_cannot_serve_is_stopped_also_if_its_control
 
 
 @scenario
-async def test_a_rank_that_joins_again_is_not_killed_for_its_first_registration() -> None:
-    killed: list[int] = []
-    broker = Broker(trainers(t=2), end_process=killer(killed))
-    await broker.join(card(0))
-    await broker.join(card(0))
-    await broker.submit(job("r"))
-    await asyncio.sleep(60)
-    assert not killed
-
-
-@scenario
-async def test_a_rank_is_no_more_asked_for_by_a_broker_that_does_not_know_it() -> None:
-    broker = Broker(trainers(t=1))
-    assert await broker.interruption("of an earlier broker") is None
-    name = await broker.join(card(0))
-    waits = await soon(broker.interruption(name))
-    assert not waits.done()
-    await broker.close()
-    assert await waits == ()
-
-
-@scenario
 async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
     broker = Broker(trainers(t=1))
-    with patch.object(broker.members.trainers["t"], "to_kill_again", side_effect=ZeroDivisionError("no")):
+    with patch.object(broker.members.trainers["t"], "timeout", side_effect=ZeroDivisionError("no")):
         await broker.submit(job("r"))
         assert await abort_reason(broker, "r") == "the scheduler failed: ZeroDivisionError: no"
     with_traceback = broker._watching
