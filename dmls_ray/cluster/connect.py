@@ -144,7 +144,10 @@ class RaySession:
         except BaseException as error:
             is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
             if self._cluster is not None:
-                # An orderly end would wait for a process that has died, or was stopped together with the sweep.
+                # An orderly end waits for a process that has died, or was stopped together with the sweep. Where none
+                # has, Ray ends first: it would end this process, too, when it misses the raylet.
+                if self._cluster.is_whole:
+                    ray.shutdown()
                 end_processes(self._cluster.folder.path)
                 if isinstance(error, Exception) and not is_lost:
                     # Ray's logs may say what failed.

@@ -40,6 +40,11 @@ class LocalCluster:
         self.parts = {_PARTS[child.name()]: child for child in _children(folder.path) if child.name() in _PARTS}
         """Processes that the cluster cannot do without, by their name for a person."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of these processes run."""
+        return all(_runs(part) for part in self.parts.values())
+
 
 def start_cluster(**options: Any) -> LocalCluster:
     """Start Ray for this machine alone; nothing outside can reach it.
@@ -125,6 +130,13 @@ def _children(folder: Path) -> list[psutil.Process]:
             if any(str(folder) in word for word in child.cmdline()):
                 found.append(child)
     return found
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _killed(process: psutil.Process) -> list[psutil.Process]:

@@ -94,7 +94,7 @@ BAD_INPUT = [
     (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
     (["--train", "absent_module:train"], "--train=absent_module:train: no module named 'absent_module'"),
     (["--train", ""], "--train=: name a function as module:function"),
-    (["--model", "my-nets/m.py:net"], "model=my-nets/m.py:net: rename my-nets, to my_nets, say"),
+    (["--model", "my-nets/m.py:net"], "model=my-nets/m.py:net: name a function as module:function"),
     (["--dataset", "data.py:load"], "dataset=data.py:load: name it data:load."),
     (["--train", f"{FUNCTIONS}:of_two"], "cannot be called as train(config, rank, emit)"),
     (["--train", f"{FUNCTIONS}:train"], "batch_per_rank, which this script asks about, is no field of"),

@@ -46,7 +46,7 @@ def test_a_call_leaves_all_files_at_the_uri_and_the_next_leaves_them_as_they_are
     assert (len(found), notes) == (6, ["Nothing to run: all 6 runs are there."])
     there = {item.name: item.modified_ns for item in ObjectStore(finished).list()}
     assert {"runs", "sessions", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there.keys()
-    assert b"0.900 at 16 to 0.900 at 32" in (ObjectStore(finished).get("table.md") or b"")
+    assert b"batch_per_rank 32 vs 16" in (ObjectStore(finished).get("table.md") or b"")
     call(finished)
     assert {item.name: item.modified_ns for item in ObjectStore(finished).list()} == there
 
