@@ -161,7 +161,7 @@ def test_the_memory_of_a_batch_is_equal_in_all_repeats_and_grows_with_the_batch(
         assert small is not None
         assert large is not None
         assert small < large
-    assert "tensor memory from" in (main_job / "stdout.txt").read_text()
+    assert "tensor memory" in (main_job / "stdout.txt").read_text()
 
 
 def test_runs_of_a_reused_worker_equal_runs_of_new_processes_bit_for_bit(main_job: Path) -> None:

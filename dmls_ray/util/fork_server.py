@@ -102,7 +102,7 @@ class ForkedProcess:
         self.connection = connection
         self.exit_code: int | None = None
         """None before `wait`; negative: the number of the signal that ended it."""
-        self._status = os.fdopen(status)
+        self._status = os.fdopen(status, encoding="ascii")
         self._server = server
 
     def kill(self) -> None:
@@ -171,7 +171,7 @@ def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
             os.read(ended, 4096)
             waited, code = os.waitpid(pid, os.WNOHANG)
     _kill_descendants()
-    with contextlib.suppress(BrokenPipeError), os.fdopen(status, "w") as file:
+    with contextlib.suppress(BrokenPipeError), os.fdopen(status, "w", encoding="ascii") as file:
         file.write(str(os.waitstatus_to_exitcode(code)))
 
 
