@@ -73,7 +73,7 @@ def run(config, rank, emit):
     for epoch in (1, 2, 3):
         hits += sum(chance.random() ** 2 + chance.random() ** 2 <= 1 for _ in range(config.points))
         error = abs(4 * hits / (epoch * config.points) - 3.141592653589793)
-        emit(EpochEnded(epoch=EpochRecord(epoch=epoch, train_loss=error, measures={"pi_error": error})))
+        emit(EpochEnded(epoch=EpochRecord(epoch=epoch, metrics={"train_loss": error, "pi_error": error})))
     return {"rank": 0, "total_s": 0.1 + config.points / 1e5, "run": {"points_per_s": 1e3 * config.points + config.seed}}
 """
 
