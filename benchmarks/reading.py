@@ -37,7 +37,8 @@ def make_sweep(folder: Path, count: int, seed: int) -> Path:
             row = dict(lines[trial % len(lines)])
             row |= {"trial_id": f"{trial:012x}", "repeat": repeat, "run_id": f"{trial:012x}-{repeat}", "order": number}
             row["config"] = row["config"] | {"lr": 1e-3 + trial * 1e-7}
-            row["images_per_s"] *= noise.lognormvariate(0, 0.05)
+            images_per_s = row["metrics"]["images_per_s"] * noise.lognormvariate(0, 0.05)
+            row["metrics"] = row["metrics"] | {"images_per_s": images_per_s}
             row["started_at"] = f"2026-01-01T00:00:{seed:02d}"
             file.write(json.dumps(row, separators=(",", ":")) + "\n")  # as the store does
     return folder

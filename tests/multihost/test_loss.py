@@ -86,7 +86,7 @@ def test_runs_of_a_host_without_power_are_run_when_the_host_is_back(network: Net
     skipped = [line for line in sweep.lines() if line["outcome"] == "skipped"]
     assert skipped
     assert all("host-2 left, after 5 s (wait_for_ranks)" in line["reason"] for line in skipped)
-    (interrupted,) = [line for line in skipped if line["earlier_attempts"]]
+    (interrupted,) = [line for line in skipped if "earlier_attempts" in line]
     # max_retries is 0: the loss of a machine does not count as a failure of the run.
     assert interrupted["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
 
@@ -114,7 +114,7 @@ def test_a_link_cut_for_five_seconds_delays_its_run_and_a_link_that_stays_cut_en
     assert {key: row["outcome"] for key, row in rows.items()} == {
         (1, 0): "ok", (2, 0): "ok", (1, 1): "ok", (2, 1): "skipped"
     }  # fmt: skip
-    assert rows[2, 0]["attempts"] == 1
+    assert rows[2, 0].get("attempts", 1) == 1
     assert rows[2, 1]["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
 
 
@@ -135,7 +135,7 @@ def test_a_host_that_leaves_ends_only_its_run_and_a_host_that_joins_runs_it_agai
     sweep.has_begun(f"began-{number}-host-5")
     (folder / "go").touch()
     assert sweep.ends() == 0, sweep.process.printed()
-    attempts = {str(row["config"]["number"]): row["attempts"] for row in sweep.rows().values()}
+    attempts = {str(row["config"]["number"]): row.get("attempts", 1) for row in sweep.rows().values()}
     assert attempts == {name: 1 + (name == number) for name in "123456"}
     assert all(row["outcome"] == "ok" for row in sweep.rows().values())
 
