@@ -315,8 +315,7 @@ class Executor:
         self.board.run_finished(record)
         if self.search and (note := self.search.missing_metric_note(record)):
             self.view.note(note)
-        shared = self.options.isolation == "group" and run.config is not None and run.config.launcher == "ray"
-        for note in self._notes.of(record, event.results, shares_process=shared):
+        for note in self._notes.of(record):
             self.view.note(note)
 
     def _keep(self, record: RunRecord) -> None:

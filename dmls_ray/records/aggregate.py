@@ -59,11 +59,6 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
             record.metrics.setdefault(metric.name, value)
 
 
-def _rank_record(result: RankResult) -> RankRecord:
-    place = {"rank": result.rank, "machine": result.machine, "device": result.device}
-    return part_of({**place, **result.values}, RankRecord, "a rank")
-
-
 def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[Metric] = ()) -> None:
     """Fill in the epochs and what follows from them."""
     record.epochs = epochs

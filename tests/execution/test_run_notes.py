@@ -1,4 +1,4 @@
-"""What runs leave behind in their processes, and values that are not recorded, are noted once."""
+"""Values that are not recorded are noted once."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_equal_values_that_are_not_recorded_are_noted_once() -> None:
     notes = RunNotes()
     texts = ["end is of type datetime; give .isoformat()"] * 2 + ["", "places is of type set; give sorted() of it"]
     runs = [run(f"a-{number}", text) for number, text in enumerate(texts)]
-    noted = [[*notes.of(record, [], shares_process=False)] for record in runs]
+    noted = [[*notes.of(record)] for record in runs]
     assert noted == [[f"Run a-0: not recorded: {texts[0]}."], [], [], [f"Run a-3: not recorded: {texts[3]}."]]
