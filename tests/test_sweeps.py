@@ -98,8 +98,8 @@ def main_job(main_job_folder: Path) -> Path:
 
 def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job: Path) -> None:
     out = (main_job / "stdout.txt").read_text()
-    counters = [line[:7] for line in out.splitlines() if line.startswith("[")]
-    assert counters == [f"[{number:2}/12]" for number in range(1, 13)]
+    counters = re.findall(r"^\[ *(\d+)/12\] ", out, re.MULTILINE)
+    assert counters == [str(number) for number in range(1, 13)]
     assert re.search(r"^batch_per_rank 16 vs 8 +2 ranks +", out, re.M)
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
