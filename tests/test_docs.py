@@ -57,8 +57,6 @@ NEEDS = {
     "dmls-ray copy s3://BUCKET/NAME results/batch_size": "an object store: tests/test_sweeps_remote.py",
     "dmls-ray copy s3://BUCKET/NAME s3://BUCKET/COPY": "an object store: tests/storage/test_remote_store.py",
     "dmls-ray table results/grid --stale": "runs of two versions: tests/cli/test_main.py",
-    "dmls-ray compare results/grid": "runs of two versions: tests/cli/test_main.py",
-    "dmls-ray compare results/grid --versions 1 3": "runs of three versions: tests/cli/test_main.py",
     "dmls-ray export results/grid --stale": "runs of two versions: tests/cli/test_main.py",
     "dmls-ray copy results/batch_size /shared/batch_size": "a shared disk: tests/test_sweeps_remote.py",
     "ray get-auth-token --generate": "a cluster: tests/cluster/test_auth.py",

@@ -19,14 +19,15 @@ from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 from dmls_ray.records.outcome import outcome_counts
+from dmls_ray.records.stale import SplitRecords
 from dmls_ray.records.training_metrics import BY_NAME
-from dmls_ray.records.versions import Versions
-from dmls_ray.storage.folder import read_versions
+from dmls_ray.storage.folder import read_folder
+from dmls_ray.storage.location import local_copy
 from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.sweep_file import read_sweep
-from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.errors import StoreError
 from dmls_ray.util.gc import gc_disabled
-from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
+from dmls_ray.util.uri import check_location, is_uri
 from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
@@ -46,8 +47,7 @@ class Results:
         folder: the results folder; for results at a URI, the local copy of the folder.
         records: one `RunRecord` a run.
         mirror: the owner of the local copy; None for results in a local folder.
-        versions: the records of the folder by version of the user's code and data.
-        has_all_versions: whether the records are those of all versions.
+        left_out: a line about stale runs that are left out; empty if there are none.
 
     Raises:
         StoreError: a configuration is not one of its workload.
@@ -59,16 +59,14 @@ class Results:
         records: Sequence[RunRecord],
         *,
         mirror: Mirror | None = None,
-        versions: Versions | None = None,
-        has_all_versions: bool = False,
+        left_out: str = "",
         are_checked: bool = False,
     ) -> None:
         if not are_checked:
             _check_configs(records)
         self.folder = Path(folder)
         self.mirror = mirror
-        self.versions = versions
-        self.has_all_versions = has_all_versions
+        self.left_out = left_out
         self.records = sorted(records, key=attrgetter("repeat", "order"))
 
     def __len__(self) -> int:
@@ -90,10 +88,7 @@ class Results:
 
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
-        return Results(
-            self.folder, records, mirror=self.mirror, versions=self.versions, has_all_versions=self.has_all_versions,
-            are_checked=True,
-        )  # fmt: skip
+        return Results(self.folder, records, mirror=self.mirror, left_out=self.left_out, are_checked=True)
 
     @cached_property
     def until(self) -> Until | None:
@@ -105,21 +100,6 @@ class Results:
         """
         sessions = read_sweep(self.folder).get("sessions", [])
         return next((until for session in reversed(sessions) if (until := Until.of(session)) is not None), None)
-
-    @property
-    def left_out(self) -> str:
-        """A line about runs of an earlier version that are left out; empty if there are none."""
-        return self.versions.note if self.versions and not self.has_all_versions else ""
-
-    @property
-    def version_note(self) -> str:
-        """A line about the versions that are left out or included; empty if there is one version."""
-        if self.versions is None or not self.has_all_versions:
-            return self.left_out
-        return (
-            f"Versions of your code and data in the order of their first runs: {self.versions.listing}. "
-            "dmls-ray compare DIR --versions 1 2 compares two of them."
-        )
 
     @cached_property
     @gc_disabled()
@@ -189,64 +169,26 @@ def load(folder: str | os.PathLike[str], *, stale: bool = False) -> Results:
 
     Args:
         folder: the folder or URI.
-        stale: include the runs of earlier versions of the user's code and data. The field `code_version` of the
-            configuration then says which version a run is of.
+        stale: include the runs that were made with other code or data of the user. If there are any, the field `code`
+            of each configuration is `current`, or a digest of the code and data of its stale runs.
 
     Raises:
         ConfigError: the URI has credentials in it.
         StoreError: the folder holds no sweep, or cannot be reached, or a line in it is no record.
     """
     check_location(folder)
-    folder = without_file_scheme(folder)
-    mirror = Mirror(str(folder)) if is_uri(folder) else None
-    local, where = (mirror.folder, mirror.uri) if mirror else (Path(folder), None)
-    return results_of(local, read_versions(local, where), mirror=mirror, stale=stale)
-
-
-def load_versions(
-    folder: str | os.PathLike[str], chosen: tuple[str, str] | None = None
-) -> tuple[Results, Results, str]:
-    """The results of two versions of the user's code and data in one folder, and a line that names the two.
-
-    Runs that both versions have are in neither.
-
-    Args:
-        folder: the folder or URI.
-        chosen: the two versions by number, or `current`; without it, the current one and the version before it.
-
-    Raises:
-        ConfigError: there are no two such versions; or as `load`.
-        StoreError: as `load`.
-    """
-    results = load(folder)
-    versions = results.versions
-    if versions is None or not versions.earlier:
-        raise ConfigError(
-            f"{results.where} has runs of one version of your code and data; name a second folder to compare it with."
-        )
-    if chosen is None:
-        a, b = versions.previous(), list(versions.current)
-    else:
-        a, b = (versions.of_version(name) for name in chosen)
-    of_both = {id(record) for record in a} & {id(record) for record in b}
-    sides = [[record for record in side if id(record) not in of_both] for side in (a, b)]
-    if not all(sides):
-        why = "no configuration has runs of the current version and of another"
-        if chosen:
-            why = f"{' and '.join(chosen)} have the same runs"
-        raise ConfigError(f"{results.where}: {why}; choose two with --versions: there are {versions.listing}.")
-    names = f"A is {versions.name_of(a)}, B is {versions.name_of(b)}; there are {versions.listing}."
-    return results.of(sides[0]), results.of(sides[1]), names
+    local, mirror = local_copy(folder)
+    split = read_folder(local, mirror.uri if mirror else None)
+    return results_of(local, split, mirror=mirror, stale=stale)
 
 
 def results_of(
-    folder: str | os.PathLike[str], versions: Versions, *, mirror: Mirror | None = None, stale: bool = False
+    folder: str | os.PathLike[str], split: SplitRecords, *, mirror: Mirror | None = None, stale: bool = False
 ) -> Results:
-    """The results of a folder's current version; with `stale`, of all its versions."""
-    if stale and versions.earlier:
-        records = versions.distinguished()
-        return Results(folder, records, mirror=mirror, versions=versions, has_all_versions=True)
-    return Results(folder, versions.current, mirror=mirror, versions=versions)
+    """The results of a folder; with `stale`, those of other code and data, too."""
+    if stale and split.stale:
+        return Results(folder, split.distinguished(), mirror=mirror)
+    return Results(folder, split.current, mirror=mirror, left_out=split.note)
 
 
 def factors_of(record: RunRecord) -> dict[str, Any]:

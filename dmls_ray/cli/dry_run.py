@@ -13,7 +13,6 @@ from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.execution.estimate import describe_estimate
 from dmls_ray.execution.folder_state import FolderState
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.run_plan import check_plan
@@ -30,18 +29,18 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
         InputError: as the sweep itself would.
     """
     location = results_location(options)
-    records, identities = records_at(location), Identities(workload)
-    check_plan(plan, options, records, location, identities)
+    records = records_at(location)
+    check_plan(plan, options, records, location)
     if options.uses_searcher:
         say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
         return
 
     here = local_resources()
     joined = cluster_at(options.address)
-    jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
+    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     results_so_far = functools.partial(_results_so_far, plan, options, location, records)
-    state = FolderState(plan, options, records, identities, results_so_far)
+    state = FolderState(plan, options, records, results_so_far)
     if joined is None:
         check_accelerator(here, configs_of(state.missing))
 

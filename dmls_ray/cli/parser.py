@@ -40,7 +40,7 @@ def add_folder(parser: Parser) -> None:
 
 
 def add_stale(parser: Parser) -> None:
-    """Add the flag that includes runs of earlier versions of the user's code and data."""
+    """Add the flag that includes runs with other code or data of the user."""
     parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
 
 

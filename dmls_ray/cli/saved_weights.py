@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.records.versions import folder_of
 
 
 def describe_saved_weights(results: Results) -> list[str]:
     """Lines on the weights of a sweep's runs; empty where no run has saved any."""
-    folders = [results.folder / folder_of(record) for record in results.records]
+    folders = [results.folder / record.folder for record in results.records]
     saved = [folder for folder in folders if (folder / "weights.json").exists()]
     if not saved:
         return []

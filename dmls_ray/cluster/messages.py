@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.identity import Identity
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 
 

@@ -132,7 +132,7 @@ class RankWorker:
 
         job, emit, finish = lease.job, self.make_emit(lease), functools.partial(self.finish, lease)
         self._child_runs = None
-        if job.identity.has_user_code:
+        if job.identity.code:
             self._fork_server = self._fork_server or _fork_server(job.train)
             self._fork_server.wait_until_ready()
             self._child_runs = ChildRuns(self._fork_server)

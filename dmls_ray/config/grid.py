@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmls_ray.config.fields import FieldSpec, no_effect
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -33,7 +34,9 @@ class Run:
     config: RuntimeConfig | None
     """The configuration; None where the values do not go together."""
     trial_id: str
-    """The configuration's hash."""
+    """The hash of the configuration, and of the user's code and data where it has any."""
+    identity: Identity = field(default_factory=Identity)
+    """The user's code and data."""
     repeat: int
     order: int
     skip: str = ""
@@ -138,7 +141,7 @@ def build_plan(
     for *point, variant in itertools.product(*settled.values(), changed):
         values = {**dict(zip(settled, point, strict=True)), **variant}
         effective |= _drop_ineffective(values, schema)
-        config, skip = None, ""
+        config, skip, identity = None, "", Identity()
         try:
             config = schema.make(**values)
             values = {**schema.fixed, **config.canonical()}
@@ -147,9 +150,11 @@ def build_plan(
             skip = str(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.
             values = {**schema.fixed, **defaults, **values}
-        trial_id = schema.hash_of(values)
+        if config is not None:
+            identity = schema.identity_of(config)
+        trial_id = identity.trial_id(schema.hash_of(values))
         first_run = Run(
-            values=values, config=config, trial_id=trial_id, repeat=0, order=0, skip=skip,
+            values=values, config=config, trial_id=trial_id, identity=identity, repeat=0, order=0, skip=skip,
             unchanged=in_variants - variant.keys(), is_baseline=bool(in_variants) and not variant,
         )  # fmt: skip
         trials.setdefault(trial_id, first_run)

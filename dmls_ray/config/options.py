@@ -56,7 +56,7 @@ class Options(RunLimits, Until):
     fresh: bool = setting(False, group="results")
     """Start over in a new folder; nothing is deleted."""
     stale: bool = setting(False, group="results")
-    """Include runs of earlier versions of your code and data in the results."""
+    """Include runs with other versions of your code or data in the results."""
     isolation: Literal["group", "per_run"] = setting("group", group="cluster")
     """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
     address: str | None = setting(None, group="cluster")

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
@@ -23,7 +24,9 @@ class Schema:
     make: Callable[..., RuntimeConfig]
     """Takes fields by name; raises ConfigError or ConflictError."""
     hash_of: Callable[[Mapping[str, Any]], str]
-    """The trial_id of values, also of values that conflict."""
+    """The hash of values, also of values that conflict."""
+    identity_of: Callable[[RuntimeConfig], Identity] = lambda config: Identity()
+    """The user's code and data that a run of a configuration has."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
     refused: Mapping[str, str] = field(default_factory=dict)

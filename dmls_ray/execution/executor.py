@@ -74,10 +74,10 @@ class Executor:
     ) -> None:
         self.plan, self.options, self.space = state.plan, options, space
         self.store, self.view, self.board, self.heartbeat = store, view, board, heartbeat
-        self.identities, self.blocks, self._missing = state.identities, state.blocks, state.missing
+        self.blocks, self._missing = state.blocks, state.missing
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
-        self.recorder = Recorder(self.plan, options, self.workload, self.identities, self.session)
+        self.recorder = Recorder(self.plan, options, self.workload, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
         self._lacking: set[str] = set()
@@ -97,10 +97,11 @@ class Executor:
             ClusterLostError: a process that the sweep needs died; the same call continues.
         """
         if self.options.mode == "search":
-            self.search = Search(self.plan, self.options, self.space, self.store.all_records, self.identities)
-        # From here on, the records of the store are those of the versions of code and data that the session names.
-        identity = self.identities.together([*self.plan.runs, *(self.space.run_of_each_choice() if self.space else [])])
-        self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
+            self.search = Search(self.plan, self.options, self.space, self.store.all_records)
+        # From here on, the records of the store are those of the code and data that the session names.
+        proposable = self.space.run_of_each_choice() if self.space else []
+        described = describe_session(self.plan, self.options, proposable)
+        self.store.add_session({"started_at": self.session, **described})
         from dmls_ray.cluster.connect import RaySession, cluster_at
 
         joined = cluster_at(self.options.address)
@@ -143,7 +144,6 @@ class Executor:
             self.heartbeat.beat(None)
             self.workload.prepare(configs_of(runs), self.view.note)
             self.heartbeat.beat(START_TIMEOUT_S)
-            self.identities.complete()
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
@@ -182,7 +182,7 @@ class Executor:
 
     def _job_factory(self, resources: Resources) -> JobFactory:
         holds_gpus = resources.holds_gpus(configs_of(self.plan.runs))
-        return JobFactory(resources, self.options, self.workload, self.store.folder, self.identities, holds_gpus)
+        return JobFactory(resources, self.options, self.workload, self.store.folder, holds_gpus)
 
     def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
         """Run these on the connected cluster, and those that follow from how they end.
@@ -235,7 +235,7 @@ class Executor:
             device=device,
             oversubscribe=self.options.oversubscribe,
             data=tuple((self.workload.name, *arguments) for arguments in data),
-            user_code_entry=next((job.train for job in jobs if job.identity.has_user_code), ""),
+            user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
         )
 
     def _begin_board(self, first: Sequence[Run]) -> None:
@@ -308,7 +308,7 @@ class Executor:
     def _finish(self, run: Run, record: RunRecord, event: RunFinished) -> None:
         self._keep(record)
         if self.options.checkpoints and record.outcome.is_final():
-            remove_checkpoints(run_folder(self.store.folder, run.run_id, self.identities.of(run)))
+            remove_checkpoints(run_folder(self.store.folder, run.run_id))
         if event.verdict.skip is SkipKind.NO_RANKS:
             self._lacking.add(run.run_id)
         self.view.done(run, record)

@@ -8,15 +8,15 @@ from pathlib import Path
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.identity import join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.blocks import blocks_of
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids
 from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.execution.search import proposed_before
-from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated, reasons_to_repeat
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.stale import describe_stale
 from dmls_ray.workloads.registry import workload_of
 
 
@@ -27,7 +27,6 @@ class FolderState:
         plan: the runs.
         options: how they are run.
         records: all records of the folder.
-        identities: the present code and data of each run.
         results: returns the results of the plan so far.
         space: what a searcher proposes from; the plan then has examples only.
     """
@@ -37,13 +36,12 @@ class FolderState:
         plan: Plan,
         options: Options,
         records: Sequence[RunRecord],
-        identities: Identities,
         results: Callable[[], Results],
         space: SearchSpace | None = None,
     ) -> None:
-        self.plan, self.records, self.identities = plan, records, identities
+        self.plan, self.records = plan, records
         self._options, self._space = options, space
-        self.finished = finished_run_ids(plan, records, options, identities)
+        self.finished = finished_run_ids(plan, records, options)
         """The run_id of each run that has an answer."""
         self.blocks = blocks_of(plan, options.until, options.axis, self.finished, results)
         """Hands out the runs that follow the missing ones."""
@@ -53,7 +51,7 @@ class FolderState:
         """Why these come next, or why none does; empty where runs of the plan are simply not there."""
         self._proposed = 0
         if space is not None:
-            earlier = proposed_before(space, records, identities)
+            earlier = proposed_before(space, records)
             self._proposed = sum(record.outcome.is_answer() for record in earlier)
             has_enough = self._proposed >= space.at_most(options.samples)
             self.missing = () if has_enough else plan.runs
@@ -65,21 +63,25 @@ class FolderState:
         return [run for run in self.plan.runs if run.run_id in self.finished or run.run_id in next_ids]
 
     def describe(self, run: Run) -> str:
-        """What becomes of a run: `done`, `to run`, `skipped: ...` or `to run again: ...`."""
+        """What becomes of a run: `done`, `to run` or `skipped: ...`."""
         if run.run_id in self.finished:
             return "done"
         if run.skip:
             return f"skipped: {run.skip}"
-        again = reasons_to_repeat([run], self.records, self.identities).get(run.run_id)
-        return f"to run again: {again}" if again else "to run"
+        return "to run"
 
     def summary(self) -> str:
-        """A line where nothing is missing, or where runs are made again; empty otherwise."""
+        """A line where nothing is missing, or where the user's code or data have changed; empty otherwise."""
         if self.missing:
-            return describe_repeated(self.missing, self.records, self.identities)
+            identity = join_identities(run.identity for run in self.plan.runs)
+            return describe_stale(self.records, {**identity.code, **identity.data})
         if self._space is not None:
             return f"Nothing to run: the {count_noun(self._proposed, 'run')} of this search are there."
-        return describe_nothing_to_run(self.plan, self.records, self.identities, self.reason)
+        if self.reason:
+            return f"Nothing to run. {self.reason}"
+        if len(self.finished) == 1:
+            return "Nothing to run: 1 run is there."
+        return f"Nothing to run: all {len(self.finished):,} runs are there."
 
     def notes_on_files(self, folder: Path) -> Iterator[str]:
         """Notes about files that runs were asked for and do not have, or cannot write.
@@ -100,7 +102,7 @@ class FolderState:
         count = 0
         for run in self.plan.runs:
             if run.run_id in self.finished and run.repeat < repeats:
-                count += not (run_folder(folder, run.run_id, self.identities.of(run)) / name).exists()
+                count += not (run_folder(folder, run.run_id) / name).exists()
         if count:
             verb = "has" if count == 1 else "have"
             yield (

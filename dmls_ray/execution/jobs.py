@@ -11,7 +11,6 @@ from dmls_ray.cluster.resources import Resources
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
@@ -27,7 +26,6 @@ class JobFactory:
     workload: Workload
     folder: Path
     """The results folder."""
-    identities: Identities
     holds_gpus: bool = False
     """Whether each rank of the worker group holds a GPU; see `Resources.holds_gpus`."""
 
@@ -52,7 +50,7 @@ class JobFactory:
             config=config,
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),
-            identity=self.identities.of(run),
+            identity=run.identity,
             artifacts=self._artifacts_of(run, config),
             prunable=self.options.mode == "search" and self.options.scheduler != "none",
         )
@@ -88,7 +86,7 @@ class JobFactory:
         # Machines that write to a URI share no folder.
         if not wanted or options.is_remote:
             return None
-        folder = run_folder(self.folder, run.run_id, self.identities.of(run))
+        folder = run_folder(self.folder, run.run_id)
         return ArtifactOptions(
             folder=str(folder), checkpoints=options.checkpoints, weights=options.save_weights, trace=is_traced
         )

@@ -66,8 +66,10 @@ def plan_sweep(
     Raises:
         ConfigError: a field or a value is wrong, a range is given and nothing draws from it, or no run would have a
             measure of the aim or the metric.
+        DataError, UserCodeError: the user's data cannot be read.
     """
-    schema, metrics = workload.schema(), workload.epoch_metrics
+    schema = dataclasses.replace(workload.schema(), identity_of=Identities(workload).of)
+    metrics = workload.epoch_metrics
     if options.mode == "search" and metrics is not None and options.metric not in metrics:
         raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
     _check_aim(axes, options, workload)
@@ -138,22 +140,19 @@ def folder_name(workload: Workload) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", workload.name.partition("#")[0]).strip("-") or "function"
 
 
-def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options, identities: Identities) -> set[str]:
+def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options) -> set[str]:
     """The runs of a plan that need not be run again.
 
-    A run of another version of the user's code or data does not count. A run of a search counts for searches only,
-    since its times were not measured alone. One that a search has stopped early does not count where nothing is to be
-    stopped.
+    A run of a search counts for searches only, since its times were not measured alone. One that a search has stopped
+    early does not count where nothing is to be stopped.
     """
-    runs = {run.run_id: run for run in plan.runs}
+    planned = {run.run_id for run in plan.runs}
 
     def counts(record: RunRecord) -> bool:
-        if record.run_id not in runs or not record.outcome.is_final():
+        if record.run_id not in planned or not record.outcome.is_final():
             return False
         if options.mode == "bench" and record.mode != "bench":
             return False
-        if options.mode == "search" and options.scheduler == "none" and record.is_stopped:
-            return False
-        return identities.of(runs[record.run_id]).is_of(record)
+        return not (options.mode == "search" and options.scheduler == "none" and record.is_stopped)
 
     return {record.run_id for record in records if counts(record)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +13,12 @@ from typing import Any
 
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.config.grid import Plan, Run
+from dmls_ray.config.identity import Identity, join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import (
@@ -43,7 +42,6 @@ class Recorder:
     plan: Plan
     options: Options
     workload: Workload
-    identities: Identities
     session: str
     """When the call began: names it in its records."""
     oversubscribes: Callable[[RuntimeConfig], bool] = lambda config: False
@@ -105,7 +103,6 @@ class Recorder:
 
     def _record(self, run: Run, outcome: Outcome, reason: str, proposed: Mapping[str, Any]) -> RunRecord:
         oversubscribed = run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config)
-        identity = self.identities.of(run)
         return RunRecord(
             run_id=run.run_id,
             trial_id=run.trial_id,
@@ -124,8 +121,8 @@ class Recorder:
             proposed=dict(proposed),
             oversubscribed=oversubscribed,
             started_at=_now(),
-            code=dict(identity.code),
-            data=dict(identity.data),
+            code=dict(run.identity.code),
+            data=dict(run.identity.data),
             machine=describe_machine(),
             versions=describe_versions(),
             git=describe_git(),
@@ -136,14 +133,15 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def describe_session(plan: Plan, options: Options, identity: Identity) -> dict[str, Any]:
+def describe_session(plan: Plan, options: Options, proposable: Iterable[Run] = ()) -> dict[str, Any]:
     """One call of a sweep, as sweep.json records it.
 
     Args:
         plan: its runs.
         options: how they are run.
-        identity: the code and data of all its runs.
+        proposable: runs with the code and data of those that a searcher may propose.
     """
+    identity = join_identities(run.identity for run in (*plan.runs, *proposable))
     return {
         # The words of the command line; none in a notebook.
         "command": [] if "ipykernel" in sys.modules else ["python", *sys.argv],

@@ -1,19 +1,17 @@
-"""The folder of a run's files, which belongs to one version of the user's code and data."""
+"""The folder of a run's files."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
 
-from dmls_ray.records.identity import Identity
-
 CHECKPOINT_FILES = "*.rank-*.pt"
 """The files in `checkpoints/` that ranks write; a user-defined function may have others there."""
 
 
-def run_folder(results: Path, run_id: str, identity: Identity) -> Path:
+def run_folder(results: Path, run_id: str) -> Path:
     """Return the folder of a run's files in a local results folder."""
-    return results.resolve() / identity.folder_of(run_id)
+    return results.resolve() / "runs" / run_id
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -7,6 +7,7 @@ import itertools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.heartbeat import Heartbeat
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.search import proposed_before
@@ -69,23 +69,22 @@ def run_plan(
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = results_location(options)
-    identities = Identities(workload_of(plan.runs[0].values))
     if not is_uri(folder):
         # Checked before the folder is created; opening a URI creates nothing.
         _refuse_package_of_job(Path(folder))
-        check_plan(plan, options, list(read_records(folder)), folder, identities)
+        check_plan(plan, options, list(read_records(folder)), folder)
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         if options.is_remote:
-            check_plan(plan, options, store.all_records, folder, identities)
+            check_plan(plan, options, store.all_records, folder)
         results_so_far = functools.partial(_results_so_far, store, plan, options, space)
-        state = FolderState(plan, options, store.all_records, identities, results_so_far, space)
+        state = FolderState(plan, options, store.all_records, results_so_far, space)
         for note in state.notes_on_files(store.folder):
             view.note(note)
         if summary := state.summary():
             view.note(summary)
-        was_restored = not state.missing and _restore_version(plan, options, store, identities)
+        was_restored = not state.missing and _restore_trials(plan, options, store)
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         with _derived_files(store, view, board, was_restored=was_restored):
             if state.missing:
@@ -103,8 +102,12 @@ def run_plan(
 
 def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpace | None) -> Results:
     """The results of the runs that this call asks for."""
-    versions = store.versions.of(functools.partial(_of_this_call, plan, space))
-    results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
+    split = store.split
+    current = _of_this_call(plan, space, split.current)
+    configs = [dict(run.values) for run in plan.runs if run.repeat == 0]
+    stale = [record for record in split.stale if record.config in configs]
+    asked = replace(split, current=current, stale=stale)
+    results = results_of(store.folder, asked, mirror=store.mirror, stale=options.stale)
     if options.until is not None:
         results.until = options.until
     return results
@@ -128,9 +131,7 @@ def _derived_files(
         board.end(store.records)
 
 
-def check_plan(
-    plan: Plan, options: Options, records: Sequence[RunRecord], location: Path | str, identities: Identities
-) -> None:
+def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], location: Path | str) -> None:
     """Refuse what cannot run, before anything starts.
 
     Args:
@@ -138,7 +139,6 @@ def check_plan(
         options: how they are run.
         records: what the results folder holds.
         location: the results folder, or its URI.
-        identities: the code and data of each run.
 
     Raises:
         StoreError: the folder holds runs of another workload.
@@ -150,7 +150,7 @@ def check_plan(
     questions_of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
         import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
-    configs = configs_of(plan.pending(finished_run_ids(plan, records, options, identities)))
+    configs = configs_of(plan.pending(finished_run_ids(plan, records, options)))
     workload.check(configs)
     for (name, value), reason in workload.unfit_values(configs).items():
         raise ConflictError(f"{name}={value}: {reason}; leave {name} out, or use another model.")
@@ -160,7 +160,7 @@ def _write_derived(store: Store, view: PlainView, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
         if changed or not derived_files_are_current(store.folder):
-            write_derived_files(results_of(store.folder, store.versions, mirror=store.mirror))
+            write_derived_files(results_of(store.folder, store.split, mirror=store.mirror))
     except Exception as error:  # noqa: BLE001 - a file that cannot be written must not hide the answer or an error of the sweep
         reason = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"
@@ -198,21 +198,20 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
 
 
 def _workload_name(config: Mapping[str, Any]) -> str:
-    """The name of the workload, without the digest that earlier versions appended to a function of a notebook."""
-    return workload_of(config).name.partition("#")[0]
+    return workload_of(config).name
 
 
-def _restore_version(plan: Plan, options: Options, store: Store, identities: Identities) -> bool:
-    """Note in sweep.json that an earlier version, whose runs are all there, is current again: no run says so.
+def _restore_trials(plan: Plan, options: Options, store: Store) -> bool:
+    """Note in sweep.json that stale trials are current again since an edit was undone: no new run says so.
 
     Returns:
-        Whether it was not current.
+        Whether any was stale.
     """
-    identity, newest = identities.together(plan.runs), store.versions.newest
-    if all(newest.get(name) == digest for name, digest in {**identity.code, **identity.data}.items()):
+    planned = {run.run_id for run in plan.runs}
+    if not any(record.run_id in planned for record in store.split.stale):
         return False
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    store.add_session({"started_at": started_at, **describe_session(plan, options, identity)})
+    store.add_session({"started_at": started_at, **describe_session(plan, options)})
     return True
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, SearchSpace
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.model import RunRecord
@@ -39,9 +38,7 @@ class Search:
     options: Options
     space: SearchSpace | None
     records: Sequence[RunRecord]
-    """The records of the results folder, of all versions of the user's code and data."""
-    identities: Identities
-    """The present version of the code and data of each run."""
+    """The records of the results folder."""
     earlier: list[RunRecord] = field(init=False, default_factory=list)
     """Runs that the searcher proposed in earlier calls. Failed ones are left out: others take their place."""
     proposed: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
@@ -57,7 +54,7 @@ class Search:
             return
         from dmls_ray.cluster.tune.search import add_earlier_runs, make_searcher
 
-        before = proposed_before(self.space, self.records, self.identities)
+        before = proposed_before(self.space, self.records)
         self.earlier = [record for record in before if record.outcome.is_answer()]
         # With the same seed, the searcher would repeat its first proposals.
         seed = self.options.order_seed + len(before)
@@ -140,14 +137,7 @@ def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str
     return make.create(space.run_of(proposed))
 
 
-def proposed_before(
-    space: SearchSpace, records: Iterable[RunRecord], identities: Identities | None = None
-) -> list[RunRecord]:
-    """The records of runs that a searcher proposed from this space; with identities, those of this version alone."""
-    found = []
-    for record in records:
-        if record.proposed and space.contains(record.proposed):
-            run = space.run_of(record.proposed)
-            if run.run_id == record.run_id and (identities is None or identities.of(run).is_of(record)):
-                found.append(record)
-    return found
+def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The records of runs that a searcher proposed from this space, with the present code and data."""
+    proposed = [record for record in records if record.proposed and space.contains(record.proposed)]
+    return [record for record in proposed if space.run_of(record.proposed).run_id == record.run_id]

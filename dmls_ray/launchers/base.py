@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import ArtifactOptions, RankInfo, TrainFunction
 from dmls_ray.util.errors import ClusterError

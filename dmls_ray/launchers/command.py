@@ -15,10 +15,10 @@ from pathlib import Path
 
 import psutil
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import launcher
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import Launcher, begin_run, rank_info
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError

@@ -10,10 +10,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import Launcher, begin_run, rank_info
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction

@@ -60,7 +60,7 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     run_id: RunName
     """`<trial_id>-<repeat>`: names the run within its folder, and is the same on every machine."""
     trial_id: RunName
-    """The configuration's hash."""
+    """The hash of the configuration, and of the user's code and data where the run has any."""
     workload: str = ""
     repeat: Count
     """From 0; also the number of the block the run belongs to."""
@@ -99,11 +99,9 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     load_average: float | None = None
     """One-minute load average of the driver's machine at the start."""
     code: SharedObject = msgspec.field(default_factory=dict)
-    """Digest of each source file of the user that the run imports, by its path below the folder of imports; of a
-    function without a module, by its name and `()`. Empty for runs of this package's code alone.
-    """
+    """As `Identity.code`; empty for runs of this package's code alone."""
     data: SharedObject = msgspec.field(default_factory=dict)
-    """Fingerprint of each data set of the run, by its name in the configuration."""
+    """As `Identity.data`."""
     machine: SharedObject = msgspec.field(default_factory=dict)
     """Description of the first rank's machine; the key `beside` has a line for each of the other machines."""
     versions: SharedObject = msgspec.field(default_factory=dict)
@@ -148,6 +146,11 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
                 ) from error
             setattr(self, name, content)
         return content
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run's files, relative to the results folder."""
+        return f"runs/{self.run_id}"
 
     @property
     def ending(self) -> str:

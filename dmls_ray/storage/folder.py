@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.versions import Versions, split_by_version
+from dmls_ray.records.stale import SplitRecords, split_stale
 from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.runs_file import (
     RUNS,
@@ -30,7 +30,7 @@ from dmls_ray.storage.runs_file import (
     append_lines,
     cut_torn_line,
     has_runs,
-    records_by_version,
+    records_by_id,
 )
 from dmls_ray.storage.sweep_file import read_sweep, write_sweep
 from dmls_ray.util.errors import StoreError, StoreInUseError
@@ -73,7 +73,7 @@ class Store:
             raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
             self._shared = SharedObjects()
-            self._records = records_by_version(self.folder, where, self._shared)
+            self._records = records_by_id(self.folder, where, self._shared)
             self.cut_bytes = cut_torn_line(self.folder / RUNS)
             """Size of a torn last line that was cut off."""
             add_separate_lines(self.folder)
@@ -89,18 +89,18 @@ class Store:
 
     @property
     def records(self) -> list[RunRecord]:
-        """One record a run, the last that was written of each, without those of earlier versions."""
-        return list(self.versions.current)
+        """One record a run, without the stale ones."""
+        return list(self.split.current)
 
     @property
     def all_records(self) -> list[RunRecord]:
-        """One record for each run and version of the user's code and data."""
+        """One record a run."""
         return list(self._records.values())
 
     @property
-    def versions(self) -> Versions:
-        """The records by version, as the sessions so far see them."""
-        return split_by_version(self._records.values(), read_sweep(self.folder).get("sessions", []))
+    def split(self) -> SplitRecords:
+        """The records, by whether the sessions so far make them stale."""
+        return split_stale(self._records.values(), read_sweep(self.folder).get("sessions", []))
 
     def append(self, record: RunRecord) -> None:
         """Add a run, which is on the disk by then.
@@ -140,13 +140,13 @@ class Store:
         self._lock.release()
 
 
-def read_versions(folder: str | os.PathLike[str], where: str | None = None) -> Versions:
-    """Return the records of a folder by version; `where` is the folder's name in an error.
+def read_folder(folder: str | os.PathLike[str], where: str | None = None) -> SplitRecords:
+    """Return the records of a folder, by whether they are stale; `where` is the folder's name in an error.
 
     Raises:
         StoreError: the folder contains no sweep, or as `read_records`.
     """
     if not has_runs(folder):
         raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
-    records = records_by_version(folder, where).values()
-    return split_by_version(records, read_sweep(folder, where).get("sessions", []))
+    records = records_by_id(folder, where).values()
+    return split_stale(records, read_sweep(folder, where).get("sessions", []))

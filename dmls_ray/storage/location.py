@@ -11,7 +11,7 @@ from dmls_ray.storage.folder import Store
 from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import Note, RemoteStore
-from dmls_ray.storage.runs_file import RUNS, has_runs, records_by_version
+from dmls_ray.storage.runs_file import RUNS, has_runs, records_by_id
 from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR, is_separate_file
 from dmls_ray.storage.sweep_file import SWEEP
 from dmls_ray.util.errors import StoreError
@@ -34,15 +34,26 @@ def open_store(location: str | os.PathLike[str], note: Note, files: Collection[s
 
 
 def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
-    """Return one record for each run and version at a local path or a URI; none where there is no sweep yet.
+    """Return one record of each run at a local path or a URI; none where there is no sweep yet.
 
     Raises:
         StoreError: the results cannot be read.
     """
+    folder, _mirror = local_copy(location)
+    return list(records_by_id(folder, str(location)).values())
+
+
+def local_copy(location: str | os.PathLike[str]) -> tuple[Path, Mirror | None]:
+    """Return the folder of results at a local path or a URI, and the owner of that folder if it is a copy.
+
+    Raises:
+        StoreError: the URI cannot be reached.
+    """
     location = without_file_scheme(location)
-    mirror = Mirror(str(location)) if is_uri(location) else None
-    folder = mirror.folder if mirror else Path(location)
-    return list(records_by_version(folder, str(location)).values())
+    if not is_uri(location):
+        return Path(location), None
+    mirror = Mirror(str(location))
+    return mirror.folder, mirror
 
 
 def first_free_location(location: str | os.PathLike[str]) -> str | Path:

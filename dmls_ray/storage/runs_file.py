@@ -1,8 +1,7 @@
 """`runs.jsonl`: one line a run, each a whole `RunRecord` with its epochs and ranks.
 
 A line that a crash tore off is left out when reading, and cut off before the next line is written. Where a run has
-several lines (a skipped run that became feasible), the last one counts, unless it is a failure after an answer. A run
-with another version of the user's code or data counts as another run.
+several lines (a skipped run that became feasible), the last one counts, unless it is a failure after an answer.
 
 A folder that was copied from a URI has its runs in other files, which are never changed: `runs/*.jsonl`, of one or more
 such lines each. They are read after runs.jsonl.
@@ -21,7 +20,7 @@ import msgspec
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
-from dmls_ray.records.versions import VersionKey, replaces, version_key
+from dmls_ray.records.stale import replaces
 from dmls_ray.storage.separate_files import RUNS_DIR, read_separate_files, separate_files
 from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import SchemaError, StoreError
@@ -94,28 +93,27 @@ def parse_lines(
 
 
 @gc_disabled()
-def records_by_version(
+def records_by_id(
     folder: str | os.PathLike[str], where: str | None = None, shared: SharedObjects | None = None
-) -> dict[VersionKey, RunRecord]:
-    """Return the last record of each run with each version of the user's code and data; see `read_records`."""
-    records: dict[VersionKey, RunRecord] = {}
+) -> dict[str, RunRecord]:
+    """Return the record that counts of each run, by its run_id; see `read_records`."""
+    records: dict[str, RunRecord] = {}
     for record in read_records(folder, where, shared):
         add_record(records, record)
     return records
 
 
-def add_record(records: dict[VersionKey, RunRecord], record: RunRecord) -> None:
-    """Add a record at the end, in place of an earlier one of its run and version that does not count any more.
+def add_record(records: dict[str, RunRecord], record: RunRecord) -> None:
+    """Add a record at the end, in place of an earlier one of its run that does not count any more.
 
     If the earlier one stays, a search that has proposed the run since takes that one as the answer.
     """
-    key = version_key(record)
-    earlier = records.get(key)
+    earlier = records.get(record.run_id)
     if earlier is None or replaces(record, earlier):
-        records.pop(key, None)
-        records[key] = record
+        records.pop(record.run_id, None)
+        records[record.run_id] = record
     elif record.proposed:
-        records[key] = earlier.replace(proposed=record.proposed)
+        records[record.run_id] = earlier.replace(proposed=record.proposed)
 
 
 def has_runs(folder: str | os.PathLike[str]) -> bool:

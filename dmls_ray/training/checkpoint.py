@@ -33,8 +33,7 @@ from dmls_ray.util.paths import open_regular
 
 _KEPT = 2
 _TRIED = 8
-"""Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial, or of an earlier
-version of the user's code or data."""
+"""Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial."""
 
 _UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, zlib.error, pickle.UnpicklingError, zipfile.BadZipFile)
 """Exceptions for a file that is not a complete checkpoint, or contains more than tensors and plain values."""
@@ -47,9 +46,8 @@ class Checkpoints:
         self._wanted = rank.artifacts is not None and rank.artifacts.checkpoints
         self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
         # The hash ignores fields at their default, so checkpoints stay valid when a field is added.
-        self._trial, self._rank, self._collective = config.hash, rank.rank, collective
-        # Without user-defined code or data it is empty, as in files of earlier versions, which have none.
-        self._identity = rank.identity.digest
+        self._trial = rank.identity.trial_id(config.hash)
+        self._rank, self._collective = rank.rank, collective
 
     def __bool__(self) -> bool:
         return self._wanted
@@ -62,13 +60,7 @@ class Checkpoints:
             shared: state that is equal on all ranks; rank 0 saves it.
             local: state of this rank; the state of its random number generators is added.
         """
-        state = {
-            "trial": self._trial,
-            "identity": self._identity,
-            "epoch": epoch,
-            "own": local,
-            "random": _random_state(),
-        }
+        state = {"trial": self._trial, "epoch": epoch, "own": local, "random": _random_state()}
         if self._rank == 0:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -102,8 +94,8 @@ class Checkpoints:
             warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
                           stacklevel=2)  # fmt: skip
             return None
-        made_by = {(state["trial"], state.get("identity", "")) for state in (shared, local)}
-        return (shared, local) if made_by == {(self._trial, self._identity)} else None
+        is_of_trial = shared["trial"] == local["trial"] == self._trial
+        return (shared, local) if is_of_trial else None
 
     def _epochs(self, rank: int) -> list[int]:
         """The epochs of a rank's files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from dmls_ray.records.identity import OF_FUNCTION, Identity
+from dmls_ray.config.identity import OF_FUNCTION, Identity
 from dmls_ray.util.errors import CodeDiffersError
 from dmls_ray.util.importing import try_import
 from dmls_ray.util.source_digest import AND_IMPORTS, source_digests

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.records.identity import Identity
+from dmls_ray.config.identity import Identity
 from dmls_ray.records.run_events import RankEvent
 
 

@@ -165,7 +165,7 @@ class Workload:
     def modules(self, config: Any) -> Sequence[str]:
         """Names of the user's modules that a run of this configuration imports; what these import need not be named.
 
-        Work that was done with other sources of these modules is not done.
+        Other sources of these modules make other trials.
         """
         module = self.entrypoint.partition(":")[0]
         return () if module.startswith("dmls_ray.") else (module,)
@@ -176,7 +176,7 @@ class Workload:
 
     def data_sets(self, config: Any) -> Mapping[str, tuple[Any, ...]]:
         """Name of each data set that a run reads -> arguments of `fingerprint`; all that its values select is in the
-        name. Work that was done with other data of this name is not done.
+        name. Other data of this name make other trials.
 
         By default, the files and folders that fields name whose own names begin with `data`.
         """
@@ -184,8 +184,7 @@ class Workload:
         return files_named(named)
 
     def fingerprint(self, *arguments: Any) -> str:
-        """Fingerprint of one data set of `data_sets` as it is now; called once for each sweep. Empty where the data are
-        not on this machine yet: that is no reason to run again.
+        """Fingerprint of one data set of `data_sets` as it is now; called once for each sweep.
 
         Raises:
             DataError: the data cannot be read.

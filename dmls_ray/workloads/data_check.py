@@ -33,8 +33,7 @@ def check_data(workload: Workload, config: Any, rank: RankInfo) -> RankInfo:
             continue
         if (key := (workload.name, *arguments)) not in _found:
             _found[key] = workload.fingerprint(*arguments)
-        # Empty: the data are not here yet, and the run downloads them.
-        if _found[key] not in ("", expected[name]):
+        if _found[key] != expected[name]:
             raise DataError(
                 f"{name} on machine {rank.machine} is not what this sweep began with; copy it to each machine, or "
                 "share their folder. If they were changed since, run the same command again."

@@ -10,13 +10,12 @@ from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS
+from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.records.training_metrics import TRAINING_METRICS
-from dmls_ray.records.versions import FIELD as VERSION_FIELD
 from dmls_ray.workloads.base import Workload
 
-RESERVED_FIELDS = ("train", "workload", VERSION_FIELD)
-"""Keys that name the workload of a recorded configuration and the version of its code; no field may have one of these
-names."""
+RESERVED_FIELDS = ("train", "workload", CODE_FIELD)
+"""Keys that name the workload of a recorded configuration and its code; no field may have one of these names."""
 
 
 def find_mistake(name: str, loaded: Any) -> str:

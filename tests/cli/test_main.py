@@ -17,6 +17,7 @@ import dmls_ray.cli.main as main_module
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
 from dmls_ray.cli.main import main
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.options import FLAGS
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
@@ -446,7 +447,8 @@ def edited(tmp_path: Path) -> Path:
         )
         for record in runs.records:
             record.code, record.session = {"m.py": version}, version
-            record.started_at = f"2026-01-02T03:{4 if version == 'old' else 5:02}"
+            record.trial_id = Identity(code=record.code).trial_id(record.trial_id)
+            record.run_id = f"{record.trial_id}-{record.repeat}"
         records += runs.records
     folder = tmp_path / "edited"
     folder.mkdir()
@@ -454,100 +456,51 @@ def edited(tmp_path: Path) -> Path:
     return folder
 
 
-def test_runs_of_an_earlier_version_are_left_out_with_a_line_and_included_on_request(
+def test_stale_runs_are_left_out_with_a_line_and_included_on_request(
     edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = run(capsys, "table", edited)
     assert code == 0
-    assert "6 runs of an earlier version of m.py are not shown; --stale includes them." in out
+    assert "6 runs of other versions of m.py left out; --stale includes them." in " ".join(out.split())
     assert sorted(load(edited).runs["batch_per_rank"].unique()) == [16, 64]
     code, out, _ = run(capsys, "table", edited, "--stale")
     assert code == 0
-    assert "not shown" not in out
+    assert "left out" not in out
     everything = load(edited, stale=True).runs
-    assert everything.groupby(["code_version", "batch_per_rank"]).size().to_dict() == {
-        ("1", 16): 3, ("1", 32): 3, ("current", 16): 3, ("current", 64): 3,
-    }  # fmt: skip
+    rows = everything.assign(is_current=everything["code"] == "current").groupby(["is_current", "batch_per_rank"])
+    assert rows.size().to_dict() == {(False, 16): 3, (False, 32): 3, (True, 16): 3, (True, 64): 3}
     for command in ("export", "figures"):
         assert run(capsys, command, edited, "--stale", "--out", tmp_path / command)[0] == 0
     assert len(pd.read_csv(tmp_path / "export" / "runs.csv")) == 12
-    assert "code_version" in run(capsys, "advise", edited, "--stale")[1]
+    assert "code" in run(capsys, "advise", edited, "--stale")[1]
 
 
-def test_an_earlier_version_is_compared_with_the_current_one(
-    edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_two_versions_of_code_are_compared_as_values_of_an_axis(
+    edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run(capsys, "compare", edited, "--fail-if-slower", "5%")
-    assert code == 4
-    assert "2.00" in out
-    assert "code m.py differs." in out
-    assert "A is version 1, B is version 2, the current one; there are 1 (6 runs from 2026-01-02 03:04), 2 (" in out
-    code, _, err = run(capsys, "compare", folder)
-    assert code == 2
-    assert f"{folder} has runs of one version of your code and data; name a second folder" in err
+    _, out, _ = run(capsys, "table", edited, "--stale")
+    assert re.search(r"code current vs [0-9a-f]{8} +2\.00x", out)
 
 
-def test_two_of_several_versions_are_chosen_by_the_numbers_of_the_table(
-    edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs = results(
-        {"model": "m:net", "batch_per_rank": [16, 64]}, lambda values, repeat: 400 * [1.0, 1.02, 0.99][repeat]
-    )
-    for record in runs.records:
-        record.code, record.session, record.started_at = {"m.py": "newer"}, "newer", "2026-01-02T03:06"
-    with open(edited / "runs.jsonl", "a") as file:
-        file.writelines(f"{json.dumps(record.to_dict())}\n" for record in runs.records)
-
-    versions = "1 (6 runs from 2026-01-02 03:04), 2 (6 runs from 2026-01-02 03:05), 3 (current, 6 runs from 2026-01-02"
-    assert versions in " ".join(run(capsys, "table", edited, "--stale")[1].split())
-    for chosen, names, ratio in [
-        (("1", "2"), "A is version 1, B is version 2;", "2.00"),
-        (("1", "current"), "A is version 1, B is version 3, the current one;", "4.00"),
-        (("3", "1"), "A is version 3, the current one, B is version 1;", "0.25"),
-        ((), "A is version 2, B is version 3, the current one;", "2.00"),
-    ]:
-        words = ["--versions", *chosen] if chosen else []
-        code, out, err = run(capsys, "compare", edited, *words)
+def test_show_finds_a_stale_run_by_its_name(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for record, version in ((load(edited, stale=True).records[0], "old"), (load(edited).records[0], "new")):
+        code, out, err = run(capsys, "show", record.run_id, edited)
         assert (code, err) == (0, "")
-        assert names in out
-        assert f"{ratio} [" in out
-    for words, message in [
-        (("--versions", "1", "7"), "there is no version 7 of your code and data; there are 1 (6 runs"),
-        (("--versions", "3", "current"), "3 and current have the same runs"),
-        (("--versions", "1"), "argument --versions: expected 2 arguments"),
-        ((folder, "--versions", "1", "2"), "--versions are two versions in one folder; leave out"),
-    ]:
-        code, _, err = run(capsys, "compare", edited, *words)
-        assert code == 2
-        assert message in err
+        assert out.startswith(f"{record.run_id} in {edited}: ok")
+        assert f"m.py                     {version}" in out
+        assert "3 runs are called" in run(capsys, "show", record.trial_id, edited)[2]
 
 
-def test_show_finds_a_run_of_an_earlier_version_by_its_name(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_id = load(edited, stale=True).records[0].run_id
-    assert "-v1-" in run_id
-    code, out, err = run(capsys, "show", run_id, edited)
-    assert (code, err) == (0, "")
-    assert out.startswith(f"{run_id} in {edited}: ok")
-    assert "m.py                     old" in out
-    current = load(edited).records[0]
-    assert "3 runs are called" in run(capsys, "show", current.trial_id, edited)[2]
-    _, out, _ = run(capsys, "show", current.run_id, edited)
-    assert "m.py                     new" in out
-    assert "code_version" not in out
-
-
-def test_ls_says_how_many_runs_of_earlier_versions_are_left_out(
-    edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ls_says_how_many_runs_are_stale(edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "ls", edited.parent, "--format", "csv")
     rows = pd.read_csv(io.StringIO(out)).set_index("folder")
-    assert (rows.loc[str(edited), "runs"], rows.loc[str(edited), "other versions"]) == (6, 6)
-    assert rows.loc[str(folder), "other versions"] == 0
-    assert "those of other versions of your code and data" in run(capsys, "ls", edited.parent)[1]
-    assert "arlier runs" not in run(capsys, "ls", folder)[1]
+    assert (rows.loc[str(edited), "runs"], rows.loc[str(edited), "stale"]) == (6, 6)
+    assert rows.loc[str(folder), "stale"] == 0
+    assert "Stale runs were made with other code or data" in run(capsys, "ls", edited.parent)[1]
+    assert "tale" not in run(capsys, "ls", folder)[1]
 
 
-def test_a_copy_has_the_runs_of_all_versions(edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_has_the_stale_runs_too(edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "12 of 12 runs added" in run(capsys, "copy", edited, tmp_path / "copy")[1]
     assert "0 of 12 runs added" in run(capsys, "copy", edited, tmp_path / "copy")[1]
     assert len(load(tmp_path / "copy")) == 6

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from dmls_ray import load
 from dmls_ray.cli.saved_weights import describe_saved_weights
-from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
 
@@ -16,7 +15,7 @@ def test_the_lines_that_open_weights_name_the_file_of_a_run_and_can_be_pasted(tm
             store.append(record)
     sweep = load(tmp_path / "out")
     assert describe_saved_weights(sweep) == []
-    folder = tmp_path / "out" / folder_of(sweep.records[-1])
+    folder = tmp_path / "out" / sweep.records[-1].folder
     folder.mkdir(parents=True)
     (folder / "weights.pt").write_text("the weights")
     content = {

@@ -199,7 +199,7 @@ def test_default_axes_that_a_model_cannot_take_are_left_out_and_named(
 @pytest.mark.parametrize(
     ("script", "flags", "message"),
     [
-        ("search", "--dropout 0.3 0.5 --model own_models:plain", "=0.5: model=own_models:plain has no dropout layer;"),
+        ("search", "--dropout 0.3 0.5 --model own_models:plain", "model=own_models:plain has no dropout layer;"),
         ("search", "--range dropout 0 0.5 --model own_models:plain", "model=own_models:plain has no dropout layer;"),
         ("grid", "--batch-norm on off --model own_models:plain", "batch_norm=on: it puts layers into built-in"),
     ],

@@ -15,15 +15,12 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.heartbeat import Heartbeat
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_folder import run_folder
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunAborted, RunFinished, RunStarted, Verdict
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ClusterLostError, NotKeptError, WorkerGroupError
-from dmls_ray.workloads.registry import workload
 from tests.execution.test_run_plan import GRID, Notes
 
 
@@ -50,13 +47,10 @@ class Board:
 
 @pytest.fixture
 def executor(tmp_path: Path) -> Iterator[Executor]:
-    plan, options, chosen = (
-        make_plan({**GRID, "world_size": [1, 2]}),
-        Options(out=str(tmp_path), repeats=3, checkpoints=True),
-        workload("classification"),
-    )
+    plan = make_plan({**GRID, "world_size": [1, 2]})
+    options = Options(out=str(tmp_path), repeats=3, checkpoints=True)
     with Store(tmp_path) as store:
-        state = FolderState(plan, options, [], Identities(chosen), lambda: Results(tmp_path, []))
+        state = FolderState(plan, options, [], lambda: Results(tmp_path, []))
         executor = Executor(
             state, options, store, View(), Board(), space=None, heartbeat=Heartbeat()  # type: ignore[arg-type]
         )  # fmt: skip
@@ -112,7 +106,7 @@ def test_a_run_that_no_rank_can_serve_ends_the_sweep(executor: Executor, is_lost
 def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     executor: Executor, outcome: Outcome, is_left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints = run_folder(executor.store.folder, executor.plan.runs[0].run_id, Identity()) / "checkpoints"
+    checkpoints = run_folder(executor.store.folder, executor.plan.runs[0].run_id) / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / "3.rank-0.pt").touch()
     append = Store.append

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, make_plan, plan_sweep
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
@@ -20,23 +17,13 @@ from tests.records.test_model import record
 PLAN = make_plan({"world_size": 1, "batch_per_rank": 16}, repeats=4)
 
 
-class SameIdentity(Identities):
-    """Identities of a plan whose runs all have the same."""
-
-    def __init__(self, identity: Identity) -> None:
-        super().__init__(workload("classification"))
-        self._by_trial = {run.trial_id: identity for run in PLAN.runs}
-
-
 def of_run(number: int, **changes: object) -> RunRecord:
     return record(run_id=PLAN.runs[number].run_id, repeat=number, **changes)
 
 
-def finished(
-    records: list[RunRecord], identity: Identity | None = None, plan: Plan = PLAN, **options: object
-) -> set[int]:
-    ids = finished_run_ids(plan, records, Options(**options), SameIdentity(identity or Identity()))  # type: ignore[arg-type]
-    return {number for number, run in enumerate(plan.runs) if run.run_id in ids}
+def finished(records: list[RunRecord], **options: object) -> set[int]:
+    ids = finished_run_ids(PLAN, records, Options(**options))  # type: ignore[arg-type]
+    return {number for number, run in enumerate(PLAN.runs) if run.run_id in ids}
 
 
 def test_a_run_that_was_skipped_or_killed_is_not_done() -> None:
@@ -49,21 +36,6 @@ def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_wh
     assert finished(records) == {0}
     assert finished(records, mode="search") == {0, 1, 2}
     assert finished(records, mode="search", scheduler="none") == {0, 1}
-
-
-def test_work_done_with_other_code_or_data_is_not_done() -> None:
-    records = [
-        of_run(0, code={"m.py": "a"}, data={"d": "x"}), of_run(1, code={"m.py": "b"}, data={"d": "x"}),
-        of_run(2, code={"m.py": "a"}, data={"d": "y"}), of_run(3),
-    ]  # fmt: skip
-    assert finished(records, Identity(code={"m.py": "a"}, data={"d": "x"})) == {0}
-    assert finished(records, Identity(code={"m.py": "a"})) == {0, 2}, "data that are not there yet are no reason"
-    assert finished(records) == {3}, "an older record, which has no digest"
-
-
-def test_work_of_a_version_that_was_restored_is_done_although_a_later_record_is_of_another() -> None:
-    records = [of_run(0, code={"m.py": "a"}), of_run(0, code={"m.py": "b"})]
-    assert finished(records, Identity(code={"m.py": "a"})) == {0}
 
 
 def test_a_trace_of_a_workload_that_writes_none_is_refused() -> None:

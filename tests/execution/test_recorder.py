@@ -10,8 +10,7 @@ import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.execution import recorder as recorder_module
-from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.planning import make_plan, plan_sweep
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git
@@ -28,14 +27,14 @@ from tests.records.test_provenance import commit_all
 )
 def test_a_record_names_its_workload(name: str, axes: dict[str, object]) -> None:
     plan = make_plan(axes, schema=workload(name).schema())
-    record = Recorder(plan, Options(), workload(name), Identities(workload(name)), session="").skipped(plan.runs[0])
+    record = Recorder(plan, Options(), workload(name), session="").skipped(plan.runs[0])
     assert record.workload == name
 
 
 def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = workload("classification")
     plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
-    recorder = Recorder(plan, Options(), chosen, Identities(chosen), session="")
+    recorder = Recorder(plan, Options(), chosen, session="")
     monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 110.0]).__next__)
     run = plan.runs[0]
     recorder.started(run, RunStarted(attempt=1), {})
@@ -50,7 +49,7 @@ def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch)
 def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = workload("classification")
     plan = make_plan({"world_size": 1, "batch_per_rank": 16}, repeats=2, schema=chosen.schema())
-    recorder = Recorder(plan, Options(), chosen, Identities(chosen), session="")
+    recorder = Recorder(plan, Options(), chosen, session="")
     monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 100.9, 102.0]).__next__)
     finished = RunFinished(
         verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values={"total_s": 1.0}),)
@@ -65,7 +64,7 @@ def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(mon
 def test_a_run_whose_brokers_died_before_it_started_has_a_record() -> None:
     chosen = workload("classification")
     plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
-    recorder = Recorder(plan, Options(), chosen, Identities(chosen), session="")
+    recorder = Recorder(plan, Options(), chosen, session="")
     verdict = Verdict(outcome=Outcome.KILLED, reason="4 brokers died")
     record = recorder.finished(plan.runs[0], RunFinished(verdict=verdict, attempts=4), {})
     assert (record.outcome, record.reason, record.attempts) == (Outcome.KILLED, "4 brokers died", 4)
@@ -95,10 +94,9 @@ def test_a_session_names_the_commit_of_the_users_code_next_to_that_of_this_packa
     if place == "module":
         monkeypatch.syspath_prepend(tmp_path / "mine")
         chosen, axes = workload_of_function("session_of_mine:train", {"lr": 1}), {"lr": 1}
-    plan = make_plan(axes, schema=chosen.schema())
-    identity = Identities(chosen).together(plan.runs)
+    plan, _ = plan_sweep(axes, Options(), chosen)
     monkeypatch.delitem(sys.modules, "session_of_mine", raising=False)
-    described = describe_session(plan, Options(), identity)
+    described = describe_session(plan, Options())
     assert described["git"] == describe_git()
     assert described["user_git"] == ({} if place == "nowhere" else {"commit": commit, "dirty": False})
     check_sweep_file({"sessions": [described]})
@@ -110,6 +108,6 @@ def test_a_session_names_the_environment_also_where_a_value_is_no_utf_8(
     monkeypatch.setenv("NCCL_ALGO", os.fsdecode(b"Ring\xff"))
     chosen = workload("classification")
     plan = make_plan({"batch_per_rank": 16}, schema=chosen.schema())
-    described = describe_session(plan, Options(), Identities(chosen).together(plan.runs))
+    described = describe_session(plan, Options())
     write_sweep(tmp_path, {"sessions": [described]})
     assert read_sweep(tmp_path)["sessions"][0]["environment"]["NCCL_ALGO"] == "Ring\udcff"

@@ -2,18 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
-from dmls_ray.records.identity import Identity
-
-
-def test_each_version_of_code_and_data_has_a_folder_and_a_run_of_the_packages_code_alone_the_plain_one(
-    tmp_path: Path,
-) -> None:
-    identities = [Identity(), Identity(code={"m.py": "1"}), Identity(code={"m.py": "2"}), Identity(data={"d": "1"})]
-    names = [run_folder(tmp_path, "a-0", identity).relative_to(tmp_path).as_posix() for identity in identities]
-    assert names[0] == "runs/a-0"
-    assert names[1:] == [f"runs/a-0-{identity.digest[:8]}" for identity in identities[1:]]
-    assert len(set(names)) == 4
+from dmls_ray.execution.run_folder import remove_checkpoints
 
 
 def test_only_the_checkpoints_of_ranks_are_deleted_and_none_behind_a_link(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from dmls_ray.cli import sweep_script
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_plan import run_plan
@@ -89,7 +88,7 @@ def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(
     for out in (f"{bucket}/sweep", str(tmp_path / "sweep")):
         view, options = Notes(), Options(out=out)
         run_plan(plan, options, view)  # type: ignore[arg-type]
-        jobs = JobFactory(local_resources(), options, chosen, Path("folder"), Identities(chosen))
+        jobs = JobFactory(local_resources(), options, chosen, Path("folder"))
         kept.append(
             (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
         )

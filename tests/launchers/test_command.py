@@ -17,13 +17,13 @@ from typing import Any
 import psutil
 import pytest
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.launchers import command, mpirun
 from dmls_ray.launchers.base import infeasible_reason
 from dmls_ray.launchers.command import run_command
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.launchers.spawn import Spawn, run_spawned
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig

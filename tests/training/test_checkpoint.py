@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig

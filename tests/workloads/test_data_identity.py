@@ -1,4 +1,4 @@
-"""Work that was done with other data is not done: each workload says which data a run reads, and what they contain."""
+"""Other data make other trials: each workload says which data a run reads, and what they contain."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.options import Options
-from dmls_ray.config.schema import Schema
-from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.planning import finished_run_ids, make_plan
-from dmls_ray.records.identity import Identity
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.errors import DataError
 from dmls_ray.workloads import data_check, registry
@@ -24,110 +20,82 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
 from tests.new_processes import run_ranks
-from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays, write_folder
+from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays, write_folder, write_mnist
 
 
-def work_is_done(workload: Workload, schema: Schema, axes: dict[str, Any], records: list[RunRecord]) -> bool:
-    """Whether a new call of the sweep finds its one run done; appends its record if there is none."""
-    plan = make_plan(axes, schema=schema, repeats=1)
+def trial_of(workload: Workload, **axes: Any) -> str:
+    """The id of the one trial that a new call of a sweep has."""
+    plan, _ = plan_sweep(axes, Options(repeats=1), workload)
     (run,) = plan.runs
-    identities = Identities(workload)
-    if not records:
-        records.append(
-            RunRecord(
-                run_id=run.run_id,
-                trial_id=run.trial_id,
-                repeat=0,
-                order=0,
-                order_seed=0,
-                seed=0,
-                outcome=Outcome.OK,
-                code=dict(identities.of(run).code),
-                data=dict(identities.of(run).data),
-            )
-        )
-    return bool(finished_run_ids(plan, records, Options(), identities))
+    return run.trial_id
 
 
-def images_are_done(records: list[RunRecord], **axes: Any) -> bool:
-    workload = ClassificationWorkload()
-    return work_is_done(workload, workload.schema(), {"batch_per_rank": 8, **axes}, records)
+def trial_of_images(**axes: Any) -> str:
+    return trial_of(ClassificationWorkload(), batch_per_rank=8, **axes)
 
 
-def test_an_edited_image_makes_the_work_on_its_folder_undone_and_undone_work_is_done_again_when_it_is_restored(
-    tmp_path: Path,
-) -> None:
+def test_an_edited_image_makes_another_trial_and_a_restored_one_the_first(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    records: list[RunRecord] = []
     axes = {"dataset": "image_folder", "data_dir": str(tmp_path)}
-    assert images_are_done(records, **axes)
-    assert images_are_done(records, **axes)
-
+    first = trial_of_images(**axes)
     image = tmp_path / "train" / "cat" / "0000.jpg"
     before = image.read_bytes()
     Image.new("RGB", (8, 8)).save(image)
-    assert not images_are_done(records, **axes)
+    assert trial_of_images(**axes) != first
     image.write_bytes(before)
-    assert images_are_done(records, **axes)
+    assert trial_of_images(**axes) == first
 
 
-def test_data_that_are_not_on_this_machine_are_no_reason_to_run_again(tmp_path: Path) -> None:
-    for dataset in ("mnist", "image_folder"):
-        records: list[RunRecord] = []
-        assert images_are_done(records, dataset=dataset, data_dir=str(tmp_path))
-        assert records[0].data == {}
+def test_a_download_changes_no_trial(tmp_path: Path) -> None:
+    first = trial_of_images(dataset="mnist", data_dir=str(tmp_path))
     assert not list(tmp_path.iterdir()), "nothing is downloaded"
+    write_mnist(tmp_path / "MNIST" / "raw")
+    assert trial_of_images(dataset="mnist", data_dir=str(tmp_path)) == first
 
 
-def test_an_edited_file_of_a_user_defined_data_set_makes_the_work_on_it_undone(
+def test_an_edited_file_of_a_user_defined_data_set_makes_another_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "arrays_in_folder.py").write_text(READ_ARRAYS)
     monkeypatch.syspath_prepend(tmp_path)
-    folder, other = write_arrays(tmp_path / "data"), write_arrays(tmp_path / "other")
-    records: list[RunRecord] = []
+    folder = write_arrays(tmp_path / "data")
     axes = {"dataset": "arrays_in_folder:data", "data_dir": str(folder)}
-    assert images_are_done(records, **axes)
+    first = trial_of_images(**axes)
+    assert trial_of_images(**axes) == first
     write_arrays(folder, other_label=True)
-    assert not images_are_done(records, **axes)
-    assert records[0].data.keys() == {f"arrays_in_folder:data in {folder}"}
-    assert records[0].data.keys() != ClassificationWorkload().data_sets(config(data_dir=str(other))).keys()
+    assert trial_of_images(**axes) != first
 
 
 def config(**changes: Any) -> TrialConfig:
     return TrialConfig(**{"dataset": "image_folder", "batch_per_rank": 8, **changes})
 
 
-def test_data_sets_that_their_names_fix_leave_the_work_of_earlier_versions_done() -> None:
-    for dataset in ("digits", "synthetic:train=5"):
-        assert ClassificationWorkload().data_sets(config(dataset=dataset)) == {}
+@pytest.mark.parametrize("dataset", ["digits", "synthetic:train=5", "mnist"])
+def test_trials_of_data_sets_that_their_names_fix_are_named_by_their_configuration_alone(dataset: str) -> None:
+    assert trial_of_images(dataset=dataset) == config(dataset=dataset).hash
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None: ...
 
 
-def test_an_edited_file_that_a_field_of_a_training_function_names_makes_its_work_undone(tmp_path: Path) -> None:
+def test_an_edited_file_that_a_field_of_a_training_function_names_makes_another_trial(tmp_path: Path) -> None:
     corpus, log = tmp_path / "corpus.txt", tmp_path / "log.txt"
     corpus.write_text("one")
     axes = {"data_file": str(corpus), "log_file": str(log), "data_kind": "text"}
     workload = registry.workload_of_function(train, axes)
-    records: list[RunRecord] = []
-    assert work_is_done(workload, workload.schema(), axes, records)
+    first = trial_of(workload, **axes)
     log.write_text("what the run wrote")
-    assert work_is_done(workload, workload.schema(), axes, records)
+    assert trial_of(workload, **axes) == first
     corpus.write_text("two")
-    assert not work_is_done(workload, workload.schema(), axes, records)
-    assert records[0].data.keys() == {f"data_file={corpus}"}
+    assert trial_of(workload, **axes) != first
 
 
-def test_an_edited_picture_makes_the_work_on_a_folder_of_pictures_undone(tmp_path: Path) -> None:
+def test_an_edited_picture_makes_another_trial(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     workload = registry.workload("grayscale")
-    records: list[RunRecord] = []
-    axes = {"pictures": str(tmp_path)}
-    assert work_is_done(workload, workload.schema(), axes, records)
+    first = trial_of(workload, pictures=str(tmp_path))
     Image.new("RGB", (8, 8), (9, 9, 9)).save(tmp_path / "a.png")
-    assert not work_is_done(workload, workload.schema(), axes, records)
+    assert trial_of(workload, pictures=str(tmp_path)) != first
 
 
 def test_a_rank_refuses_data_that_the_sweep_did_not_begin_with_and_names_its_machine(
@@ -147,13 +115,6 @@ def test_a_rank_refuses_data_that_the_sweep_did_not_begin_with_and_names_its_mac
     ):
         check_data(workload, trial, wrong)
     check_data(workload, trial, RankInfo(identity=Identity(data={})))
-
-
-def test_a_rank_may_download_what_the_driver_did_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_check, "_found", {})
-    trial = config(dataset="mnist", data_dir=str(tmp_path))
-    ((name, _),) = ClassificationWorkload().data_sets(trial).items()
-    check_data(ClassificationWorkload(), trial, RankInfo(identity=Identity(data={name: "of the driver"})))
 
 
 def check_slowly(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

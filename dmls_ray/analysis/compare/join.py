@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import in_tables, is_time
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.config.hashing import digest
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 
@@ -25,7 +27,7 @@ class Joined:
 
 
 def join(a: Results, b: Results) -> Joined:
-    """Join two sweeps by configuration, which has the same hash on every machine.
+    """Join two sweeps of `by_configuration`.
 
     Raises:
         ConfigError: a sweep has no run, no configuration is in both, or runs of A are those of B.
@@ -55,6 +57,18 @@ def join(a: Results, b: Results) -> Joined:
             "two sweeps of the same configurations; to compare configurations, make them axes of one sweep."
         )
     return Joined(both, only)
+
+
+def by_configuration(a: Results, b: Results) -> tuple[Results, Results]:
+    """Both sweeps with one trial_id for each configuration, whichever code and data its runs had."""
+    ids: dict[str, str] = {}
+
+    def named(record: RunRecord) -> RunRecord:
+        if not record.code and not record.data:
+            return record
+        return record.replace(trial_id=ids.setdefault(digest(factors_of(record)), record.trial_id))
+
+    return a.of([named(record) for record in a.records]), b.of([named(record) for record in b.records])
 
 
 def _runs_of(results: Results) -> set[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from dmls_ray.analysis.compare.change import (
     values_of,
     way_of,
 )
-from dmls_ray.analysis.compare.join import common_metric, join
+from dmls_ray.analysis.compare.join import by_configuration, common_metric, join
 from dmls_ray.analysis.compare.provenance import Difference, differences
 from dmls_ray.analysis.metrics import quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.results import Results
@@ -198,6 +198,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     Raises:
         ConfigError: the sweeps have no configuration in common, or not both report the metric.
     """
+    a, b = by_configuration(a, b)
     joined = join(a, b)
     metric = common_metric(a, b, measure)
     unit = unit_of(a, b, metric)

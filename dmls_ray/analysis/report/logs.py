@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.paths import is_inside, open_regular
 
@@ -58,7 +57,7 @@ def run_logs(record: RunRecord, folder: Path, texts: TextTable) -> list[dict[str
         logs.append(_log("Traceback", f"{RUNS}, run_id {record.run_id}", record.traceback, texts))
     for path in _files(folder, record):
         if path.suffix in _TEXT and (text := _end(path)):
-            logs.append(_log(path.name, f"{folder_of(record)}/{path.name}", text, texts))
+            logs.append(_log(path.name, f"{record.folder}/{path.name}", text, texts))
     return logs
 
 
@@ -68,7 +67,7 @@ def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
         {
             "name": path.name,
             "bytes": path.stat().st_size,
-            "href": f"{folder_of(record)}/{quote(os.fsencode(path.name))}",
+            "href": f"{record.folder}/{quote(os.fsencode(path.name))}",
         }
         for path in _files(folder, record)
     ]
@@ -80,7 +79,7 @@ def _log(title: str, whole: str, text: str, texts: TextTable) -> dict[str, Any]:
 
 def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
     """The files of a run, without hidden files, symbolic links and files behind links that leave the results folder."""
-    of_run = folder / folder_of(record)
+    of_run = folder / record.folder
     try:
         if not is_inside(of_run, folder):
             return

@@ -31,8 +31,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("measured_on", "No runs.")
     else:
         yield _measured_on(rows, records)
-    if results.version_note:
-        yield Note("comparability", results.version_note)
+    if results.left_out:
+        yield Note("comparability", results.left_out)
     for text in _incomparable(records, rows):
         yield Note("comparability", text)
     compared = {measure.name for measure in table.questions.measures(rows)}

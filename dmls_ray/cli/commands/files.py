@@ -14,8 +14,9 @@ from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder, add_stale
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.versions import replaces, version_key
-from dmls_ray.storage.location import open_store
+from dmls_ray.records.stale import replaces
+from dmls_ray.storage.folder import read_folder
+from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.atomic import atomic_replace
@@ -137,18 +138,19 @@ def copy(given: argparse.Namespace, console: Console) -> int:
 
     At a URI they are one object. So a copy of very many runs from one URI to another is read faster.
     """
-    results = load(given.a)
-    versions = results.versions
-    assert versions is not None
-    sessions = read_sweep(results.folder).get("sessions", [])
+    check_location(given.a)
     check_location(given.b, "B")
+    folder, mirror = local_copy(given.a)
+    where = mirror.uri if mirror else None
+    split = read_folder(folder, where)
+    sessions = read_sweep(folder, where).get("sessions", [])
     with open_store(given.b, lambda note: say(console, note)) as store:
         present_sessions = read_sweep(store.folder, store.where).get("sessions", [])
         if new := [session for session in sessions if session not in present_sessions]:
             store.add_sessions(new)
-        present = {version_key(record): record for record in store.all_records}
-        records = [*versions.earlier, *versions.current]
-        missing = [record for record in records if _adds(record, present.get(version_key(record)))]
+        present = {record.run_id: record for record in store.all_records}
+        records = [*split.stale, *split.current]
+        missing = [record for record in records if _adds(record, present.get(record.run_id))]
         if missing:
             store.append_all(missing)
     if store.mirror is not None and store.mirror.is_kept:

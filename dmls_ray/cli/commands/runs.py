@@ -18,16 +18,15 @@ from dmls_ray.cli.console import Console, print_table, say
 from dmls_ray.cli.parser import Parser
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
-from dmls_ray.records.versions import folder_of
+from dmls_ray.records.stale import CURRENT, FIELD
 from dmls_ray.storage.location import find_sweeps
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 from dmls_ray.util.text import utf8_safe
 
-_OTHERS = "other versions"
-"""Head of the column of `ls` with the number of runs of other versions of the code and data than the current one."""
-
+_STALE = "stale"
+"""Head of the column of `ls` with the number of runs that were made with other code or data."""
 
 _SECTIONS = (
     "metrics", "facts", "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback",
@@ -54,10 +53,10 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         )
     frame = pd.DataFrame(rows).fillna("")
     notes = []
-    if any(row.get(_OTHERS, "0") != "0" for row in rows):
-        notes.append("Not in runs: those of other versions of your code and data; table DIR --stale includes them.")
+    if any(row.get(_STALE, "0") != "0" for row in rows):
+        notes.append("Stale runs were made with other code or data, and are not in runs; table DIR --stale has them.")
     else:
-        frame = frame.drop(columns=_OTHERS, errors="ignore")
+        frame = frame.drop(columns=_STALE, errors="ignore")
     print_result(frame, notes, given.format, console)
 
 
@@ -65,16 +64,17 @@ def _describe_sweep(folder: str | Path) -> dict[str, str]:
     """The row of a sweep; one that cannot be read has the reason."""
     name = utf8_safe(str(folder))
     try:
-        results = load(folder)
-        sessions = read_sweep(results.folder).get("sessions", [])
+        everything = load(folder, stale=True)
+        sessions = read_sweep(everything.folder).get("sessions", [])
     except InputError as error:
         return {"folder": name, "outcome": utf8_safe(str(error))}
+    results = everything.of([record for record in everything.records if not _is_stale(record)])
     last = sessions[-1] if sessions else {}
     begun = max((record.started_at for record in results.records), default="")
     return {
         "folder": name,
         "runs": _count_runs(results, last),
-        _OTHERS: str(len(_left_out_runs(results))),
+        _STALE: str(len(everything) - len(results)),
         "outcome": outcome_counts(record.ending for record in results.records),
         "last begun": begun[:16].replace("T", " "),
         "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
@@ -89,12 +89,8 @@ def _count_runs(results: Results, last: dict[str, Any]) -> str:
     return f"{len(results)} of {len(results) + missing}" if missing else str(len(results))
 
 
-def _left_out_runs(results: Results) -> list[RunRecord]:
-    """The runs of earlier versions that the results leave out, with the names that `load(stale=True)` gives them."""
-    versions = results.versions
-    if versions is None:
-        return []
-    return versions.distinguished()[: len(versions.earlier)]
+def _is_stale(record: RunRecord) -> bool:
+    return record.config.get(FIELD, CURRENT) != CURRENT
 
 
 def show_arguments(parser: Parser) -> None:
@@ -134,7 +130,7 @@ def show(given: argparse.Namespace, console: Console) -> None:
         say(console, record.traceback)
     if record.picture:
         say(console, f"\nPicture: a JPEG, {len(record.picture):,} characters of base64; the report shows it.")
-    files = results.folder / folder_of(record)
+    files = results.folder / record.folder
     if files.is_dir() and is_inside(files, results.folder):
         names = sorted(path.name for path in files.iterdir() if not path.name.startswith("."))
         say(console, f"\nFiles: {files}/ ({', '.join(names)})")
@@ -155,8 +151,7 @@ def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
-    """The run with this run_id, or the only run whose run_id begins so, in a results folder or below. Runs
-    of the current version come before those of earlier ones.
+    """The run with this run_id, or the only run whose run_id begins so, in a results folder or below.
 
     Raises:
         ConfigError: there is no such run, or there are several.
@@ -164,16 +159,14 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     sweeps = find_sweeps(folder)
     unread: list[str] = []
     matches: list[tuple[Results, RunRecord]] = []
-    earlier: list[tuple[Results, RunRecord]] = []
     for path in sweeps:
         try:
-            results = load(path)
+            results = load(path, stale=True)
             matches += [(results, record) for record in results.records if record.run_id.startswith(run)]
-            earlier += [(results, record) for record in _left_out_runs(results) if record.run_id.startswith(run)]
         except InputError as error:
             unread.append(str(error))
-    exact = [match for match in (*matches, *earlier) if match[1].run_id == run]
-    found = exact or matches or earlier
+    exact = [match for match in matches if match[1].run_id == run]
+    found = exact or matches
     if len(found) == 1:
         return found[0]
     if found:

@@ -18,7 +18,7 @@ from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, la
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
-from dmls_ray.analysis.results import Results, load, load_versions
+from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
@@ -133,16 +133,7 @@ def compare_arguments(parser: Parser) -> None:
     parser.add_argument(
         "b",
         metavar="B",
-        nargs="?",
-        help="Results folder that is compared, or its URI; without it, the current version of your code and data in A, "
-        "against the last version that ran before it; if none did, against the last of the others",
-    )
-    parser.add_argument(
-        "--versions",
-        nargs=2,
-        metavar=("OLD", "NEW"),
-        help="The two versions of your code and data in A to compare, by the numbers that table A --stale gives them, "
-        "or current",
+        help="Results folder that is compared, or its URI",
     )
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
     parser.add_argument(
@@ -156,20 +147,12 @@ def compare_arguments(parser: Parser) -> None:
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
-    names = []
-    if given.b is None:
-        a, b, name = load_versions(given.a, given.versions)
-        names.append(name)
-    elif given.versions:
-        raise ConfigError(f"--versions are two versions in one folder; leave out {given.b} or --versions.")
-    else:
-        a, b = load(given.a), load(given.b)
-    comparison = compare_sweeps(a, b, measure=given.measure)
+    comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
     failure = None if share is None else _failure(comparison, share, given.fail_if_slower)
     if given.format == "json":
         print_json(comparison.to_dict())
     else:
-        notes = [*names, *comparison_text.notes(comparison), "", comparison_text.headline(comparison)]
+        notes = [*comparison_text.notes(comparison), "", comparison_text.headline(comparison)]
         spare = ("outcome", "global_batch", "n")
         print_result(comparison_text.frame(comparison), notes, given.format, console, spare=spare)
     if failure is None:

@@ -30,7 +30,7 @@ from dmls_ray.config.fields import (
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
-from dmls_ray.records.versions import FIELD as VERSION_FIELD
+from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.user_function.sent import Sent, send
@@ -214,7 +214,7 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
         for name in custom.keys() & runtime.keys():
             default = custom.pop(name).default
             runtime[name] = dataclasses.replace(runtime[name], default=runtime[name].check(default))
-    for reserved in ("train", VERSION_FIELD):
+    for reserved in ("train", CODE_FIELD):
         if reserved in custom:
             raise ConfigError(
                 f"{reserved} is a column of every table; give that field of its configuration another name."

@@ -12,6 +12,7 @@ from dmls_ray.analysis.compare.change import IN_THESE_SESSIONS
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.compare.text import frame, headline, notes
 from dmls_ray.analysis.results import Results
+from dmls_ray.config.identity import Identity
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results, set_value
 
@@ -313,6 +314,18 @@ def test_machines_versions_and_source_that_differ_are_named() -> None:
     for record in wider.records:
         record.backend = "gloo" if record.config["batch_per_rank"] == 8 else ""
     assert provenance(wider, sweep()) == {}
+
+
+def test_two_sweeps_of_the_same_configurations_are_compared_also_with_other_code() -> None:
+    a, b = sweep(), sweep(speed=200.0)
+    for results_, version in ((a, "old"), (b, "new")):
+        for record in results_.records:
+            record.code = {"m.py": version}
+            record.trial_id = Identity(code=record.code).trial_id(record.trial_id)
+    comparison = compare_sweeps(a, b)
+    assert len(comparison.pairs) == 2
+    assert comparison.overall.interval.centre == pytest.approx(2.0)
+    assert provenance(a, b) == {"code m.py": (["old"], ["new"])}
 
 
 def test_a_run_that_reports_no_device_adds_no_difference() -> None:

@@ -18,11 +18,10 @@ from torch.utils.data import Dataset
 
 from dmls_ray import load
 from dmls_ray.config.grid import Run
+from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
-from dmls_ray.config.search_space import make_search_space
 from dmls_ray.execution.api import sweep
-from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.planning import make_plan, plan_sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source, find_source
@@ -116,18 +115,18 @@ def test_a_class_of_a_notebook_is_a_model_in_another_process_and_has_its_name_in
     assert (len(train), test[5][1]) == (24, 2)
 
 
-def test_an_edited_object_has_another_identity_and_the_same_trial(notebook: Callable[[str], Any]) -> None:
+def test_an_edited_object_makes_another_trial(notebook: Callable[[str], Any]) -> None:
     def identity(cell: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         main = notebook(cell)
-        (run,) = plan({"model": main.Net, "dataset": main.Points})
-        found = Identities(ClassificationWorkload()).of(run)
-        return run.trial_id, found.code, found.data
+        axes = name_objects({"model": main.Net, "dataset": main.Points, "batch_per_rank": 4})
+        run = plan_sweep(axes, Options(repeats=1), ClassificationWorkload())[0].runs[0]
+        return run.trial_id, run.identity.code, run.identity.data
 
     trial, code, data = identity(CELL)
     assert code.keys() == {"Net()", "Points()"}
     assert identity(f"\n\n{CELL}") == (trial, code, data)
     edited = identity(CELL.replace("WIDTH = 8", "WIDTH = 9"))
-    assert edited[0] == trial
+    assert edited[0] != trial
     assert edited[1]["Net()"] != code["Net()"]
     assert edited[1]["Points()"] == code["Points()"]
     other = identity(CELL.replace("[0, 1, 2]", "[0, 2, 1]"))
@@ -140,9 +139,10 @@ def test_what_a_search_proposed_is_the_object_again_when_it_comes_from_a_record(
     main = notebook(f"{CELL}\ndef other(shape, classes): ...")
     workload = ClassificationWorkload()
     axes = workload.name_objects({"model": [main.Net, main.other], "dataset": main.Points, "batch_per_rank": 4})
-    space = make_search_space(axes, workload.schema())
+    _, space = plan_sweep(axes, Options(mode="search", searcher="optuna"), workload)
+    assert space is not None
     run = space.run_of({"model": "Net"})
-    assert Identities(workload).of(run).code.keys() == {"Net()", "Points()"}
+    assert run.identity.code.keys() == {"Net()", "Points()"}
 
 
 @pytest.mark.parametrize("level", [1, 2])

@@ -221,7 +221,7 @@ def of_unusable(config: Unusable, rank: RankInfo, emit: Emit) -> None: ...
 def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
 
 
-@pytest.mark.parametrize("name", ["train", "code_version"])
+@pytest.mark.parametrize("name", ["train", "code"])
 def test_a_field_with_the_name_of_a_column_that_is_no_field_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} is a column"):
         user_function_schema(lambda config, rank, emit: None, [name])

@@ -87,8 +87,8 @@ class DatasetSpec:
     has_options: bool = False
     """Whether the name may be followed by a colon and options."""
     fingerprint: Callable[[str, str | None], str] | None = None
-    """What identifies the content of the files, by name and data_dir; empty if there are none yet. Loads no PyTorch and
-    downloads nothing. None: the name fixes the content."""
+    """What identifies the content of the files, by name and data_dir; loads no PyTorch. None: the name fixes the
+    content, as of a data set that is downloaded and whose checksum torchvision compares."""
 
 
 DATASET_NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

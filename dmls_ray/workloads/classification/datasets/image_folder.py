@@ -68,10 +68,8 @@ def _open(name: str, data_dir: str | None) -> Source:
 
 def _fingerprint(name: str, data_dir: str | None) -> str:
     """A digest of all files. An image's folder is its label, so the paths have the labels."""
-    root = Path(data_dir or "").expanduser()
-    halves = [root / split for split in ("train", "test")]
-    is_here = data_dir is not None and all(half.is_dir() for half in halves)
-    return " ".join([name, *map(digest_of_files, halves)]) if is_here else ""
+    root = _root(data_dir)
+    return f"{name} {digest_of_files(root / 'train')} {digest_of_files(root / 'test')}"
 
 
 DATASET = DatasetSpec(

@@ -1,0 +1,114 @@
+"""Stale runs: those of a results folder that were made with other code or data of the user than the last sweep had.
+
+Edited code and data make other trials. A reader of the folder, which imports no code of the user, leaves those of
+earlier edits out: `sweep.json` has the digest of each source file and data set at each call of the sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmls_ray.config.hashing import digest
+from dmls_ray.config.identity import OF_FUNCTION
+from dmls_ray.records.model import RunRecord
+from dmls_ray.util.source_digest import AND_IMPORTS
+
+FIELD = "code"
+"""Field of a configuration, and column, that distinguishes current from stale trials where both are shown."""
+
+CURRENT = "current"
+"""Its value for current trials; stale ones have a digest of their code and data."""
+
+_SHOWN = 3
+"""Names of files and data sets that a line lists."""
+
+
+@dataclass(frozen=True)
+class SplitRecords:
+    """The records of a folder, by whether they are stale."""
+
+    current: Sequence[RunRecord]
+    stale: Sequence[RunRecord]
+    newest: Mapping[str, str]
+    """The last digest of each source file and data set."""
+
+    @property
+    def note(self) -> str:
+        """A line about the stale runs; empty if there are none."""
+        return describe_stale(self.stale, self.newest)
+
+    def distinguished(self) -> list[RunRecord]:
+        """All records; the field `code` of their configuration says which code and data they had."""
+        configs: dict[tuple[int, str], dict[str, Any]] = {}
+        current = {record.run_id for record in self.current}
+        records = []
+        for record in (*self.stale, *self.current):
+            code = CURRENT
+            if record.run_id not in current:
+                code = digest({"code": record.code, "data": record.data})[:8]
+            config = configs.setdefault((id(record.config), code), {**record.config, FIELD: code})
+            records.append(record.replace(config=config))
+        return records
+
+
+def split_stale(records: Iterable[RunRecord], sessions: Iterable[Mapping[str, Any]]) -> SplitRecords:
+    """Split the records of a folder.
+
+    Args:
+        records: in the order in which they were written.
+        sessions: the calls that sweep.json lists. They know of an edit that was undone, and that needed no new run.
+    """
+    records = list(records)
+    newest: dict[str, str] = {}
+    for record in records:
+        newest |= record.code
+        newest |= record.data
+    # A copied folder has the sessions of another one after its own.
+    for session in sorted(sessions, key=lambda session: str(session.get("started_at", ""))):
+        newest |= session.get("code", {})
+        newest |= session.get("data", {})
+    stale = [record for record in records if changed_names(record, newest)]
+    stale_ids = {record.run_id for record in stale}
+    current = [record for record in records if record.run_id not in stale_ids]
+    return SplitRecords(current, stale, newest)
+
+
+def changed_names(record: RunRecord, newest: Mapping[str, str]) -> list[str]:
+    """The source files and data sets of which a record has another digest than the newest."""
+    digests = {**record.code, **record.data}
+    return [name for name, digest in digests.items() if newest.get(name, digest) != digest]
+
+
+def describe_stale(records: Iterable[RunRecord], newest: Mapping[str, str]) -> str:
+    """A line about the records with other digests than the newest; empty if there are none."""
+    count = 0
+    changed: dict[str, None] = {}
+    for record in records:
+        names = changed_names(record, newest)
+        changed |= dict.fromkeys(names)
+        count += bool(names)
+    if not count:
+        return ""
+    # The entry of a module with its imports says something only where a file was added or removed.
+    files = [name for name in changed if not name.endswith(AND_IMPORTS)] or [*changed]
+    texts = dict.fromkeys(name.removesuffix(OF_FUNCTION) for name in files)
+    runs = "1 run" if count == 1 else f"{count:,} runs"
+    return f"{runs} of other versions of {', '.join([*texts][:_SHOWN])} left out; --stale includes them."
+
+
+def replaces(later: RunRecord, earlier: RunRecord) -> bool:
+    """Whether a later record of the same run takes the place of an earlier one.
+
+    A failure does not take the place of an answer: of two sweeps at one place, one may have ended the run, and which of
+    their records is the later may depend on the clocks of two machines. Nor does a run of a search take the place of a
+    benchmark's answer, whose times were measured alone. An answer that did not suffice gives way: that of a search to a
+    benchmark, and that of a run which a search has stopped early.
+    """
+    if not earlier.outcome.is_final():
+        return True
+    modes = earlier.mode, later.mode
+    if later.outcome.is_final():
+        return modes != ("bench", "search")
+    return modes == ("search", "bench") or earlier.is_stopped
