@@ -11,8 +11,9 @@ import hashlib
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec
+from importlib.util import resolve_name
 from pathlib import Path
 
 from dmls_ray.util.module_path import is_installed, search_working_folder
@@ -42,48 +43,40 @@ def source_digests(modules: Iterable[str]) -> dict[str, str]:
     for module in modules:
         files = _files_of(module)
         digests |= files
-        for name in files_of(module) & files.keys():
-            digests[f"{name}{AND_IMPORTS}"] = text_digest(*(f"{file} {files[file]}" for file in sorted(files)))
+        if files:
+            first = next(iter(files))
+            digests[f"{first}{AND_IMPORTS}"] = text_digest(*(f"{file} {files[file]}" for file in sorted(files)))
     return dict(sorted(digests.items()))
 
 
 def _files_of(module: str) -> dict[str, str]:
+    """The digest of each file of a module and of what it imports; its own file is the first."""
     waiting = _with_parents(module)
-    top, seen = waiting[0], set(waiting)
-    specs: dict[str, ModuleSpec | None] = {}
+    installed, seen = waiting[0], set(waiting)
     digests: dict[str, str] = {}
     while waiting:
         name = waiting.pop()
-        spec = _find_user_module(name, specs, wherever=name.partition(".")[0] == top)
+        spec = _find_user_module(name, installed)
         if spec is None:
             continue
-        assert spec.origin is not None
+        path = Path(str(spec.origin))
+        content = spec.loader.get_data(str(path))  # type: ignore[union-attr]
+        tree = _parsed(content) if path.suffix == ".py" else None
+        digest = _code_digest(tree) if tree else ""
         is_package = spec.submodule_search_locations is not None
-        content = _content(spec)
-        tree = _parsed(content) if spec.origin.endswith(".py") else None
-        suffix = "/__init__.py" if is_package else Path(spec.origin).suffix
-        digests[name.replace(".", "/") + suffix] = _digest(content, tree)
-        imported = set(_imports(tree, name if is_package else name.rpartition(".")[0])) if tree else set()
-        waiting += imported - seen
-        seen |= imported
+        suffix = "/__init__.py" if is_package else path.suffix
+        digests[name.replace(".", "/") + suffix] = digest or hashlib.sha256(content).hexdigest()[:_DIGITS]
+        if tree:
+            imported = set(_imports(tree, name if is_package else name.rpartition(".")[0]))
+            waiting += imported - seen
+            seen |= imported
     return digests
-
-
-def is_user_module(module: str) -> bool:
-    """Return whether a module is the user's."""
-    return file_of_user_module(module) is not None
 
 
 def file_of_user_module(module: str) -> Path | None:
     """Return the file of a module; None if the module is not the user's."""
-    spec = _find_user_module(module, {}, wherever=False)
+    spec = _find_user_module(module)
     return None if spec is None else Path(str(spec.origin))
-
-
-def files_of(module: str) -> set[str]:
-    """Return the names that `source_digests` may give the file of a module."""
-    path = module.replace(".", "/")
-    return {f"{path}.py", f"{path}/__init__.py"}
 
 
 def text_digest(*lines: str) -> str:
@@ -94,47 +87,41 @@ def text_digest(*lines: str) -> str:
     return digest.hexdigest()[:_DIGITS]
 
 
-def _find_user_module(name: str, specs: dict[str, ModuleSpec | None], *, wherever: bool) -> ModuleSpec | None:
-    """Find a module if it is the user's and has a file; `wherever`: also if it is installed."""
+def _find_user_module(name: str, installed: str = "") -> ModuleSpec | None:
+    """Find a module if it is the user's and has a file.
+
+    Args:
+        name: the module.
+        installed: a package that counts although it is installed.
+    """
     top = name.partition(".")[0]
-    if top == _PACKAGE or (top in sys.stdlib_module_names and not wherever):
+    counts = top == installed
+    if top == _PACKAGE or (top in sys.stdlib_module_names and not counts):
         return None
-    spec = _find(name, specs)
+    spec = _find(name)
     if spec is None or not spec.origin or not spec.has_location:
         return None
-    return spec if wherever or not is_installed(spec.origin) else None
+    return spec if counts or not is_installed(spec.origin) else None
 
 
-def _find(name: str, specs: dict[str, ModuleSpec | None]) -> ModuleSpec | None:
+def _find(name: str) -> ModuleSpec | None:
     """Find a module without importing its parents, as `importlib.util.find_spec` would."""
-    if name not in specs:
-        specs[name] = None
-        parent, _, last = name.rpartition(".")
-        above = _find(parent, specs) if parent else None
-        if not parent:
-            specs[name] = _find_in(name, None)
-        elif above is not None and above.submodule_search_locations is not None:
-            folders = list(above.submodule_search_locations)
-            try:
-                specs[name] = _find_in(name, folders)
-            except KeyError:  # a folder without __init__.py, whose parent would have to be imported
-                specs[name] = spec = ModuleSpec(name, None, is_package=True)
-                spec.submodule_search_locations = [str(Path(folder, last)) for folder in folders]
-    return specs[name]
-
-
-def _find_in(name: str, folders: list[str] | None) -> ModuleSpec | None:
-    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
-    found: Iterator[ModuleSpec | None] = (find(name, folders) for find in finders if find)
-    return next((spec for spec in found if spec is not None), None)
-
-
-def _content(spec: ModuleSpec) -> bytes:
-    path = Path(str(spec.origin))
-    if path.is_file():
-        return path.read_bytes()
-    read: Callable[[str], bytes] = spec.loader.get_data  # type: ignore[union-attr]
-    return read(str(path))  # in an archive
+    parent, _, last = name.rpartition(".")
+    folders = None
+    if parent:
+        above = _find(parent)
+        if above is None or above.submodule_search_locations is None:
+            return None
+        folders = list(above.submodule_search_locations)
+    try:
+        for finder in sys.meta_path:
+            if (spec := finder.find_spec(name, folders)) is not None:
+                return spec
+    except KeyError:  # a folder without __init__.py, whose parent would have to be imported
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(Path(folder, last)) for folder in folders or ()]
+        return spec
+    return None
 
 
 def _parsed(content: bytes) -> ast.Module | None:
@@ -150,11 +137,9 @@ def _parsed(content: bytes) -> ast.Module | None:
 
 
 def _is_main_block(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.If)
-        and not statement.orelse
-        and ast.unparse(statement.test) in ("__name__ == '__main__'", "'__main__' == __name__")
-    )
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    return ast.unparse(statement.test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 def _imports(tree: ast.Module, package: str) -> Iterator[str]:
@@ -163,11 +148,10 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _with_parents(alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".") if node.level else []
-            base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
+        elif isinstance(node, ast.ImportFrom) and node.level <= package.count(".") + bool(package):
+            base = resolve_name("." * node.level + (node.module or ""), package)
             yield from _with_parents(base)
-            yield from (f"{base}.{alias.name}" for alias in node.names if base and alias.name != "*")
+            yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called, name = ast.unparse(node.func).rpartition(".")[2], node.args[0].value
             if called in ("import_module", "__import__") and isinstance(name, str) and not name.startswith("."):
@@ -175,29 +159,23 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _with_parents(name: str) -> list[str]:
-    parts = name.split(".") if name else []
+    parts = name.split(".")
     return [".".join(parts[: end + 1]) for end in range(len(parts))]
 
 
-def _digest(content: bytes, tree: ast.Module | None) -> str:
-    if tree is not None:
-        try:
-            return text_digest(_canonical(tree))
-        except RecursionError:
-            pass  # an expression of thousands of operands: its bytes are compared
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+def _code_digest(tree: ast.Module) -> str:
+    """The digest of code without its docstrings; empty for an expression of thousands of operands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not _is_text(statement)]
+    try:
+        return text_digest(ast.unparse(tree))
+    except RecursionError:
+        return ""
 
 
-def _canonical(node: object) -> str:
-    """A text of the syntax tree that stays the same in every version of Python: empty fields are left out."""
-    if isinstance(node, list):
-        return f"[{','.join(_canonical(item) for item in node if not _is_docstring(item))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-    return f"{type(node).__name__}({','.join(f'{name}={_canonical(value)}' for name, value in fields)})"
-
-
-def _is_docstring(node: object) -> bool:
+def _is_text(statement: ast.stmt) -> bool:
     """Whether a statement is a text alone, which has no effect."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
+        return False
+    return isinstance(statement.value.value, str)

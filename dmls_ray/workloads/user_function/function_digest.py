@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from dmls_ray.util.source_digest import is_user_module, text_digest
+from dmls_ray.util.source_digest import file_of_user_module, text_digest
 
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 
@@ -42,7 +42,7 @@ def function_digest(*objects: Any) -> tuple[str, tuple[str, ...]]:
     """
     walk = _Walk()
     lines = list(walk.lines(objects))
-    modules = tuple(sorted(filter(is_user_module, walk.modules)))
+    modules = tuple(sorted(filter(file_of_user_module, walk.modules)))
     if walk.unreadable:
         warnings.warn(
             f"{getattr(objects[0], '__qualname__', 'the function')} uses values of which a change is not noticed "
