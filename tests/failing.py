@@ -94,15 +94,6 @@ def starving() -> nn.Module:
     return growing()
 
 
-_leaked: list[torch.Tensor] = []
-
-
-def leaking() -> nn.Module:
-    """Build a model; each call leaks 400 MiB."""
-    _leaked.append(torch.ones(100 * 2**20))
-    return _Failing("loop", "never", 0)
-
-
 def hangs_the_first_time() -> nn.Module:
     """Build a model that hangs at its second training pass, unless there is a file `hangs`, which it makes."""
     HOW["hang once"] = _hang_once

@@ -177,20 +177,6 @@ def test_a_sweep_whose_broker_is_stopped_ends_at_ctrl_c(tmp_path: Path) -> None:
     assert not family.left()
 
 
-STOPS_AT_ITS_START = """
-import os, signal, sys
-
-class Stops:
-    def find_spec(self, name, path=None, target=None):
-        is_actor = open("/proc/self/cmdline").read().startswith("ray::")
-        if name == "dmls_ray.cluster.tune.trainables" and is_actor and not os.path.exists(MARK):
-            open(MARK, "x").close()
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-sys.meta_path.insert(0, Stops())
-"""
-
-
 @pytest.mark.slow
 def test_a_rank_that_rays_memory_monitor_kills_is_out_of_memory(
     sweep_command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
@@ -231,20 +217,6 @@ def test_a_rank_that_the_kernel_kills_for_its_memory_is_out_of_memory(
     assert (starved.outcome, starved.attempts) == ("oom", 1)
     assert "out of memory, the kernel ended 1 process on" in starved.reason
     assert steady.outcome == "ok"
-
-
-@pytest.mark.slow
-def test_a_rank_whose_memory_grows_is_replaced_between_two_runs(sweep_command: Command, here: Path) -> None:
-    flags = (*SHORT_RUNS, "--repeats", "6", "--model", "tests.failing:leaking")
-    done = sweep_command("grid", *flags, "--recycle-above-mib", "1800")
-    assert done.returncode == 0, done.stderr
-    records = load(here / "results" / "grid").records
-    assert [(record.outcome.value, record.attempts) for record in records] == [("ok", 1)] * 6
-    assert len({record.ranks[0].pid for record in records}) > 1
-    assert sweep_command("grid", *flags, "--out", "kept").returncode == 0
-    kept = load(here / "kept").records
-    assert len({record.ranks[0].pid for record in kept}) == 1
-    assert [epoch_metrics(record) for record in records] == [epoch_metrics(record) for record in kept]
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ class RankRegistration:
     node_id: str = ""
     """Ray's id of its machine."""
     process_started: float = 0.0
-    """When its process started, by `processes.start_of`: pids are reused."""
+    """When its process started, in seconds since 1970: pids are reused."""
     oom_kills: int | None = None
     """Processes that the kernel of its machine has killed for lack of memory; None if unknown."""
     machine_order: int = 0
@@ -116,11 +116,6 @@ class Lease:
     lease_id: str
     job: Job
     rank: RankInfo
-
-
-@dataclass(frozen=True)
-class Observe:
-    """Request to a rank, in place of the addresses of lost ranks, to report the collective in which it waits."""
 
 
 @dataclass(frozen=True)

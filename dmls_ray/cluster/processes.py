@@ -1,4 +1,4 @@
-"""Processes of ranks: when they started, how the broker ends them, and how many the kernel has ended.
+"""Processes of ranks: how the broker ends them, and how many the kernel has ended.
 
 Loads no PyTorch.
 """
@@ -23,26 +23,11 @@ ANSWER_TIMEOUT_S = 5.0
 END_TIMEOUT_S = 30.0
 """How long a machine may take to start a process that ends another, and to see that gone."""
 
+CLOCK_STEP_S = 60.0
+"""How far the system's clock may be set, by which Linux tells when a process started; pids are reused later."""
+
 KILL_TIMEOUT_S = 3.0
 """How long a process that was killed may take to end. One that waits for a device or a network drive takes longer."""
-
-
-def start_of(pid: int) -> float:
-    """When a process started, as a number that identifies it: another process may get the same pid later.
-
-    Not psutil's `create_time`, which changes on Linux when the system's clock is set.
-
-    Raises:
-        psutil.NoSuchProcess: there is no such process.
-    """
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        # The name of the program, in parentheses, may have spaces; clock ticks since boot are the 22nd field.
-        return float(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19])
-    except (FileNotFoundError, ProcessLookupError) as error:
-        if Path("/proc/self/stat").exists():
-            raise psutil.NoSuchProcess(pid) from error
-        return psutil.Process(pid).create_time()
 
 
 async def end_process_there(card: RankRegistration) -> bool:
@@ -79,9 +64,9 @@ def end_process(pid: int, started: float) -> bool:
         Whether the process is gone.
     """
     try:
-        if start_of(pid) != started:
-            return True
         process = psutil.Process(pid)
+        if abs(process.create_time() - started) > CLOCK_STEP_S:
+            return True
         members = [*process.children(recursive=True), process]
     except psutil.NoSuchProcess:
         return True

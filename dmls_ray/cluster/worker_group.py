@@ -79,10 +79,8 @@ class WorkerGroup:
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
         """Position of each machine in the order in which runs take machines; later machines come last."""
-        self._unusable: set[str] = set()
-        """Nodes that were checked and cannot be used."""
-        self._full: set[str] = set()
-        """Nodes that serve some ranks, and on which further ranks could not start."""
+        self._refused: set[str] = set()
+        """Nodes on which no further ranks are started, since they cannot serve there."""
         self._is_over = False
         self._looked = time.monotonic()
         self.broker = BrokerClient(self.name)
@@ -97,14 +95,21 @@ class WorkerGroup:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._actor = (
             ray.remote(Broker)
-            .options(name=self.name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000, scheduling_strategy=here)
+            .options(
+                name=self.name,
+                namespace=NAMESPACE,
+                num_cpus=0,
+                max_concurrency=10_000,
+                # Ray repeats calls while the network between the broker and a machine fails.
+                max_task_retries=-1,
+                scheduling_strategy=here,
+            )
             .remote(
                 {node.name: node.expected for node in self._nodes},
                 exclusive=self._exclusive,
                 limits=self.limits,
                 end_process=end_process_there,
                 oom_kills_on=oom_kills_there,
-                stop_controller=ray.kill,
             )
         )
         self._death = self._actor.wait_for_death.remote()
@@ -167,7 +172,7 @@ class WorkerGroup:
             ClusterLostError: the broker died.
         """
         if ray.wait([self._death], timeout=0)[0]:
-            self._check_broker()
+            raise ClusterLostError("The scheduler's process (broker) died")
         if time.monotonic() - self._looked < NODES_INTERVAL_S:
             return
         self._looked = time.monotonic()
@@ -178,14 +183,6 @@ class WorkerGroup:
         else:
             self._exclude_refused()
             self._reconcile(cluster_resources())
-
-    def _check_broker(self) -> None:
-        try:
-            ray.get(self._death)
-        except ray.exceptions.ActorUnavailableError:
-            self._death = self._actor.wait_for_death.remote()  # the network failed, and the broker lives
-        except ray.exceptions.RayActorError as error:
-            raise ClusterLostError("The scheduler's process (broker) died") from error
 
     def _end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it.
@@ -238,7 +235,7 @@ class WorkerGroup:
             per_rank = self.per_rank(machine)
             cores = missing * per_rank["CPU"] + sum(node.ranks * node.per_rank["CPU"] for node in present)
             # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for free ones.
-            fits = not present or (cores <= machine.cores and machine.node_id not in self._full)
+            fits = not present or (cores <= machine.cores and machine.node_id not in self._refused)
             if missing > 0 and fits:
                 trainer = f"{self.name}-{len(self._nodes)}"
                 node = NodeTrainer(name=trainer, machine=machine, ranks=missing, later=later, per_rank=per_rank)
@@ -276,9 +273,14 @@ class WorkerGroup:
             if node.departed and node.is_running:
                 # A trainer that is starting reports its controller only later.
                 self._kill_trainer(node)
-        before = {machine.node_id for machine in self.resources.machines}
-        usable = [machine for machine in now.machines if machine.node_id not in self._unusable]
-        usable = [machine for machine in usable if machine.node_id in before or self._is_usable(machine)]
+        serving = {node.machine.node_id for node in self._nodes if not node.departed}
+        before = {machine.node_id for machine in self.resources.machines} - self._refused
+        usable = [
+            machine
+            for machine in now.machines
+            if machine.node_id in serving | before
+            or (machine.node_id not in self._refused and self._is_usable(machine))
+        ]
         # New machines come after the others.
         for machine in usable:
             self._places.setdefault(machine.name, len(self._places))
@@ -295,21 +297,20 @@ class WorkerGroup:
         except ClusterLostError:
             return False
         except ClusterError as error:
-            self._unusable.add(machine.node_id)
+            self._refused.add(machine.node_id)
             self._notify(f"{machine.name} has joined and is left out: {error}")
             return False
         return True
 
     def _exclude_refused(self) -> None:
         """Leave out machines that have joined and whose ranks cannot serve."""
-        for node in self._nodes:
-            if node.departed or node.is_running or not (reason := self.broker.call("refusal", node.name)):
-                continue
-            node.departed = True
-            node_id = node.machine.node_id
-            serves = any(item.machine.node_id == node_id and not item.departed for item in self._nodes)
-            (self._full if serves else self._unusable).add(node_id)
-            self._notify(f"{reason.rstrip('.')}. {node.machine.name} is left out.")
+        later = [node for node in self._nodes if node.later and not node.departed]
+        refusals = self.broker.call("refusals") if later else {}
+        for node in later:
+            if node.name in refusals:
+                node.departed = True
+                self._refused.add(node.machine.node_id)
+                self._notify(f"{refusals[node.name].rstrip('.')}. {node.machine.name} is left out.")
 
     def _kill_trainer(self, node: NodeTrainer) -> None:
         """End a trainer whose machine is gone or does not answer: it would wait for ever."""

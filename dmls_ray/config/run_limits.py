@@ -1,4 +1,4 @@
-"""`RunLimits`: how long a run may take, how often it is retried, and when a rank is replaced or a trial given up."""
+"""`RunLimits`: how long a run may take, how often it is retried, and when a trial is given up."""
 
 from __future__ import annotations
 
@@ -23,5 +23,3 @@ class RunLimits:
     waits for a full cluster."""
     give_up_after: Count = setting(2, group="limits")
     """Number of equal failures of a trial in a row after which its further repeats are skipped."""
-    recycle_above_mib: PositiveNumber | None = setting(None, group="limits")
-    """Resident set above which a rank's process is replaced between two runs; without it, never."""

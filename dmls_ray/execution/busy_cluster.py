@@ -20,7 +20,7 @@ def describe_wait(configs: Sequence[RuntimeConfig], resources: Resources, wait_f
         wait_for_ranks: how long a run waits for its ranks, in seconds.
     """
     from dmls_ray.cluster.resources import free_resources
-    from dmls_ray.cluster.scheduler.trainers import START_TIMEOUT_S
+    from dmls_ray.cluster.scheduler.membership import START_TIMEOUT_S
 
     free, lines = free_resources(), []
     wait_s = max(START_TIMEOUT_S, wait_for_ranks)

@@ -190,7 +190,7 @@ class Executor:
         Returns:
             What the cluster has at the end.
         """
-        from dmls_ray.cluster.tune.job_set import RunQueue, listed
+        from dmls_ray.cluster.tune.job_set import listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.worker_group import WorkerGroup
         from dmls_ray.launchers.command import run_command
@@ -217,7 +217,7 @@ class Executor:
             if self.search:
                 serve(self.search.trials(factory, jobs, group.ranks))
             else:
-                serve(listed(jobs, RunQueue([run.run_id for run in first], self._more)))
+                serve(listed(jobs, self._in_turn(first)))
         return group.resources
 
     def _group_spec(self, resources: Resources, runs: Sequence[Run], jobs: Sequence[Job]) -> WorkerGroupSpec:
@@ -275,12 +275,15 @@ class Executor:
         later = (self._by_id[run.run_id] for run in self.blocks.candidates)
         return list({run.run_id: run for run in (*first, *later) if not run.skip}.values())
 
-    def _more(self) -> list[str]:
-        """The runs that follow when all before have ended."""
-        more = [run for item in self.blocks.next() if not (run := self._by_id[item.run_id]).skip]
-        if more:
-            self.view.extend(more, self.blocks.reason)
-        return [run.run_id for run in more]
+    def _in_turn(self, first: Sequence[Run]) -> Iterator[str]:
+        """The first runs, and those that follow when all before have ended."""
+        runs = list(first)
+        while runs:
+            yield from [run.run_id for run in runs]
+            following = [self._by_id[run.run_id] for run in self.blocks.next()]
+            runs = [run for run in following if not run.skip]
+            if runs:
+                self.view.extend(runs, self.blocks.reason)
 
     def _run_of(self, proposal: Mapping[str, Any]) -> Run:
         """The run of a trial of Tune: by its run_id, or by the values that a searcher proposed."""

@@ -38,14 +38,10 @@ class RankResult:
     """Collectives that the rank had begun; None where its backend does not count them, or has no group any more."""
     is_symptom: bool = False
     """The rank failed only because another rank is gone."""
-    waits_in_step: bool = False
-    """It failed so in a forward or backward pass or in an optimizer, not in a collective that its function calls."""
     is_disconnected: bool = False
     """The rank failed because the network between ranks did."""
     device_lost: bool = False
     """The process of the rank cannot use its GPU any more."""
-    rss_mib: float = 0.0
-    """Resident memory of the process after the run."""
 
     @classmethod
     def of(cls, returned: Any, what: str = "what the rank returned", **facts: Any) -> RankResult:
@@ -65,18 +61,6 @@ class RankResult:
         named = {name: values.pop(name) for name in names if name in values}
         named["outcome"] = Outcome(named.get("outcome", Outcome.OK))
         return cls(**named, values=values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectiveWait:
-    """The collective in which a rank waits."""
-
-    steps: int
-    """Optimizer steps that the rank has made."""
-    collectives: int
-    """Collectives that the rank has begun."""
-    line: str
-    """`file:line` of the code outside PyTorch that has called it."""
 
 
 class SkipKind(enum.Enum):

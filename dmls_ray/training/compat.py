@@ -197,14 +197,6 @@ def inductor_freezing() -> AbstractContextManager[object]:
     return context
 
 
-def abort_process_group() -> None:
-    """Abort the pending collectives of all NCCL groups of this process.
-
-    Without it: a rank on GPUs that waits for a lost machine waits until its process is ended.
-    """
-    dist.distributed_c10d._abort_process_group()
-
-
 def backend_class() -> type:
     """Base class of backends of torch.distributed that are written in Python.
 

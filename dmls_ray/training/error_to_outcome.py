@@ -8,7 +8,6 @@ import traceback
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -29,12 +28,10 @@ from dmls_ray.util.errors import DivergedError, InfeasibleError
 from dmls_ray.util.importing import try_import
 
 
-def run_guarded(
-    train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit, *, steps: Counter[str] | None = None
-) -> RankResult:
+def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """The result of a training function, or the description of its failure.
 
-    What it reports is checked here. Above world size 1, `steps` counts the optimizer steps meanwhile.
+    What it reports is checked here.
     """
     name = f"{train.__module__}:{getattr(train, '__qualname__', 'train')}"
 
@@ -43,7 +40,7 @@ def run_guarded(
             event = EpochEnded(epoch=checked_epoch(event.epoch, f"what {name} emitted"))
         return emit(event)
 
-    counted: Counter[str] = Counter() if steps is None else steps
+    counted: Counter[str] = Counter()
     of_rank = around_optimizer_steps(lambda: None, lambda optimizer: counted.update(["steps"]))
     with torchrun_environment(rank, config.threads_per_rank), of_rank if rank.world_size > 1 else nullcontext():
         try:
@@ -86,7 +83,6 @@ _DISCONNECTED = (
     "Broken pipe", "No route to host", "connectFullMesh failed",
 )  # fmt: skip
 _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
-_TORCH = Path(torch.__file__).parent
 
 
 def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) -> RankResult:
@@ -108,16 +104,8 @@ def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) ->
         # After an assertion on the device, for example, every further call in this process fails.
         device_lost=outcome is Outcome.ERROR and _message_has(error, ("CUDA error",)),
         is_symptom=isinstance(error, dist.DistError) or _message_has(error, _PEER_IS_GONE),
-        waits_in_step=_fails_in_step(error),
         is_disconnected=isinstance(error, dist.DistNetworkError) or _message_has(error, _DISCONNECTED),
     )
-
-
-def _fails_in_step(error: BaseException) -> bool:
-    """Whether an error comes from a model or an optimizer of PyTorch, not from a collective that is called directly."""
-    files = (Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__))
-    of_torch = next((file for file in files if file.is_relative_to(_TORCH)), None)
-    return of_torch is not None and of_torch.parent != _TORCH / "distributed"
 
 
 def _message_has(error: BaseException, words: tuple[str, ...]) -> bool:

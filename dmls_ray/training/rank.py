@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.identity import Identity
-from dmls_ray.records.run_events import RankEvent
+from dmls_ray.records.run_events import EpochEnded, RankEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +85,20 @@ except for an epoch of a prunable run: False ends the run there."""
 
 TrainFunction = Callable[[Any, RankInfo, Emit], dict[str, Any]]
 """`train(config, rank, emit)` returns what this rank measured as a dict of plain values; see `RankResult.of`."""
+
+PROGRESS_INTERVAL_S = 1.0
+"""Minimum time between two signs of progress that are passed on."""
+
+
+def limit_progress(emit: Emit) -> Emit:
+    """An `emit` that passes on every epoch, and `Progress` at most every `PROGRESS_INTERVAL_S`."""
+    last = time.monotonic()
+
+    def limited(event: RankEvent) -> bool | None:
+        nonlocal last
+        if not isinstance(event, EpochEnded) and time.monotonic() - last < PROGRESS_INTERVAL_S:
+            return None
+        last = time.monotonic()
+        return emit(event)
+
+    return limited

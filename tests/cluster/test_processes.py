@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from dmls_ray.cluster import processes
-from dmls_ray.cluster.processes import end_process, oom_kills, start_of
+from dmls_ray.cluster.processes import end_process, oom_kills
 
 
 @pytest.fixture
@@ -23,33 +23,25 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_process_is_ended_also_after_the_clock_of_the_system_was_set(sleeper: subprocess.Popen[bytes]) -> None:
-    started = start_of(sleeper.pid)
-    assert start_of(sleeper.pid) == started
-    # psutil adds the time of the boot, which moves with the clock.
-    with patch("psutil._pslinux.boot_time", lambda: 5.0, create=True), patch("time.time", lambda: 0.0):
-        assert start_of(sleeper.pid) == started
-        assert end_process(sleeper.pid, started)
-    assert not psutil.pid_exists(sleeper.pid)
+def started(pid: int) -> float:
+    return psutil.Process(pid).create_time()
 
 
 def test_a_process_that_got_the_pid_of_another_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
-    assert end_process(sleeper.pid, start_of(sleeper.pid) + 1), "the one that was meant is gone"
+    assert end_process(sleeper.pid, started(sleeper.pid) + 100), "the one that was meant is gone"
     assert sleeper.poll() is None
 
 
 def test_a_process_that_is_gone_needs_no_end(sleeper: subprocess.Popen[bytes]) -> None:
-    started = start_of(sleeper.pid)
+    began = started(sleeper.pid)
     sleeper.kill()
     sleeper.wait()
-    assert end_process(sleeper.pid, started)
-    with pytest.raises(psutil.NoSuchProcess):
-        start_of(sleeper.pid)
+    assert end_process(sleeper.pid, began)
 
 
 def test_a_kill_without_effect_is_noticed(sleeper: subprocess.Popen[bytes]) -> None:
     with patch.object(psutil.Process, "kill"), patch.object(processes, "KILL_TIMEOUT_S", 0.05):
-        assert not end_process(sleeper.pid, start_of(sleeper.pid))
+        assert not end_process(sleeper.pid, started(sleeper.pid))
 
 
 def test_a_child_that_belongs_to_another_user_does_not_save_its_parent() -> None:
@@ -65,7 +57,7 @@ def test_a_child_that_belongs_to_another_user_does_not_save_its_parent() -> None
             kill(self)
 
         with patch.object(psutil.Process, "kill", refused):
-            assert end_process(process.pid, start_of(process.pid))
+            assert end_process(process.pid, started(process.pid))
         child.kill()
 
 
@@ -74,7 +66,7 @@ def test_children_of_a_process_end_with_it() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
-        assert end_process(process.pid, start_of(process.pid))
+        assert end_process(process.pid, started(process.pid))
         assert not psutil.wait_procs([child], timeout=5)[1]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +14,10 @@ import ray
 from dmls_ray.cluster import worker as worker_module
 from dmls_ray.cluster.messages import Lease, TrainerSettings
 from dmls_ray.cluster.worker import RankWorker, serve
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.training.rank import RankInfo
 from tests.cluster.scheduler.ranks import epoch, job, result
 
-UNAVAILABLE = ray.exceptions.ActorUnavailableError("the network fails", b"1" * 16)
 DIED = ray.exceptions.ActorDiedError()
 
 
@@ -40,10 +38,7 @@ class ScriptedBroker:
         return next(self._answers[method])
 
     def call(self, method: str, *args: Any) -> Any:
-        answer = self.submit(method, *args)
-        while answer is UNAVAILABLE:
-            answer = self.submit(method, *args)
-        return read(answer)
+        return read(self.submit(method, *args))
 
 
 def read(answer: Any) -> Any:
@@ -64,63 +59,45 @@ def lease(run_id: str = "r", rank: int = 0) -> Lease:
 
 
 @pytest.fixture(autouse=True)
-def process() -> Iterator[list[float]]:
-    """The times that the rank sleeps."""
-
+def process() -> Iterator[None]:
     def leave(code: int) -> None:
         raise Exited
 
-    slept: list[float] = []
-    with patch.object(ray, "get", read), patch.object(os, "_exit", leave), patch.object(time, "sleep", slept.append):
-        yield slept
+    with patch.object(ray, "get", read), patch.object(os, "_exit", leave):
+        yield
 
 
 def finishes(broker: ScriptedBroker) -> list[tuple[str, RankResult]]:
     return [(args[1], args[2]) for method, *args in broker.calls if method == "finish"]
 
 
-def test_an_ok_that_is_lost_in_the_network_is_sent_again_before_the_next_lease_is_asked_for() -> None:
-    broker = ScriptedBroker(join=["a"], finish=[UNAVAILABLE, UNAVAILABLE, True], next_lease=[lease("s")])
+def test_an_ok_is_confirmed_before_the_next_lease_is_asked_for() -> None:
+    broker = ScriptedBroker(join=["a"], finish=[DIED], next_lease=[None])
     rank = worker(broker)
     rank.finish(lease(), result())
     assert len(finishes(broker)) == 1, "the process group ends meanwhile"
-    assert rank.next_lease() == lease("s")
-    assert [lease_id for lease_id, _ in finishes(broker)] == ["r/1"] * 3
-    assert [method for method, *_ in broker.calls][-1] == "next_lease"
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        rank.next_lease()
+    assert broker.calls[-1][0] == "finish"
 
 
-def test_an_ok_that_the_broker_has_is_sent_once() -> None:
-    broker = ScriptedBroker(join=["a"], finish=[True], next_lease=[None])
-    rank = worker(broker)
-    rank.finish(lease(), result())
-    assert rank.next_lease() is None
-    assert len(finishes(broker)) == 1
-
-
-@pytest.mark.parametrize("answers", [[False], [UNAVAILABLE, False]])
-def test_a_failed_rank_ends_if_others_may_wait_for_it(answers: list[Any]) -> None:
-    rank = worker(ScriptedBroker(join=["a"], finish=answers))
+def test_a_failed_rank_ends_if_others_may_wait_for_it() -> None:
+    rank = worker(ScriptedBroker(join=["a"], finish=[False]))
     with pytest.raises(Exited):
         rank.finish(lease(), result(0, "error"))
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_result_brings_all_epochs_of_rank_0_along_in_their_order(number: int) -> None:
+def test_a_result_brings_all_epochs_along_in_their_order() -> None:
     epochs = [epoch(1), epoch(2), epoch(3)]
-    broker = ScriptedBroker(join=["a"], emit=[None] * 3, finish=[UNAVAILABLE, True, True], next_lease=[None])
+    broker = ScriptedBroker(join=["a"], emit=[None] * 3, progress=[None], finish=[True])
     rank = worker(broker)
-    emit = rank.make_emit(lease(rank=number))
     for event in epochs:
-        assert emit(event) is None
-    rank.finish(lease(), result(number))
-    assert rank.next_lease() is None
-    reported = [tuple(args[2:]) for method, *args in broker.calls if method == "emit"]
-    assert reported == ([(event, place) for place, event in enumerate(epochs, 1)] if number == 0 else [])
-    sent = [list(args[3]) for method, *args in broker.calls if method == "finish"]
-    assert sent == [epochs if number == 0 else []] * 2, "also where it is sent again"
-    rank.make_emit(lease())
+        assert rank.emit(lease(), event) is None
+    assert rank.emit(lease(), Progress()) is None
     rank.finish(lease(), result())
-    assert broker.calls[-1][4] == (), "those of the run before are no part of the next"
+    reported = [tuple(args[2:]) for method, *args in broker.calls if method == "emit"]
+    assert reported == [(event, place) for place, event in enumerate(epochs, 1)]
+    assert list(broker.calls[-1][4]) == epochs
 
 
 def test_a_failed_rank_for_which_none_waits_stays() -> None:
@@ -128,34 +105,6 @@ def test_a_failed_rank_for_which_none_waits_stays() -> None:
     rank = worker(broker)
     rank.finish(lease(), result(0, "error"))
     assert rank.next_lease() is None
-
-
-@pytest.mark.parametrize("reply", [None, DIED])
-def test_a_rank_that_was_given_up_or_whose_broker_died_ends(reply: Any) -> None:
-    broker = ScriptedBroker(join=["a"], next_lease=[lease()], interruption=[reply])
-    rank = worker(broker)
-    rank.next_lease()
-    with patch.object(worker_module, "BrokerClient", lambda name: broker), pytest.raises(Exited):
-        rank._watch_for_lost_peers()
-
-
-def test_a_rank_goes_on_looking_for_lost_ranks_after_any_error_of_a_look(capfd: pytest.CaptureFixture[str]) -> None:
-    gone = ray.exceptions.RaySystemError("an answer that cannot be read")
-    broker = ScriptedBroker(join=["a"], interruption=[gone, ("10.0.0.2",), ("10.0.0.3",), KeyboardInterrupt()])
-    rank, aborted = worker(broker), list[Any]()
-
-    def abort(addresses: Any) -> None:
-        aborted.append(addresses)
-        raise OSError("the connections cannot be read")
-
-    with (
-        patch.object(worker_module, "BrokerClient", lambda name: broker),
-        patch.object(worker_module, "abort_pending_collectives", abort),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        rank._watch_for_lost_peers()
-    assert aborted == [("10.0.0.2",), ("10.0.0.3",)]
-    assert capfd.readouterr().err.count("OSError: the connections cannot be read") == 2, "for the log of the rank"
 
 
 def test_a_rank_that_cannot_start_gives_its_trainer_up() -> None:

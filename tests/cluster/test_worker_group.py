@@ -28,8 +28,8 @@ class Line:
     def call(self, method: str, *args: Any, **options: Any) -> Any:
         if method == "known_controllers":
             return self.controllers
-        if method == "refusal":
-            return self.refusals.get(args[0], "")
+        if method == "refusals":
+            return self.refusals
         self.calls.append((method, *args, options))
         return ""
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.child_run import ChildRuns
+from dmls_ray.training.child_run import run_in_child
 from dmls_ray.training.process import store_at
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.fork_server import ForkServer
@@ -57,16 +57,6 @@ def add_up(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     return {"run": {"returned": {"total": float(total)}}}
 
 
-def miss_a_collective(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """The first rank begins two collectives more than the other."""
-    total = torch.zeros(())
-    if rank.rank == 0:
-        dist.broadcast(total, 0)
-        dist.all_reduce(total)
-    dist.all_reduce(total)
-    return {}
-
-
 def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     epoch = 1
     while emit(EpochEnded(epoch=EpochRecord(epoch=epoch))):
@@ -79,46 +69,46 @@ def new_server() -> ForkServer:
 
 
 @pytest.fixture(scope="module")
-def runs() -> Iterator[ChildRuns]:
-    server = new_server()
-    yield ChildRuns(server)
-    server.close()
+def server() -> Iterator[ForkServer]:
+    started = new_server()
+    yield started
+    started.close()
 
 
-def result_of(runs: ChildRuns, function: Any, rank: RankInfo | None = None, emit: Emit = lambda event: None) -> Any:
+def result_of(server: ForkServer, function: Any, rank: RankInfo | None = None, emit: Emit = lambda event: None) -> Any:
     """The result of a function of this module; the exit code of its process if it ended without one."""
     results: list[RankResult] = []
     train = f"{__name__}:{function.__name__}"
-    exit_code = runs.run(train, CONFIG, rank or RankInfo(), "run", emit, results.append)
+    exit_code = run_in_child(server, train, CONFIG, rank or RankInfo(), "run", emit, results.append)
     assert (exit_code == 0) == bool(results)
     return results[0] if results else exit_code
 
 
-def test_nothing_that_a_run_leaves_behind_reaches_the_next_one(runs: ChildRuns) -> None:
-    first, second = (result_of(runs, leave_state_behind) for _ in range(2))
+def test_nothing_that_a_run_leaves_behind_reaches_the_next_one(server: ForkServer) -> None:
+    first, second = (result_of(server, leave_state_behind) for _ in range(2))
     assert first.outcome is Outcome.OK
     assert first.run["returned"]["variable"] is None
     assert first.run == second.run
 
 
-def test_an_error_is_the_result_of_its_run(runs: ChildRuns) -> None:
-    result = result_of(runs, fail)
+def test_an_error_is_the_result_of_its_run(server: ForkServer) -> None:
+    result = result_of(server, fail)
     assert (result.outcome, result.reason) == (Outcome.ERROR, "ArithmeticError: a fault")
 
 
-def test_a_crash_ends_its_run_only(runs: ChildRuns) -> None:
-    assert result_of(runs, crash) == -signal.SIGSEGV
-    assert result_of(runs, leave_state_behind).outcome is Outcome.OK
+def test_a_crash_ends_its_run_only(server: ForkServer) -> None:
+    assert result_of(server, crash) == -signal.SIGSEGV
+    assert result_of(server, leave_state_behind).outcome is Outcome.OK
 
 
-def test_a_prunable_run_waits_for_the_decision_after_each_epoch(runs: ChildRuns) -> None:
+def test_a_prunable_run_waits_for_the_decision_after_each_epoch(server: ForkServer) -> None:
     taken: list[RankEvent] = []
 
     def emit(event: RankEvent) -> bool:
         taken.append(event)
         return len(taken) < 3
 
-    result = result_of(runs, stop_when_asked, RankInfo(prunable=True), emit)
+    result = result_of(server, stop_when_asked, RankInfo(prunable=True), emit)
     assert result.run["returned"] == {"epochs": 3}
     assert [event.epoch.epoch for event in taken if isinstance(event, EpochEnded)] == [1, 2, 3]
 
@@ -129,14 +119,13 @@ class TwoRanks:
     def __init__(self) -> None:
         self.store = store_at("127.0.0.1")
         self.servers = [new_server(), new_server()]
-        self.runs = [ChildRuns(server) for server in self.servers]
         self.threads = ThreadPoolExecutor(2)
 
     def start(self, function: Any) -> list[Any]:
         address = ("127.0.0.1", self.store.port)
         ranks = [RankInfo(rank=rank, world_size=2, backend="gloo", store_address=address) for rank in range(2)]
-        pairs = zip(self.runs, ranks, strict=True)
-        return [self.threads.submit(result_of, runs, function, rank) for runs, rank in pairs]
+        pairs = zip(self.servers, ranks, strict=True)
+        return [self.threads.submit(result_of, server, function, rank) for server, rank in pairs]
 
     def close(self) -> None:
         for server in self.servers:
@@ -153,15 +142,3 @@ def two_ranks() -> Iterator[TwoRanks]:
 def test_the_children_of_two_ranks_form_a_process_group(two_ranks: TwoRanks) -> None:
     results = [future.result() for future in two_ranks.start(add_up)]
     assert [result.run["returned"] for result in results] == [{"total": 3.0}] * 2
-
-
-def test_children_that_wait_in_different_collectives_say_so_and_can_be_killed(two_ranks: TwoRanks) -> None:
-    futures = two_ranks.start(miss_a_collective)
-    until = time.monotonic() + 30
-    while None in (waits := [runs.collective_wait() for runs in two_ranks.runs]):
-        assert time.monotonic() < until
-    assert [wait.line.partition(":")[0] for wait in waits if wait] == ["test_child_run.py"] * 2
-    assert len({wait.line for wait in waits if wait}) == 2
-    for runs in two_ranks.runs:
-        runs.kill()
-    assert [future.result() for future in futures] == [-signal.SIGKILL, -signal.SIGKILL]

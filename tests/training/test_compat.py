@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.training.clocks import Stopwatch
 from dmls_ray.training.compat import (
-    abort_process_group,
     after_each_ddp,
     around_backward_passes,
     around_zero_broadcasts,
@@ -58,17 +57,6 @@ def test_inductor_can_fold_constant_weights() -> None:
     with inductor_freezing():
         assert torch._inductor.config.freezing
     assert not torch._inductor.config.freezing
-
-
-def test_the_process_group_can_be_aborted() -> None:
-    # Groups without NCCL are left as they are, and there is no NCCL here.
-    store = dist.HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
-    try:
-        abort_process_group()
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
 
 
 def test_a_work_waits_for_its_future() -> None:

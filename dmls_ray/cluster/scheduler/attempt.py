@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import CollectiveWait, EarlierAttempt, EpochEnded, RankResult, RunStarted, Verdict
-
-_EVEN = "give every rank as many batches (DistributedSampler, drop_last)"
-_TAKE_PART = "and let every rank take part in each collective"
+from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
 
 
 def oom_kill_evidence(before: int | None, after: int | None, machine: str) -> str:
@@ -49,30 +46,18 @@ class Attempt:
     """When a rank first reported that another is gone."""
     not_at_fault: set[str] = field(default_factory=set)
     """Lost ranks that do not count against the run: restarted together with a dead neighbour, on a departed machine, or
-    killed while waiting for one of these."""
-    lost_addresses: set[str] = field(default_factory=set)
-    """Addresses of the machines of lost ranks."""
-    interrupted: bool = False
-    """The surviving ranks were asked to stop waiting for the lost ones."""
+    killed while waiting for a lost rank."""
     begun: dict[str, int | None] = field(default_factory=dict)
     """Ranks that have begun, and the kernel's count of processes killed for lack of memory at that time."""
     oom_kill: str = ""
     """Evidence that a rank was killed for lack of memory."""
     overdue: str = ""
     """Why the attempt was ended early."""
-    observed_at: float = math.inf
-    """When its ranks were asked in which collectives they wait."""
-    waits: dict[str, CollectiveWait | None] = field(default_factory=dict)
-    """By rank: the collective in which it waits, as it answered; None for a rank that does anything else."""
     started: float = field(default_factory=now)
     progressed: float = field(default_factory=now)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    waiting_after: dict[str, int] = field(default_factory=dict)
-    """By rank: the number of the epoch after which it last waited for a decision."""
     reported: int = 0
     """Number of epochs that the driver knows of."""
-    early: dict[int, EpochEnded] = field(default_factory=dict)
-    """Epochs by number that have arrived before an earlier one."""
     decided: int = 0
     """Number of epochs that the run may finish."""
     stopped: bool = False
@@ -80,22 +65,13 @@ class Attempt:
     decision: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced, at each decision."""
 
-    def in_order(self, event: EpochEnded, number: int) -> Iterator[EpochEnded]:
-        """Take an epoch by its number from 1; returns those that can be passed on now, each once."""
-        if number > self.reported:
-            self.early[number] = event
-        while (ready := self.early.pop(self.reported + 1, None)) is not None:
-            self.reported += 1
-            yield ready
-
-    async def may_continue(self, name: str, number: int) -> bool:
-        """Wait for the decision after an epoch, by its number from 1, that a rank has ended."""
-        self.waiting_after[name] = number
-        while not self.stopped and self.decided < self.waiting_after[name]:
+    async def may_continue(self, epochs: int) -> bool:
+        """Wait for the decision after a rank has ended so many epochs."""
+        while not self.stopped and self.decided < epochs:
             await self.decision.wait()
         self.progressed = now()
         # A decision that was made before this epoch holds on every rank; a stop between two ranks' calls, for both.
-        return self.decided >= self.waiting_after[name]
+        return self.decided >= epochs
 
     def decide(self, *, epochs: int | None) -> None:
         """Let the run continue after this many epochs; None: stop it."""
@@ -178,10 +154,12 @@ class Attempt:
         """The outcome of the attempt, once every rank has returned or is lost."""
         if self.cause is not None:
             return _verdict_of(self.cause)
-        if self.overdue and (mismatch := self._mismatch):
-            return Verdict(outcome=Outcome.ERROR, reason=mismatch)
+        ended = self._first_ended
+        if self.overdue and ended is not None:
+            reason = f"{self.overdue}; rank {ended.rank} had ended after {ended.steps} steps"
+            return Verdict(outcome=Outcome.TIMEOUT, reason=reason)
         if self.overdue:
-            return Verdict(outcome=Outcome.TIMEOUT, reason=f"{self.overdue}{self._ended_before}")
+            return Verdict(outcome=Outcome.TIMEOUT, reason=self.overdue)
         if self.lost:
             count = f"{len(self.lost)} of {len(self.ranks)} ranks died"
             if self.oom_kill:
@@ -208,49 +186,20 @@ class Attempt:
         return min(ended, key=lambda result: (result.steps, result.rank), default=None)
 
     @property
-    def _ended_before(self) -> str:
-        """Which rank had ended when the others made no progress; empty if none had."""
-        ended = self._first_ended
-        return "" if ended is None else f"; rank {ended.rank} had ended after {ended.steps} steps"
-
-    @property
     def _uneven(self) -> str:
         """Which rank ended before a collective that others waited in; empty if none did."""
         ended = self._first_ended
         if ended is None:
             return ""
-        waiting = sorted((result for result in self._failed if _waits_for(result, ended)), key=lambda item: item.rank)
+        waiting = [result.rank for result in self._failed if _waits_for(result, ended)]
         if not waiting:
             return ""
-        names = _names([str(result.rank) for result in waiting])
-        begins = f"rank {ended.rank} ended after {ended.steps} steps while {names} waited in a later"
-        if waiting[0].waits_in_step:
-            return f"{begins} one; {_EVEN} or use Join"
-        return f"{begins} collective; {_EVEN}, {_TAKE_PART}"
-
-    @property
-    def _mismatch(self) -> str:
-        """Which ranks wait in which collectives, if all wait and not in the same one; empty if not.
-
-        A rank that hangs elsewhere is in no collective. Where the network fails, all are in the same one.
-        """
-        ranks_of: dict[CollectiveWait, list[str]] = {}
-        for rank, name in enumerate(self.ranks):
-            wait = self.waits.get(name)
-            if wait is None:
-                return ""
-            ranks_of.setdefault(wait, []).append(str(rank))
-        if len(ranks_of) == 1:
-            return ""
-        places = [
-            f"{_names(ranks)} in collective {wait.collectives} after {wait.steps} steps ({wait.line})"
-            for wait, ranks in ranks_of.items()
-        ]
-        return f"the ranks wait in collectives that do not match: {', '.join(places)}; {_EVEN}, {_TAKE_PART}"
-
-
-def _names(ranks: Sequence[str]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {' and '.join(ranks)}"
+        names = ", ".join(map(str, sorted(waiting)))
+        return (
+            f"rank {ended.rank} ended after {ended.steps} steps while rank {names} waited "
+            "in a later collective; give every rank as many batches (DistributedSampler, drop_last) and let it take "
+            "part in each collective, or use Join"
+        )
 
 
 def _waits_for(result: RankResult, ended: RankResult) -> bool:

@@ -17,37 +17,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, Observe, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Attempt
+from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankDeath, RankRegistration
+from dmls_ray.cluster.scheduler.attempt import Attempt, oom_kill_evidence
 from dmls_ray.cluster.scheduler.clock import now
-from dmls_ray.cluster.scheduler.dispatcher import skipped
+from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
 from dmls_ray.cluster.scheduler.retry import Queued
-from dmls_ray.cluster.scheduler.trainer_calls import TrainerCalls
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import (
-    CollectiveWait,
-    EpochEnded,
-    RankResult,
-    RunEvent,
-    RunFinished,
-    SkipKind,
-    Verdict,
-)
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, SkipKind, Verdict
 
 PEERS_FAIL_WITHIN_S = 2.0
 """Time for the other ranks of a run to end by themselves after one has failed."""
 
 
-class Broker(TrainerCalls):
-    """The calls that ranks and Trainables make to the scheduler, besides those of trainers."""
+class Broker(Dispatcher):
+    """The calls that ranks, trainers, Trainables and the driver make to the scheduler."""
 
     def __init__(self, expected: Mapping[str, ExpectedTrainer], **options: Any) -> None:
         super().__init__(expected, **options)
         self._closed = False
+
+    # --- ranks ----------------------------------------------------------------------------------------------
 
     async def join(self, registration: RankRegistration) -> str:
         """Add a rank; returns its name. The first rank of a new group means that all old ranks of its trainer are lost.
@@ -57,7 +49,7 @@ class Broker(TrainerCalls):
         """
         trainer, index = registration.trainer, registration.index
         for name, rank in self.members.of_trainer(trainer).items():
-            # A rank may register twice if the reply got lost; drop the first registration.
+            # Ray repeats a call whose reply was lost in the network; drop the first registration.
             is_former = rank.registration.group != registration.group or rank.registration.index == index
             if is_former and name in self.members.ranks:
                 self.lose(name, successor=registration)
@@ -76,7 +68,7 @@ class Broker(TrainerCalls):
             return rank.lease  # the first reply was lost in the network
 
         reply = rank.waiting = asyncio.get_running_loop().create_future()
-        if not rank.must_leave and rank.attempt is None:
+        if rank.attempt is None:
             self.members.set_idle(name)
         self.dispatch()
         try:
@@ -88,32 +80,12 @@ class Broker(TrainerCalls):
                 self.members.set_busy(name, rank)
             raise
 
-    async def interruption(self, name: str) -> tuple[str, ...] | Observe | None:
-        """Wait until the rank is to stop waiting for lost ranks of its run; returns the addresses of their machines.
-
-        `Observe` if its run makes no progress: the rank calls `waits`, and asks again.
-        None if the rank was removed as lost.
-        """
-        rank = self.members.ranks.get(name)
-        if rank is None:
-            return None
-        if self._closed:
-            return ()
-        rank.interruption = asyncio.get_running_loop().create_future()
-        return await rank.interruption
-
     async def begun(self, name: str, lease_id: str, oom_kills: int | None) -> None:
         """Note that a rank has started its part of a run."""
         attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.begun[name] = oom_kills
             attempt.progressed = now()
-
-    async def waits(self, name: str, lease_id: str, wait: CollectiveWait | None) -> None:
-        """Note the collective in which a rank waits, None for no collective, after `Observe`."""
-        attempt = self.attempt_of(name, lease_id)
-        if attempt is not None:
-            attempt.waits[name] = wait
 
     async def progress(self, name: str, lease_id: str) -> None:
         """Note that a rank is getting on with its run."""
@@ -143,14 +115,14 @@ class Broker(TrainerCalls):
         if attempt is None:
             return False
         self._take_epoch(attempt, name, event, number)
-        return await attempt.may_continue(name, number)
+        return await attempt.may_continue(number)
 
     def _take_epoch(self, attempt: Attempt, name: str, event: EpochEnded, number: int) -> None:
-        """Pass an epoch on, and those that waited for it: only those of the first rank, each once, in their order."""
+        """Pass an epoch of the first rank on, each once and in their order: `finish` brings what was overtaken."""
         attempt.progressed = now()
-        if name == attempt.ranks[0]:
-            for ready in attempt.in_order(event, number):
-                self.streams.add(attempt.job.run_id, ready)
+        if name == attempt.ranks[0] and number == attempt.reported + 1:
+            attempt.reported = number
+            self.streams.add(attempt.job.run_id, event)
 
     async def finish(self, name: str, lease_id: str, result: RankResult, epochs: Sequence[EpochEnded] = ()) -> bool:
         """Take the result of a rank, of which the first counts; returns whether its process may stay.
@@ -164,15 +136,9 @@ class Broker(TrainerCalls):
             result: its result.
             epochs: all of its epochs. Some may be on their way: the calls of a rank may arrive in any order.
         """
-        too_large = self.limits.recycle_above_mib is not None and result.rss_mib > self.limits.recycle_above_mib
-        if too_large and name in self.members.ranks:
-            self.replace_ranks(self.members.ranks[name].registration.trainer)
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
             return True  # the run was settled without it
-        if attempt.interrupted and result.outcome != Outcome.OK:
-            # The collective it waited in was aborted, which may surface as any error.
-            result = dataclasses.replace(result, is_symptom=True)
         for number, event in enumerate(epochs, 1):
             self._take_epoch(attempt, name, event, number)
         has_died = result.outcome is Outcome.KILLED and not result.is_symptom
@@ -180,8 +146,6 @@ class Broker(TrainerCalls):
             attempt.lose(name, result.reason)  # the child process of the run, not the rank
         else:
             attempt.take(name, result)
-        if has_died or result.is_symptom:
-            attempt.lost_addresses.add(self.members.ranks[name].registration.store[0])
         self.settle(attempt)
 
         if has_died or result.is_symptom or result.outcome is Outcome.OK:
@@ -193,6 +157,8 @@ class Broker(TrainerCalls):
         if name in self.members.ranks:
             self.lose(name)
         return False
+
+    # --- Trainables -----------------------------------------------------------------------------------------
 
     async def submit(self, job: Job, *, owner: str = "") -> bool:
         """Queue a run.
@@ -249,13 +215,100 @@ class Broker(TrainerCalls):
         """Remove a queued run; a run under way ends by itself, and its result is dropped."""
         self.queue.cancel(run_id)
 
+    # --- trainers -------------------------------------------------------------------------------------------
+
+    async def expect(self, trainer: str, expected: ExpectedTrainer) -> None:
+        """Announce a trainer.
+
+        Ignored if the trainer's machine has left meanwhile: another thread may have reported that before.
+        """
+        self.members.expect(trainer, expected)
+        self.dispatch()
+
+    async def trainer_failed(self, trainer: str, reason: str, *, is_lost: bool = False) -> None:
+        """Give up a trainer: another start of it would fail in the same way.
+
+        Args:
+            trainer: its name.
+            reason: what happened.
+            is_lost: whether its controller died, so that another start of the sweep is likely to succeed.
+        """
+        self.give_up(trainer, reason, is_lost=is_lost)
+
+    async def end_trainer(self, trainer: str, *, left: str = "") -> None:
+        """Remove the ranks of a trainer, and accept no new ones from it.
+
+        Args:
+            trainer: its name.
+            left: its machine, if that has left the cluster: then no run is charged for it.
+        """
+        if left:
+            self.members.departed[left] = None
+        self.end_ranks_of(trainer, departed=left)
+
+    async def refusals(self) -> dict[str, str]:
+        """The trainers of machines that joined whose ranks cannot serve, and why."""
+        return self.members.refusals
+
+    async def controlled_by(self, trainer: str, controller: Any) -> None:
+        """Remember the actor that controls a trainer."""
+        self.controllers[trainer] = controller
+
+    async def known_controllers(self) -> dict[str, Any]:
+        """The actors that control trainers, by trainer, including ended trainers."""
+        return self.controllers
+
+    async def ranks_failed(self, trainer: str, deaths: Mapping[int, RankDeath]) -> None:
+        """Take Ray's report that processes of ranks died.
+
+        Args:
+            trainer: the trainer of the ranks.
+            deaths: by number of the rank in that trainer.
+        """
+        ranks = [rank.registration for rank in self.members.of_trainer(trainer).values()]
+        # Before anything is awaited: the trainer's next group may join meanwhile.
+        self.members.broken_groups |= {(trainer, rank.group) for rank in ranks if rank.index in deaths}
+        state = self.members.trainers.get(trainer)
+        if state is not None:
+            early = deaths.keys() - state.lost
+            state.lost -= deaths.keys()
+            is_starting = state.missing_since is not None
+            if is_starting and early and not any(death.left for death in deaths.values()):
+                self.start_failed(trainer, _died_early(len(early), state.where, deaths))
+        for index, death in deaths.items():
+            await self._rank_failed(trainer, index, death)
+
+    async def _rank_failed(self, trainer: str, index: int, death: RankDeath) -> None:
+        for name, rank in self.members.of_trainer(trainer).items():
+            registration = rank.registration
+            if registration.index != index:
+                continue
+            attempt = rank.attempt
+            if attempt is not None and not death.left:
+                memory, before = death.memory, attempt.begun.get(name)
+                if not memory and before is not None:
+                    after = await self.oom_kills_on(registration)
+                    memory = oom_kill_evidence(before, after, registration.machine)
+                attempt.oom_kill = attempt.oom_kill or memory
+            if name in self.members.ranks:
+                self.lose(name, departed=registration.machine if death.left else "")
+            if (state := self.members.trainers.get(trainer)) is not None:
+                state.lost.discard(index)
+
+    # --- the driver -----------------------------------------------------------------------------------------
+
     async def close(self) -> None:
         """Accept no more runs: idle ranks leave at once, the others when they ask for work."""
         self._closed = True
         for rank in self.members.ranks.values():
             rank.answer(None)
-            rank.interrupt(())
 
     async def wait_for_death(self) -> None:
         """Never return: a caller that waits learns of the death of this process."""
         await asyncio.Event().wait()
+
+
+def _died_early(count: int, where: str, deaths: Mapping[int, RankDeath]) -> str:
+    memory = next((death.memory for death in deaths.values() if death.memory), "")
+    cause = memory or "is there too little memory, or does a library crash there? Ray's logs say more"
+    return f"{count} rank{'s' if count > 1 else ''}{where} died before they could serve ({cause})"

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, oom_kill_evidence
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.membership import Membership
@@ -22,6 +22,9 @@ from dmls_ray.training.rank import RankInfo
 
 KILL_AGAIN_S = 5.0
 """Interval in which the process of a lost rank is killed again."""
+
+KILLS = 12
+"""How often it is killed at most: its machine may be gone."""
 
 
 async def _unknown(registration: RankRegistration) -> None:
@@ -42,7 +45,6 @@ class Dispatcher:
         limits: timeouts, retries and the memory of ranks.
         end_process: kills the process of a rank, whatever it does; returns whether it is gone.
         oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
-        stop_controller: ends the actor that controls a trainer, and the trainer's ranks with it.
     """
 
     def __init__(
@@ -53,10 +55,9 @@ class Dispatcher:
         limits: RunLimits | None = None,
         end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
         oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
-        stop_controller: Callable[[Any], None] = lambda controller: None,
     ) -> None:
         self.limits = limits = limits or RunLimits()
-        self.end_process, self.oom_kills_on, self.stop_controller = end_process, oom_kills_on, stop_controller
+        self.end_process, self.oom_kills_on = end_process, oom_kills_on
         self.members = Membership(expected)
         self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=limits.wait_for_ranks)
         self.streams = EventStreams()
@@ -77,8 +78,6 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
-        for trainer in {rank.registration.trainer for rank in self.members.ranks.values() if rank.must_leave}:
-            self.release(trainer)
         while decision := self.queue.next_decision(busy=bool(self.attempts)):
             queued = decision.queued
             if decision.ranks:
@@ -153,7 +152,6 @@ class Dispatcher:
         replaced = successor is not None and group in self.members.broken_groups
         not_at_fault = bool(departed) or was_waiting or replaced
         attempt.lose(name, f"{departed} has left" if departed else reason, not_at_fault=not_at_fault)
-        attempt.lost_addresses.add(registration.store[0])
         if successor is None:
             self.members.broken_groups.add(group)
         elif not replaced and successor.machine == registration.machine:
@@ -163,13 +161,12 @@ class Dispatcher:
 
     def kill(self, registration: RankRegistration) -> None:
         """End the process of a rank that is lost, again until it is gone: the network to its machine may fail."""
-        trainer = self.members.trainers.get(registration.trainer)
 
         async def end() -> None:
-            is_gone = await self.end_process(registration)
-            while not is_gone and trainer is not None:
+            for _ in range(KILLS):
+                if await self.end_process(registration):
+                    return
                 await asyncio.sleep(KILL_AGAIN_S)
-                is_gone = registration.index not in trainer.lost or await self.end_process(registration)
 
         task = asyncio.get_running_loop().create_task(end())
         self._killing.add(task)
@@ -195,7 +192,6 @@ class Dispatcher:
         if trainer.expected.is_optional:
             self.members.refusals[name] = reason
             self.end_ranks_of(name)
-            self._stop(name)
         else:
             self.abort(reason, is_lost=is_lost)
 
@@ -207,35 +203,12 @@ class Dispatcher:
                 self.lose(name, departed=departed)
         self.dispatch()
 
-    def _stop(self, trainer: str) -> None:
-        if trainer in self.controllers:
-            self.stop_controller(self.controllers[trainer])
-
     def abort(self, reason: str, *, is_lost: bool = False) -> None:
         """End all runs: the worker group cannot serve any more."""
         self.aborted = RunAborted(reason=reason, is_lost=is_lost)
         self.queue.clear()
         self.attempts.clear()
         self.streams.abort(self.aborted)
-
-    def replace_ranks(self, trainer: str) -> None:
-        """Have the processes of a trainer replaced before they serve another run."""
-        for name, rank in self.members.of_trainer(trainer).items():
-            rank.must_leave = True
-            self.members.set_busy(name, rank)
-
-    def release(self, trainer: str) -> None:
-        """Let the ranks of a trainer leave once all are idle, since Train replaces all of them when one ends.
-
-        Only if there is another run to serve: at the end of a sweep new ranks would start in vain.
-        """
-        if not self.queue:
-            return
-        ranks = self.members.of_trainer(trainer)
-        if all(rank.must_leave and rank.waiting is not None and rank.attempt is None for rank in ranks.values()):
-            for name, rank in ranks.items():
-                rank.answer(Leave())
-                self.lose(name)
 
     def settle(self, attempt: Attempt) -> None:
         """Retry or finish a run once every rank of its attempt has returned or is lost."""
@@ -248,12 +221,9 @@ class Dispatcher:
             if rank is None:
                 continue
             rank.attempt, rank.free_since = None, now()
-            if rank.waiting is not None and not rank.must_leave:
+            if rank.waiting is not None:
                 # It asked for work before the other ranks of its run had ended.
                 self.members.set_idle(name)
-        for number in sorted(attempt.early):
-            # A rank was lost with an epoch before it.
-            self.streams.add(attempt.job.run_id, attempt.early[number])
         verdict = attempt.verdict()
         again = retry(attempt, verdict, self.limits)
         if again is not None:

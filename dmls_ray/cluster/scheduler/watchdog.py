@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING
 
-from dmls_ray.cluster.messages import Observe
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.clock import now
-from dmls_ray.cluster.scheduler.trainers import Trainer
+from dmls_ray.cluster.scheduler.membership import Trainer
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.scheduler.dispatcher import Dispatcher
 
-PEER_NOTIFY_DELAY_S = 2.0
-"""Delay before surviving ranks are notified that a peer is gone; TCP reports nothing when a host is cut off."""
-
 PEER_KILL_DELAY_S = 8.0
-"""Delay before the processes of surviving ranks are killed, if the notice did not help."""
+"""Delay before surviving ranks are killed that wait for a lost one, of whose end TCP (a host without power) or NCCL
+report nothing."""
 
 DEATH_DETECTION_TIMEOUT_S = 20.0
 """Upper bound on how long Ray takes to report a dead process, on a busy machine too."""
-
-OBSERVATION_TIMEOUT_S = 5.0
-"""How long ranks without progress may take to report in which collectives they wait."""
 
 CHECK_INTERVAL_S = 0.5
 """Interval in which the clocks of runs and ranks are looked at."""
@@ -46,32 +39,14 @@ async def watch(dispatcher: Dispatcher) -> None:
 def _check(dispatcher: Dispatcher) -> None:
     for attempt in list(dispatcher.attempts.values()):
         if reason := attempt.overdue_reason(dispatcher.limits):
-            if not _is_observed(dispatcher, attempt):
-                continue
             attempt.overdue = reason
             for name in attempt.pending:
                 _kill(dispatcher, name)
         else:
-            attempt.observed_at = math.inf
-            _unblock_survivors(dispatcher, attempt)
+            _end_survivors(dispatcher, attempt)
     _kill_hung_ranks(dispatcher)
     for name, trainer in list(dispatcher.members.trainers.items()):
         _check_trainer(dispatcher, name, trainer)
-
-
-def _is_observed(dispatcher: Dispatcher, attempt: Attempt) -> bool:
-    """Ask the ranks once in which collectives they wait; returns whether they have answered, or will not."""
-    if len(attempt.ranks) == 1 or attempt.pending != list(attempt.ranks):
-        return True
-    if attempt.observed_at == math.inf:
-        attempt.observed_at = now()
-        attempt.waits.clear()
-        ranks = [dispatcher.members.ranks[name] for name in attempt.ranks]
-        if not all(rank.can_be_interrupted for rank in ranks):
-            return True
-        for rank in ranks:
-            rank.interrupt(Observe())
-    return len(attempt.waits) == len(attempt.ranks) or now() - attempt.observed_at > OBSERVATION_TIMEOUT_S
 
 
 def _check_trainer(dispatcher: Dispatcher, name: str, trainer: Trainer) -> None:
@@ -89,19 +64,14 @@ def _check_trainer(dispatcher: Dispatcher, name: str, trainer: Trainer) -> None:
         dispatcher.give_up(name, reason)
 
 
-def _unblock_survivors(dispatcher: Dispatcher, attempt: Attempt) -> None:
-    """End the wait of ranks that do not notice the loss of a peer.
+def _end_survivors(dispatcher: Dispatcher, attempt: Attempt) -> None:
+    """End ranks that do not notice the loss of a peer.
 
     If a rank reports that a peer is gone and no rank is known to be lost, the network between them failed, perhaps
     for one side only.
     """
     lost_at = min(attempt.lost_at, attempt.missed_at + DEATH_DETECTION_TIMEOUT_S)
-    since = now() - lost_at
-    if since > PEER_NOTIFY_DELAY_S and not attempt.interrupted:
-        attempt.interrupted = True
-        for name in attempt.pending:
-            dispatcher.members.ranks[name].interrupt(tuple(attempt.lost_addresses))
-    elif since > PEER_KILL_DELAY_S:
+    if now() - lost_at > PEER_KILL_DELAY_S:
         for name in attempt.pending:
             _kill(dispatcher, name, was_waiting=bool(attempt.lost), reason=attempt.missed)
 

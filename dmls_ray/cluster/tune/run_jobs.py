@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
@@ -17,7 +17,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
-from dmls_ray.cluster.tune.job_set import RunQueue, TuneJobSet
+from dmls_ray.cluster.tune.job_set import TuneJobSet
 from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.records.run_events import RunEvent, RunStarted, is_last
@@ -53,18 +53,18 @@ class _InOrder(FIFOScheduler):
 
 
 class _InTurn(Searcher):
-    """Proposes the runs of a queue. Unlike a grid of Tune's, it can say late that there are more."""
+    """Proposes runs in their order. Unlike a grid of Tune's, it can say late that there are more."""
 
-    def __init__(self, queue: RunQueue) -> None:
+    def __init__(self, run_ids: Iterator[str]) -> None:
         super().__init__()
-        self._queue = queue
+        self._run_ids = run_ids
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str:
-        run_id = self._queue.take()
+        run_id = next(self._run_ids, None)
         return Searcher.FINISHED if run_id is None else {"run_id": run_id}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """The queue's owner learns how runs end from their events."""
+        """The listener learns from events how runs end."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """We resume from runs.jsonl."""
@@ -211,7 +211,7 @@ def run_jobs(
         parameters |= {"settings": settings, "per_rank": group.per_rank()}
     elif trials.metric:
         trainable = SearchTrainable
-        parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": trials.queue is None}
+        parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": trials.run_ids is None}
     # By default Tune reserves a CPU per trial, and it refuses none at all; the ranks need all CPUs. On this
     # machine, so that no other takes the actor along.
     address = ray.util.get_node_ip_address()
@@ -235,7 +235,7 @@ def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storag
             max_concurrent_trials=trials.at_once,
             reuse_actors=True,
             num_samples=trials.samples,
-            search_alg=_InTurn(trials.queue) if trials.queue else trials.searcher,
+            search_alg=_InTurn(trials.run_ids) if trials.run_ids else trials.searcher,
             scheduler=trials.scheduler or _InOrder(),
         ),
         run_config=tune.RunConfig(

@@ -158,7 +158,6 @@ class SimulatedTrainer:
         self.stop()
 
     async def _live(self) -> None:
-        await self.cluster.call("controlled_by", self.name, self)
         work = self.cluster.start(self._hold())
         stopped = self.cluster.start(self._stopped.wait())
         await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -249,7 +248,6 @@ class SimulatedCluster:
             exclusive=self.exclusive,
             limits=self.limits,
             end_process=self._end_process,
-            stop_controller=lambda trainer: trainer.stop(),
         )
 
     async def _end_process(self, registration: RankRegistration) -> bool:
@@ -324,7 +322,10 @@ class SimulatedCluster:
                 task.result()
         self.observed.check(self.broker, now)
         for trainer in self.trainers:
-            is_released = trainer.departed or not trainer.expected.is_optional
+            is_refused = trainer.name in self.broker.members.refusals
+            if is_refused:
+                trainer.stop()  # as the driver does
+            is_released = is_refused or trainer.departed or not trainer.expected.is_optional
             assert is_released or now - trainer.failed_at < SLACK_S, "a machine that cannot serve is not released"
         self._check_abandoned(now)
         leases = Counter(

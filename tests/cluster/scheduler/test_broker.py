@@ -176,20 +176,6 @@ def test_epochs_are_passed_on_once_and_in_their_order_however_they_arrive(arrive
 
 
 @scenario
-async def test_epochs_of_a_rank_that_is_lost_keep_their_order_where_one_is_missing() -> None:
-    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=0))
-    name = await broker.join(card(0))
-    waiting = await soon(taken_up(broker, name))
-    await broker.submit(job("r"))
-    lease = await waiting
-    for number in (4, 1, 3):
-        await broker.emit(name, lease.lease_id, epoch(number), number)
-    await broker.ranks_failed("t", {0: RankDeath()})
-    kinds = [event for event in await follow(broker, "r") if isinstance(event, EpochEnded)]
-    assert kinds == [epoch(1), epoch(3), epoch(4)]
-
-
-@scenario
 async def test_each_attempt_at_a_run_counts_its_epochs_from_one() -> None:
     broker = Broker(trainers(t=1))
     name = await broker.join(card(0))

@@ -18,7 +18,6 @@ from dmls_ray.records.run_events import (
 from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
-    end_of,
     follow,
     job,
     on_machines,
@@ -134,58 +133,6 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
 
 
 @scenario
-async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100.0))
-    names = [await broker.join(card(index)) for index in range(2)]
-    await broker.submit(job("r", 2))
-    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-    large = result(0, "ok", rss_mib=101.0)
-    await broker.finish(names[0], leases[0].lease_id, large)
-    first = await soon(broker.next_lease(names[0]))
-    assert not first.done(), "the other rank is busy yet"
-    await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
-    assert await outcome_of(broker, "r") == "ok"
-    await broker.submit(job("next"))
-    assert await broker.next_lease(names[1]) == Leave()
-    assert await first == Leave()
-    log: list[Lease] = []
-    again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
-    assert (await end_of(broker, "next")).attempts == 1
-    await broker.close()
-    await asyncio.gather(*again)
-
-
-@scenario
-async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
-    # The broker may take calls in another order than they were made.
-    broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100.0))
-    names = [await broker.join(card(index)) for index in range(2)]
-    neighbour = await soon(broker.next_lease(names[1]))
-    await broker.submit(job("r"))
-    lease = await taken_up(broker, names[0])
-    asks = await soon(broker.next_lease(names[0]))
-    await broker.finish(names[0], lease.lease_id, result(0, "ok", rss_mib=101.0))
-    await broker.submit(job("next"))
-    assert [await asks, await neighbour] == [Leave(), Leave()]
-
-
-@scenario
-async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
-    broker = Broker(trainers(a=1, b=1), limits=RunLimits(recycle_above_mib=100.0))
-    names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
-    await broker.submit(job("r", 2))
-    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-    await broker.finish(names[0], leases[0].lease_id, result(0, "ok", rss_mib=101.0))
-    asks = await soon(broker.next_lease(names[0]))
-    await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
-    await broker.submit(job("next"))
-    assert await asks == Leave()
-    neighbour = await soon(broker.next_lease(names[1]))
-    assert not neighbour.done(), "it belongs on the other machine, whose rank will be back"
-    neighbour.cancel()
-
-
-@scenario
 async def test_a_run_whose_child_process_dies_starts_again_on_the_same_ranks() -> None:
     broker = Broker(trainers(t=1))
     name = await broker.join(card(0))
@@ -251,24 +198,16 @@ async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_w
 
 @scenario
 async def test_a_rank_that_joins_twice_counts_once() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100))
+    broker = Broker(trainers(t=2))
     await broker.join(card(0))  # the network fails over the answer
-    names = [await broker.join(card(index)) for index in range(2)]
+    for index in range(2):
+        await broker.join(card(index))
     assert (broker.members.trainers["t"].present, broker.members.slots["a"]) == (2, 2)
-    leases = [await soon(broker.next_lease(name)) for name in names]
-    await broker.submit(job("r", 2))
-    for number, name in enumerate(names):
-        lease = await leases[number]
-        await broker.finish(name, lease.lease_id, result(number, "ok", rss_mib=200))
-    # Ranks that have grown are replaced once all of them are idle; a rank that joined twice never would be.
-    answers = [await soon(broker.next_lease(name)) for name in names]
-    await broker.submit(job("next"))
-    assert [await answer for answer in answers] == [Leave(), Leave()]
 
 
 @scenario
 async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
-    with patch("dmls_ray.cluster.scheduler.trainers.START_TIMEOUT_S", 0.2):
+    with patch("dmls_ray.cluster.scheduler.membership.START_TIMEOUT_S", 0.2):
         broker = Broker(trainers(here=1), limits=RunLimits(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
         await broker.expect("never", ExpectedTrainer(ranks=1, is_optional=True))

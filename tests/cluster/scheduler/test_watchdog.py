@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, Observe
+from dmls_ray.cluster.messages import Lease, Leave
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
-from dmls_ray.records.run_events import CollectiveWait, RunFinished, RunStarted
+from dmls_ray.records.run_events import RunFinished, RunStarted
 from tests.cluster.scheduler.ranks import (
     asking,
     attempt_of,
@@ -72,32 +72,6 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
 
 
 @scenario
-async def test_ranks_without_progress_are_asked_in_which_collectives_they_wait_before_they_are_ended() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2))
-    names = [await broker.join(card(index)) for index in range(2)]
-    asked = [await soon(broker.interruption(name)) for name in names]
-    await broker.submit(job("r", 2))
-    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-    assert await asyncio.gather(*asked) == [Observe(), Observe()]
-    for steps, (name, lease) in enumerate(zip(names, leases, strict=True)):
-        await broker.waits(name, lease.lease_id, CollectiveWait(steps=steps, collectives=3, line="train.py:1"))
-    done = await end_of(broker, "r")
-    assert (done.verdict.outcome.value, done.attempts) == ("error", 1)
-
-
-@scenario
-async def test_a_stopped_rank_that_does_not_say_where_it_waits_is_a_timeout() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2, max_retries=0))
-    names = [await broker.join(card(index)) for index in range(2)]
-    asked = [await soon(broker.interruption(name)) for name in names]
-    await broker.submit(job("r", 2))
-    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-    assert await asked[0] == Observe()
-    await broker.waits(names[0], leases[0].lease_id, CollectiveWait(steps=1, collectives=3, line="train.py:1"))
-    assert (await end_of(broker, "r")).verdict.outcome.value == "timeout"
-
-
-@scenario
 async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
     broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
     name = await broker.join(card(0))
@@ -140,25 +114,9 @@ async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
     assert await outcome_of(broker, "r") == "ok"
 
 
-@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
-@scenario
-async def test_ranks_that_wait_for_a_machine_that_is_gone_get_its_address() -> None:
-    broker = Broker(trainers(a=1, b=1), limits=RunLimits(max_retries=0, wait_for_ranks=0))
-    waiting = await on_machines(broker, "a", "b")
-    await broker.submit(job("r", 2))
-    first, second = waiting
-    lease = await waiting[first]
-    await broker.begun(first, lease.lease_id, 0)
-    lost = await soon(broker.interruption(first))
-    await broker.end_trainer("b", left="b")
-    assert await lost == ("b",), "the host of its store"
-    assert await broker.interruption(second) is None
-
-
-@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
 @scenario
-async def test_a_rank_that_cannot_be_notified_is_ended_and_its_run_not_charged() -> None:
+async def test_a_rank_that_waits_for_a_machine_that_is_gone_is_ended_and_its_run_not_charged() -> None:
     ended: list[int] = []
     limits = RunLimits(max_retries=0, wait_for_ranks=0)
     broker = Broker(trainers(a=1, b=1), limits=limits, end_process=killer(ended))
@@ -176,7 +134,6 @@ async def test_a_rank_that_cannot_be_notified_is_ended_and_its_run_not_charged()
 
 
 @patch("dmls_ray.cluster.scheduler.watchdog.DEATH_DETECTION_TIMEOUT_S", 0.1)
-@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
 @scenario
 async def test_the_wait_for_a_rank_whose_peer_gave_up_ends() -> None:
@@ -194,24 +151,3 @@ async def test_the_wait_for_a_rank_whose_peer_gave_up_ends() -> None:
     assert ended == [0]
     assert done.verdict.outcome.value == "killed"
     assert done.verdict.reason == "1 of 2 ranks died: it waited for one that had ended with Connection refused"
-
-
-@scenario
-async def test_what_a_rank_says_after_notice_of_a_lost_rank_is_no_cause() -> None:
-    broker = Broker(trainers(here=1, there=1), limits=RunLimits(max_retries=0))
-    here = await broker.join(card(0, "a", trainer="here"))
-    gone = await broker.join(card(0, "b", trainer="there"))
-    hears = await soon(broker.interruption(here))
-    leases = [await soon(broker.next_lease(name)) for name in (here, gone)]
-    await broker.submit(job("r", 2))
-    lease = await leases[0]
-    await broker.begun(here, lease.lease_id, 0)
-    await broker.end_trainer("there", left="b")
-    with patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.0):
-        assert await hears == ("b",)
-    # After NCCL's groups were aborted, say: "Default process group has not been initialized".
-    failure = result(0, "error", reason="ValueError: whatever", is_symptom=False)
-    assert await broker.finish(here, lease.lease_id, failure), "no rank waits for it"
-    await broker.expect("back", ExpectedTrainer(ranks=1, is_optional=True))
-    waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
-    assert [attempt_of(await task) for task in waiting] == ["r/2", "r/2"]
