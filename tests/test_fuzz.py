@@ -279,26 +279,6 @@ def test_damaged_records_are_read_or_refused_in_one_line(watch: Watch, sound: Pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_damaged_runs_of_an_object_store_are_read_or_refused_in_one_line(watch: Watch, sound: Path) -> None:
-    lines = (sound / "runs.jsonl").read_bytes().splitlines()
-
-    session = json.loads((sound / "sweep.json").read_text())
-
-    def damage(rng: random.Random, folder: Path) -> bytes:
-        document, name = rng.choice(
-            [(json.loads(rng.choice(lines)), "runs/s1-1-a-0-b.jsonl"), (json.loads(lines[0]), "runs/2026-a-0-b.json"),
-             (session, "sessions/s1-1-b.json")]
-        )  # fmt: skip
-        content = damaged(rng, document)
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content)
-        return content
-
-    run_commands(watch, sound, "objects", damage)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_damaged_descriptions_of_sweeps_are_read_or_refused_in_one_line(watch: Watch, sound: Path) -> None:
     document = json.loads((sound / "sweep.json").read_text())
     document["sessions"] *= 2

@@ -6,8 +6,7 @@
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    derived from runs.jsonl by `analysis`
         tensorboard/    likewise; during a sweep, also the progress of its runs
 
-At a URI (s3://, ...) each run is an object: see `mirror` and `remote_store`. A folder with copies of such objects is a
-results folder, too.
+At a URI (s3://, ...) each run is an object: see `mirror` and `remote_store`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.runs_file import (
     RUNS,
     add_record,
-    add_separate_lines,
     append_lines,
     cut_torn_line,
     has_runs,
@@ -76,7 +74,6 @@ class Store:
             self._records = records_by_id(self.folder, where, self._shared)
             self.cut_bytes = cut_torn_line(self.folder / RUNS)
             """Size of a torn last line that was cut off."""
-            add_separate_lines(self.folder)
         except BaseException:
             self._lock.release()
             raise

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import Store
-from dmls_ray.storage.mirror import Mirror
+from dmls_ray.storage.mirror import RUNS_DIR, SESSIONS_DIR, Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import Note, RemoteStore
-from dmls_ray.storage.runs_file import RUNS, has_runs, records_by_id
-from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR, is_separate_file
+from dmls_ray.storage.runs_file import RUNS, records_by_id
 from dmls_ray.storage.sweep_file import SWEEP
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below, is_uri, numbered, without_file_scheme
@@ -82,11 +81,9 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
 
     uris = set()
     for entry in ObjectStore(location).list(deep=True):
-        folder, _, name = entry.name.rpartition("/")
-        if name != RUNS and Path(folder).name == RUNS_DIR and is_separate_file(RUNS_DIR, name):
-            folder, name = folder.rpartition("/")[0], RUNS
-        if name == RUNS and not entry.is_folder:
-            uris.add(below(location, folder) if folder else location)
+        folder = PurePosixPath(entry.name).parent
+        if folder.name == RUNS_DIR and entry.name.endswith(".jsonl"):
+            uris.add(location if folder.parent == PurePosixPath() else below(location, str(folder.parent)))
     return sorted(uris)
 
 
@@ -100,8 +97,7 @@ def _local_sweeps(top: Path) -> Iterator[Path]:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:  # it may not be read, is gone, or its path is too long
             continue
-        # The separate files are those of a folder that was copied from a URI, with the tool of its store.
-        if RUNS in names or (names.get(RUNS_DIR) and has_runs(folder)):
+        if RUNS in names:
             yield folder
         waiting += [folder / name for name, is_folder in names.items() if is_folder]
 
@@ -110,12 +106,8 @@ def _contains_sweep(location: str | Path) -> bool:
     if isinstance(location, str):
         objects = ObjectStore(location)
         # Google's store lists the objects of a folder, and not its subfolders.
-        return (
-            any(entry.name in (RUNS, SWEEP) for entry in objects.list())
-            or bool(objects.list(SESSIONS_DIR))
-            or bool(objects.list(RUNS_DIR))
-        )
+        return bool(objects.list(SESSIONS_DIR)) or bool(objects.list(RUNS_DIR))
     try:
-        return (location / RUNS).exists() or (location / SWEEP).exists() or has_runs(location)
+        return (location / RUNS).exists() or (location / SWEEP).exists()
     except OSError as error:
         raise StoreError(f"--out {location} cannot be a folder ({error}); name another.") from error

@@ -4,7 +4,6 @@
         runs/s<sweep>-<number>-<run_id>-<unique>.jsonl    lines of a runs.jsonl: of an ended run, or of copied runs
         sessions/s<sweep>-<number>-<unique>.json          a sweep.json with the session of one call, or copied ones
         report.html, table.md, tensorboard/, ...          what follows from the runs
-        runs.jsonl, sweep.json                            of an earlier version, which merged the runs into one object
 
 Runs and sessions are objects that no process changes or deletes, so nothing of them can be lost. Where a run was
 written more than once, the order of the names decides, and not the clock of a machine: a sweep's number is one more
@@ -19,16 +18,18 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.storage.object_store import Entry, ObjectStore
-from dmls_ray.storage.runs_file import RUNS, merge_lines, parse_lines
-from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR, is_separate_file
-from dmls_ray.storage.sweep_file import SWEEP, merge_sessions, parse_sweep, write_sweep
+from dmls_ray.storage.runs_file import RUNS, is_complete, parse_lines
+from dmls_ray.storage.sweep_file import SWEEP, parse_sweep, write_sweep
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.uri import below
+
+RUNS_DIR, SESSIONS_DIR = "runs", "sessions"
+"""Folders of the objects with runs and with sessions."""
 
 GENERATED_DIRS = ("tensorboard",)
 """Folders that are written as a whole: a file that is missing in the local copy is deleted at the URI, too."""
@@ -66,7 +67,7 @@ class Mirror:
 
     def new_run_objects(self) -> set[str]:
         """Names of the objects with runs that have been written since this copy was made."""
-        return {item.name for item in self._list(RUNS_DIR)} - self.run_objects
+        return set(self._list(RUNS_DIR)) - self.run_objects
 
     def push(self) -> None:
         """Upload new and changed files, except runs.jsonl and sweep.json, whose content is in other objects.
@@ -92,52 +93,49 @@ class Mirror:
         self.is_kept = False
         self._temporary.keep(False)
 
-    def _list(self, subfolder: Literal["runs", "sessions"]) -> list[Entry]:
-        return [
-            item
-            for item in self.objects.list(subfolder)
-            if is_separate_file(subfolder, item.name) and not item.is_folder
-        ]
+    def _list(self, folder: str) -> dict[str, Entry]:
+        """The objects of a folder by name, in the order of their names."""
+        return {item.name: item for item in self.objects.list(folder) if not item.is_folder}
 
     def _fill(self, files: Collection[str]) -> None:
-        runs, sessions = self._list(RUNS_DIR), [item.name for item in self._list(SESSIONS_DIR)]
-        self.run_objects = frozenset(item.name for item in runs)
-        numbers = [int(found[1]) for name in (*self.run_objects, *sessions) if (found := _NUMBERED.match(name))]
+        runs, sessions = self._list(RUNS_DIR), self._list(SESSIONS_DIR)
+        self.run_objects = frozenset(runs)
+        numbers = [int(found[1]) for name in (*runs, *sessions) if (found := _NUMBERED.match(name))]
         self.last_sweep = max(numbers, default=0)
-        contents = self.objects.get_all([*(item.name for item in runs), *sessions])
+        others = {item.name: item for item in self.objects.list() if item.name in files}
+        named = [name for name, item in others.items() if not item.is_folder]
+        contents = self.objects.get_all([*runs, *sessions, *named])
 
-        # Read after the objects: a sweep of an earlier version moves its runs into runs.jsonl, and then deletes them.
-        entries = {item.name: item for item in self.objects.list()}
-        wanted = [name for name in (RUNS, SWEEP, *files) if name in entries]
-        single = self.objects.get_all([name for name in wanted if not entries[name].is_folder])
-        self._write_runs(single.pop(RUNS, None), [(item.name, contents.get(item.name, b"")) for item in runs])
-        times = [item.modified_ns for item in (*runs, *filter(None, [entries.get(RUNS)]))]
+        self._write_runs({name: contents.get(name, b"") for name in runs})
         if (self.folder / RUNS).exists():
-            os.utime(self.folder / RUNS, ns=(max(times), max(times)))
-        self._write_sessions(single.pop(SWEEP, None), {name: contents.get(name, b"") for name in sessions})
-
-        for name, content in single.items():
+            modified_ns = max(item.modified_ns for item in runs.values())
+            os.utime(self.folder / RUNS, ns=(modified_ns, modified_ns))
+        self._write_sessions({name: contents.get(name, b"") for name in sessions})
+        for name, item in others.items():
             path = self.folder / name
-            path.write_bytes(content)
-            os.utime(path, ns=(entries[name].modified_ns, entries[name].modified_ns))
-        for name in wanted:
-            if entries[name].is_folder and name not in (RUNS, SWEEP):
-                (self.folder / name).mkdir()
+            if item.is_folder:
+                path.mkdir()
+            elif name in contents:
+                path.write_bytes(contents[name])
+                os.utime(path, ns=(item.modified_ns, item.modified_ns))
 
-    def _write_runs(self, content: bytes | None, objects: list[tuple[str, bytes]]) -> None:
-        """Write the local runs.jsonl of that at the URI, if there is one, and of the objects in their order."""
+    def _write_runs(self, objects: Mapping[str, bytes]) -> None:
+        """Write the local runs.jsonl of the objects in their order."""
         shared = SharedObjects()
-        lines = [
-            line for name, item in objects for line, _ in parse_lines(io.BytesIO(item), below(self.uri, name), shared)
-        ]
-        if lines or content is not None:
-            (self.folder / RUNS).write_bytes(merge_lines(content or b"", lines))
+        lines = []
+        for name, content in objects.items():
+            for line, _ in parse_lines(io.BytesIO(content), below(self.uri, name), shared):
+                lines.append(line.rstrip(b"\n") + b"\n")
+        if lines:
+            (self.folder / RUNS).write_bytes(b"".join(lines))
 
-    def _write_sessions(self, content: bytes | None, objects: dict[str, bytes]) -> None:
-        described = {} if content is None else parse_sweep(content, below(self.uri, SWEEP))
-        merged = merge_sessions(described, objects, self.uri)
-        if merged:
-            write_sweep(self.folder, merged)
+    def _write_sessions(self, objects: Mapping[str, bytes]) -> None:
+        sessions: list[Any] = []
+        for name, content in objects.items():
+            if is_complete(content):
+                sessions += parse_sweep(content, below(self.uri, name)).get("sessions", [])
+        if sessions:
+            write_sweep(self.folder, {"sessions": sessions})
 
     def _files(self) -> dict[str, tuple[int, int]]:
         """Name of each file that `push` uploads -> its size and time."""

@@ -21,8 +21,7 @@ from typing import Any
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import Store
-from dmls_ray.storage.mirror import Mirror
-from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR
+from dmls_ray.storage.mirror import RUNS_DIR, SESSIONS_DIR, Mirror
 from dmls_ray.storage.sweep_file import sweep_text
 from dmls_ray.util.errors import StoreError
 

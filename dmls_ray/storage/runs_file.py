@@ -2,14 +2,10 @@
 
 A line that a crash tore off is left out when reading, and cut off before the next line is written. Where a run has
 several lines (a skipped run that became feasible), the last one counts, unless it is a failure after an answer.
-
-A folder that was copied from a URI has its runs in other files, which are never changed: `runs/*.jsonl`, of one or more
-such lines each. They are read after runs.jsonl.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -21,7 +17,6 @@ import msgspec
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.stale import replaces
-from dmls_ray.storage.separate_files import RUNS_DIR, read_separate_files, separate_files
 from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import SchemaError, StoreError
 from dmls_ray.util.gc import gc_disabled
@@ -47,18 +42,10 @@ def read_records(
     """
     shared = shared or SharedObjects()
     named = below(where or folder, RUNS)
-    separate = read_separate_files(folder, RUNS_DIR)
     file = _open_runs(Path(folder) / RUNS, named)
-    seen = set()
     if file is not None:
         with file:
-            for line, record in parse_lines(file, named, shared):
-                if separate:
-                    seen.add(line.strip())
-                yield record
-    for name, content in separate.items():
-        for line, record in parse_lines(io.BytesIO(content), below(where or folder, name), shared):
-            if line.strip() not in seen:
+            for _, record in parse_lines(file, named, shared):
                 yield record
 
 
@@ -123,21 +110,9 @@ def has_runs(folder: str | os.PathLike[str]) -> bool:
         StoreError: it cannot be read.
     """
     try:
-        return (Path(folder) / RUNS).is_file() or bool(separate_files(folder, RUNS_DIR))
+        return (Path(folder) / RUNS).is_file()
     except OSError as error:
         raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
-
-
-def merge_lines(content: bytes, lines: Iterable[bytes]) -> bytes:
-    """Append to the content of a runs.jsonl the lines that it lacks, each once; a torn last line is cut off."""
-    last = content.rpartition(b"\n")[2]
-    if last:
-        content = content + b"\n" if is_complete(last) else content[: -len(last)]
-    missing = {line.strip(): None for line in lines}
-    if missing:
-        for line in content.split(b"\n"):
-            missing.pop(line, None)
-    return content + b"".join(line + b"\n" for line in missing)
 
 
 def append_lines(path: Path, lines: bytes) -> None:
@@ -167,20 +142,6 @@ def append_lines(path: Path, lines: bytes) -> None:
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(f"{path} cannot be written ({reason}); free some space, or name another folder.") from error
-
-
-def add_separate_lines(folder: Path) -> None:
-    """Append to runs.jsonl what it lacks of the runs in other files, so that later lines follow them.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
-    separate = b"".join(content.rstrip(b"\n") + b"\n" for content in read_separate_files(folder, RUNS_DIR).values())
-    if separate:
-        path = folder / RUNS
-        content = path.read_bytes() if path.exists() else b""
-        whole = [line for line in separate.split(b"\n") if is_complete(line)]
-        append_lines(path, merge_lines(content, whole)[len(content) :])
 
 
 def cut_torn_line(path: Path) -> int:

@@ -1,8 +1,4 @@
-"""`sweep.json`: a session for each call of a sweep, with its question, its command, its machine and its versions.
-
-A folder that was copied from a URI has sessions in other files, which are never changed: `sessions/*.json`, each like a
-sweep.json.
-"""
+"""`sweep.json`: a session for each call of a sweep, with its question, its command, its machine and its versions."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dmls_ray.records.validation import check_sweep_file
-from dmls_ray.storage.runs_file import RUNS, check_schema, is_complete
-from dmls_ray.storage.separate_files import SESSIONS_DIR, read_separate_files
+from dmls_ray.storage.runs_file import RUNS, check_schema
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.paths import open_regular
@@ -29,7 +24,7 @@ _WAY_OUT = f"remove it: the runs themselves are in {RUNS}"
 
 
 def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, Any]:
-    """Return the content of sweep.json, with the sessions of other files; empty where there is none.
+    """Return the content of sweep.json; empty where there is none.
 
     Args:
         folder: the results folder.
@@ -41,16 +36,14 @@ def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict
     """
     path = Path(folder) / SWEEP
     where = where or str(folder)
-    described: dict[str, Any] = {}
     try:
         with open_regular(path) as file:
-            described = parse_sweep(file.read(), below(where, SWEEP))
+            return parse_sweep(file.read(), below(where, SWEEP))
     except (FileNotFoundError, NotADirectoryError):
-        pass  # there is none yet
+        return {}
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(f"{below(where, SWEEP)} cannot be read ({reason}); {_WAY_OUT}.") from error
-    return merge_sessions(described, read_separate_files(folder, SESSIONS_DIR), where)
 
 
 def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
@@ -73,25 +66,6 @@ def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def merge_sessions(described: dict[str, Any], files: Mapping[str, bytes], where: str) -> dict[str, Any]:
-    """Add to the content of a sweep.json the sessions of other files that it lacks.
-
-    Args:
-        described: the content; it is not changed.
-        files: name -> content. One that a crash cut short is left out.
-        where: the results folder in an error.
-
-    Raises:
-        SchemaError, StoreError: as `read_sweep`.
-    """
-    sessions: list[Any] = list(described.get("sessions", []))
-    for name, content in files.items():
-        if content.endswith(b"\n") or is_complete(content):
-            added = parse_sweep(content, below(where, name)).get("sessions", [])
-            sessions += [session for session in added if session not in sessions]
-    return {**described, "schema": SWEEP_SCHEMA, "sessions": sessions} if files else described
 
 
 def write_sweep(folder: str | os.PathLike[str], described: Mapping[str, Any]) -> None:

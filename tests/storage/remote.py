@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmls_ray import load
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore
 from tests.records.test_model import record
+from tests.storage.reading import latest_records
 
 
 def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:
     return record(run_id=f"a-{number}", repeat=number, outcome=outcome)
 
 
-def numbers(uri: str | Path) -> list[int]:
+def records(uri: str) -> list[RunRecord]:
+    """The runs there; file:// stands for a distributed file system."""
+    mirror = Mirror(uri)  # its folder is deleted with it
+    return latest_records(mirror.folder)
+
+
+def numbers(uri: str) -> list[int]:
     """The repeats of the runs there, with repetitions."""
-    return sorted(item.repeat for item in load(uri).records)
+    return sorted(item.repeat for item in records(uri))
 
 
 def objects_of(uri: str) -> list[str]:

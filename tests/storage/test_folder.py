@@ -4,7 +4,6 @@ import errno
 import json
 import multiprocessing
 import os
-import shutil
 import subprocess
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -16,7 +15,6 @@ from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import find_sweeps, first_free_location, open_store
-from dmls_ray.storage.remote_store import RemoteStore
 from dmls_ray.storage.sweep_file import SWEEP_SCHEMA, read_sweep
 from dmls_ray.util.errors import SchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
@@ -244,39 +242,12 @@ def test_a_folder_and_its_uri_have_one_lock_and_one_file(tmp_path: Path) -> None
     assert first_free_location(folder.as_uri()) == tmp_path / "a folder-2"
 
 
-def test_a_copy_of_the_objects_of_a_uri_is_a_results_folder(tmp_path: Path) -> None:
-    folder, copied = tmp_path / "sweep", tmp_path / "copied"
-    store = RemoteStore(folder.as_uri(), print)
-    store.add_session({"name": "at the URI"})
-    store.append(run(0))
-    store.append(run(1, Outcome.KILLED))
-    shutil.copytree(folder, copied)  # as `aws s3 sync` does
-    assert find_sweeps(str(tmp_path)) == [copied, folder]
-    assert first_free_location(copied) == tmp_path / "copied-2"
-    assert load(copied).records == [run(0), run(1, Outcome.KILLED)]
-    with open_store(copied, print) as local:
-        local.add_session({"name": "here"})
-        local.append(run(1, Outcome.ERROR))
-    assert load(copied).records == [run(0), run(1, Outcome.ERROR)], "what was written here is newer"
-    assert len((copied / "runs.jsonl").read_bytes().splitlines()) == 3
-    assert [session["name"] for session in read_sweep(copied)["sessions"]] == ["at the URI", "here"]
-
-
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
-    RemoteStore((tmp_path / "sweep").as_uri(), print).append(run(0))
-    for name in ("runs", "sessions"):
-        folder = tmp_path / "sweep" / name
-        folder.mkdir(exist_ok=True)
-        os.mkfifo(folder / "pipe.json")
-        (folder / "link.json").symlink_to(tmp_path / "secret.json")
-    (tmp_path / "secret.json").write_bytes(run(1).to_json() + b"\n")
-    assert load(tmp_path / "sweep").records == [run(0)]
-    assert read_sweep(tmp_path / "sweep") == {}
-    os.mkfifo(tmp_path / "sweep" / "runs.jsonl")
+    os.mkfifo(tmp_path / "runs.jsonl")
+    with pytest.raises(StoreError, match="holds no runs.jsonl"):
+        load(tmp_path)
     with pytest.raises(StoreError, match="it is no regular file"):
-        load(tmp_path / "sweep")
-    with pytest.raises(StoreError, match="it is no regular file"):
-        open_store(tmp_path / "sweep", print)
+        open_store(tmp_path, print)
 
 
 @pytest.mark.parametrize("fails", ["write", "fsync"])

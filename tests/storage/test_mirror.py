@@ -16,7 +16,8 @@ from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore
 from tests.conftest import PROJECT
-from tests.storage.remote import left_by_a_death, numbers, run
+from tests.storage.reading import latest_records
+from tests.storage.remote import left_by_a_death, run
 
 
 def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri: str) -> None:
@@ -33,13 +34,6 @@ def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri
     there = [item.name for item in objects.list(deep=True) if not item.is_folder]
     assert there == ["figures/new.svg", "figures/old.svg", "table.md", "tensorboard/new/events"]
     assert {item.name: item.modified_ns for item in objects.list()}["table.md"] == at["table.md"], "it is not changed"
-
-
-def test_objects_below_the_names_of_the_files_of_records_are_left_out(bucket: str) -> None:
-    place = f"{bucket}/sweep"
-    left_by_a_death(place, run(0))
-    ObjectStore(place).put_all(["runs.jsonl/x", "sweep.json/x"], str.encode)
-    assert numbers(place) == [0]
 
 
 def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
@@ -87,5 +81,5 @@ def test_the_local_copy_of_a_killed_process_is_deleted_by_the_next_unless_it_has
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     store = RemoteStore(uri, print)
     (kept,) = set(temporary.iterdir()) - {store.folder}
-    assert numbers(store.folder) == numbers(kept) == [0]
+    assert store.records == latest_records(kept) == [run(0)]
     assert not ObjectStore(other).list()

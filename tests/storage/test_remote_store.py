@@ -27,7 +27,7 @@ from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import numbered
 from tests.conftest import S3, start_s3
-from tests.storage.remote import left_by_a_death, numbers, objects_of, path_of, run
+from tests.storage.remote import left_by_a_death, numbers, objects_of, path_of, records, run
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_run_is_an_object_when_it_is_appended_and_stays_one(uri: str, notes: l
         assert "s000001-000002-a-1-" in before[1]
     assert objects_of(uri) == before
     assert sorted(item.name for item in ObjectStore(uri).list()) == ["runs", "sessions"], "no object is written again"
-    assert load(uri).records == [run(0), run(1)]
+    assert records(uri) == [run(0), run(1)]
     assert notes == []
 
 
@@ -62,9 +62,9 @@ def test_runs_of_a_dead_process_are_read_by_the_next_sweep_and_its_own_follow_th
     with RemoteStore(uri, notes.append) as store:
         assert [item.outcome for item in store.records] == [Outcome.OK, Outcome.KILLED]
         store.append(run(1, Outcome.ERROR))
-        assert [item.outcome for item in load(uri).records] == [Outcome.OK, Outcome.ERROR], "the last one counts"
+        assert [item.outcome for item in records(uri)] == [Outcome.OK, Outcome.ERROR], "the last one counts"
         store.append(run(1))
-    assert [item.outcome for item in load(uri).records] == [Outcome.OK, Outcome.OK]
+    assert [item.outcome for item in records(uri)] == [Outcome.OK, Outcome.OK]
     assert notes == []
 
 
@@ -122,8 +122,7 @@ def test_a_failure_of_another_sweep_at_the_same_place_hides_no_answer(place: str
     second.append(run(0, later))
     first.close()
     second.close()
-    for records in (load(place).records, RemoteStore(place, print).records):
-        assert [item.outcome for item in records] == [Outcome.OK]
+    assert [item.outcome for item in records(place)] == [Outcome.OK]
 
 
 def test_the_order_of_runs_does_not_depend_on_a_clock(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +141,7 @@ def test_the_order_of_runs_does_not_depend_on_a_clock(uri: str, monkeypatch: pyt
     with RemoteStore(uri, print) as store:
         store.append(run(0, Outcome.ERROR))
         store.append(run(1, Outcome.OOM))
-    assert [item.outcome for item in load(uri).records] == [Outcome.ERROR, Outcome.OOM]
+    assert [item.outcome for item in records(uri)] == [Outcome.ERROR, Outcome.OOM]
 
 
 class Interrupted:
@@ -197,22 +196,6 @@ def test_an_object_that_a_death_left_empty_or_torn_is_left_out_and_its_run_is_mi
     assert numbers(uri) == [0, 1]
 
 
-def test_what_an_earlier_version_has_merged_is_read_together_with_newer_objects(uri: str) -> None:
-    objects = ObjectStore(uri)
-    merged = [run(0), run(1, Outcome.KILLED)]
-    objects.put("runs.jsonl", b"".join(item.to_json() + b"\n" for item in merged))
-    objects.put("runs/20261122T101112.000000Z-a-1-01234567.json", run(1, Outcome.KILLED).to_json() + b"\n")
-    objects.put("runs/20261122T101113.000000Z-a-2-01234567.json", run(2).to_json() + b"\n")
-    objects.put("sweep.json", b'{"schema": 2, "sessions": [{"name": "before"}]}\n')
-    with RemoteStore(uri, print) as store:
-        store.add_session({"name": "after"})
-        store.append(run(1))
-    assert [(item.repeat, item.outcome.value) for item in load(uri).records] == [(0, "ok"), (1, "ok"), (2, "ok")]
-    again = RemoteStore(uri, print)
-    assert len((again.folder / "runs.jsonl").read_bytes().splitlines()) == 4, "no line comes twice"
-    assert [session["name"] for session in read_sweep(again.folder)["sessions"]] == ["before", "after"]
-
-
 def test_many_runs_are_copied_to_a_uri_as_one_object(bucket: str, tmp_path: Path) -> None:
     uri, other = f"{bucket}/sweep", f"{bucket}/copy"
     with RemoteStore(uri, print) as store:
@@ -226,25 +209,6 @@ def test_many_runs_are_copied_to_a_uri_as_one_object(bucket: str, tmp_path: Path
     assert len(objects_of(other)) == 1
     assert numbers(other) == list(range(12))
     assert len(ObjectStore(other).list("sessions")) == 1
-
-
-def test_a_reader_misses_no_run_while_an_earlier_version_merges_runs(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = f"{bucket}/sweep"
-    objects, name = ObjectStore(uri), "runs/20261122T101112.000000Z-a-0-01234567.json"
-    objects.put(name, run(0).to_json() + b"\n")
-    list_all = ObjectStore.list
-
-    def merged_meanwhile(self: ObjectStore, folder: str = "", *, deep: bool = False) -> Any:
-        found = list_all(self, folder, deep=deep)
-        if folder == "runs":
-            objects.put("runs.jsonl", run(0).to_json() + b"\n")
-            objects.delete_all([name])
-        return found
-
-    monkeypatch.setattr(ObjectStore, "list", merged_meanwhile)
-    assert numbers(uri) == [0]
 
 
 def test_a_store_that_goes_away_and_comes_back_gets_every_run(
@@ -310,13 +274,12 @@ def test_runs_that_cannot_be_uploaded_are_kept_and_the_note_has_the_command_that
         main(["copy", str(store.folder), place])
     assert ended.value.code == 0
     assert "2 of 2 runs added" in capsys.readouterr().out
-    assert numbers(place) == [0, 1]
     assert load(place).where == str(path_of(place))
     with pytest.raises(SystemExit):
         main(["copy", str(store.folder), place])
     assert "0 of 2 runs added" in capsys.readouterr().out
     shutil.rmtree(store.folder)
-    assert numbers(place) == [0, 1]
+    assert load(place).records == [run(0), run(1)]
 
 
 def test_a_store_that_cannot_be_written_is_reported_before_anything_starts(place: str, notes: list[str]) -> None:
@@ -332,11 +295,7 @@ def test_an_object_that_is_no_record_is_refused_by_its_name(uri: str) -> None:
     left_by_a_death(uri, run(0))
     ObjectStore(uri).put("runs/by-hand.jsonl", b"[]\n")
     with pytest.raises(StoreError, match=r"sweep/runs/by-hand.jsonl, line 1 is no record .*; remove the line, or name"):
-        load(uri)
-    ObjectStore(uri).delete_all(["runs/by-hand.jsonl"])
-    ObjectStore(uri).put("runs.jsonl", b"no json\n")
-    with pytest.raises(StoreError, match="sweep/runs.jsonl, line 1 is no record"):
-        load(uri)
+        records(uri)
 
 
 def test_a_fresh_location_is_the_first_without_a_sweep(bucket: str) -> None:
