@@ -1,4 +1,4 @@
-"""The default axes of a script, as far as the chosen workload and its model take them.
+"""The default axes of a script, as far as the chosen workload takes them.
 
 A value that the user has asked for is never left out: the sweep refuses it.
 """
@@ -17,9 +17,6 @@ from dmls_ray.util.errors import ConfigError
 LeftOut = tuple[str, str, str]
 """A field, what of it is left out, `batch_norm=on`, and the reason."""
 
-Unfit = Mapping[tuple[str, Any], str]
-"""(field, value) that a model cannot take -> the reason, as `Workload.unfit_values` returns it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultAxes:
@@ -30,7 +27,7 @@ class DefaultAxes:
     axes: Mapping[str, Any]
     variants: Sequence[Variant] = ({},)
     left_out: tuple[LeftOut, ...] = ()
-    """What the workload or its model cannot take."""
+    """What the workload cannot take."""
 
     def for_schema(self, schema: Schema) -> DefaultAxes:
         """The default axes of another workload than the script's: the values that its fields take.
@@ -50,19 +47,16 @@ class DefaultAxes:
                 for value in _values_of(given):
                     if not _fits(schema, name, value):
                         unfit[name, value] = f"not for {schema.title}"
-        return replace(self, axes=several).without(unfit)
+        return replace(self, axes=several)._without(unfit)
 
-    def without(self, unfit: Unfit, asked: Mapping[str, Any] | None = None) -> DefaultAxes:
+    def _without(self, unfit: Mapping[tuple[str, Any], str]) -> DefaultAxes:
         """The default axes without values that do not fit.
 
         Args:
             unfit: (field, value) -> the reason.
-            asked: the axes that the user has asked for, which stay.
 
         The field that the script asks about keeps its values if fewer than two would be left: the sweep refuses them.
         """
-        if asked is not None:
-            unfit = {pair: reason for pair, reason in unfit.items() if pair[0] not in asked}
         reasons = {name: reason for (name, _), reason in unfit.items()}
         axes, left_out = dict(self.axes), list(self.left_out)
         for name, given in self.axes.items():
@@ -70,8 +64,6 @@ class DefaultAxes:
                 continue
             values = _values_of(given)
             kept = [value for value in values if (name, value) not in unfit]
-            if isinstance(given, Range):  # a model that cannot take one of its values takes none
-                kept = []
             if name == self.axis and len(kept) < 2:
                 continue
             lost = [value for value in values if (name, value) in unfit]

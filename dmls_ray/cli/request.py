@@ -12,7 +12,7 @@ from dmls_ray.cli.default_axes import DefaultAxes
 from dmls_ray.cli.flags import add_flags, add_workload_flags, flag_of, merge_axes, read_axes, read_options
 from dmls_ray.cli.parser import Parser, parse
 from dmls_ray.cli.preset import Preset
-from dmls_ray.config.grid import Plan, configs_of
+from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import folder_name, plan_sweep
@@ -54,15 +54,9 @@ class Request:
         defaults = self.default_axes
         if any(self.axes.keys() & variant.keys() for variant in defaults.variants):
             defaults = replace(defaults, variants=({},), left_out=())
-        plan, space = self._plan(defaults)
-        if unfit := self.workload.unfit_values(configs_of(plan.runs)):
-            defaults = defaults.without(unfit, self.axes)
-            plan, space = self._plan(defaults)
-        return plan, space, defaults.note(self.axes)
-
-    def _plan(self, defaults: DefaultAxes) -> tuple[Plan, SearchSpace | None]:
         axes = merge_axes(defaults.axes, self.axes)
-        return plan_sweep(axes, self.options, self.workload, variants=defaults.variants)
+        plan, space = plan_sweep(axes, self.options, self.workload, variants=defaults.variants)
+        return plan, space, defaults.note(self.axes)
 
 
 def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:

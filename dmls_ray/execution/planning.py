@@ -23,7 +23,7 @@ from dmls_ray.storage.location import first_free_location
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.registry import metric_is_minimized
+from dmls_ray.workloads.registry import metric_direction
 
 
 def make_plan(
@@ -53,7 +53,8 @@ def make_plan(
 
 def search_minimizes(options: Options) -> bool:
     """Return whether a search minimizes its metric: by `goal`, or by the metric's entry in the registry."""
-    return metric_is_minimized(options.metric) if options.goal == "auto" else options.goal == "min"
+    goal = metric_direction(options.metric) if options.goal == "auto" else options.goal
+    return goal == "min"
 
 
 def plan_sweep(

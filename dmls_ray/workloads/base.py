@@ -7,12 +7,8 @@ Importing the module of a workload must load neither PyTorch nor Ray.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from dmls_ray.config.fields import FieldSpec, field_specs, required_fields
@@ -21,27 +17,8 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.validation import check_field_values
-from dmls_ray.util.errors import ConfigError, ConflictError, DataError, InputError, UserCodeError
+from dmls_ray.util.errors import ConfigError, ConflictError, DataError
 from dmls_ray.util.file_digest import digest_of_files
-
-
-def _naming_its_workload(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of a workload, so that an unexpected error becomes one line."""
-
-    @functools.wraps(hook)
-    def call(self: Workload, *arguments: Any) -> Any:
-        try:
-            return hook(self, *arguments)
-        except InputError:
-            raise
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            raise UserCodeError(
-                f"workload {self.name}: its {hook.__name__}() failed: {type(error).__name__}: {error} "
-                f"({Path(place.filename).name}, line {place.lineno})."
-            ) from error
-
-    return call
 
 
 class Workload:
@@ -72,11 +49,6 @@ class Workload:
     """`module:Class` of the columns, notes and figures, loaded when results are read."""
     questions: ClassVar[str] = "dmls_ray.analysis.findings.questions:Questions"
     """`module:Class` of what results are asked, likewise."""
-
-    def __init_subclass__(cls) -> None:
-        for name, hook in list(vars(cls).items()):
-            if inspect.isfunction(hook) and name in vars(Workload) and not name.startswith("_"):
-                setattr(cls, name, _naming_its_workload(hook))
 
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:
@@ -132,14 +104,10 @@ class Workload:
         check_field_values(field_specs(self.config), config)
 
     def infeasible_reason(self, config: Any) -> str:
-        """The reason why no cluster can run this configuration; empty if there is none."""
-        return ""
-
-    def unfit_values(self, configs: Sequence[Any]) -> Mapping[tuple[str, Any], str]:
-        """(field, value) of these configurations that their model cannot take -> the reason, `model=m:net has no
-        dropout layer`. A sweep leaves them out where they are defaults of its script, and refuses them elsewhere.
+        """The reason why no cluster can run this configuration, and the way out; empty if there is none. In a sweep,
+        such runs are skipped.
         """
-        return {}
+        return ""
 
     def check(self, configs: Sequence[Any]) -> None:
         """Refuse names that do not exist, before anything starts.

@@ -113,17 +113,14 @@ def is_compared(name: str) -> bool:
     return metric is None or metric.is_compared
 
 
-def metric_is_minimized(name: str) -> bool:
-    """Return whether less of a metric is better: by its entry; a metric without one is minimized if it is a loss."""
-    return metric_direction(name) == "min"
-
-
 def metric_direction(name: str) -> Direction:
     """Return what is better of a metric: by its entry, else by its name if that is a loss or an accuracy."""
     metric = registered_metrics().get(name)
     if metric:
         return metric.direction
-    return "min" if is_loss(name) else "max" if name.endswith("accuracy") else "none"
+    if is_loss(name):
+        return "min"
+    return "max" if name.endswith("accuracy") else "none"
 
 
 @functools.cache
@@ -170,5 +167,7 @@ def _of_function(train: str) -> Workload:
 
 def _built_in_of_function(train: str) -> type[Workload] | None:
     """Return the workload of this package that recorded configurations name by a training function."""
-    classes = (_class_of(point) for point in _BUILT_IN.values())
-    return next((item for item in classes if item.claims({"train": train})), None)
+    for point in _BUILT_IN.values():
+        if _class_of(point).claims({"train": train}):
+            return _class_of(point)
+    return None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Sequence
 from typing import Any
 
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS
 from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.records.training_metrics import TRAINING_METRICS
@@ -32,29 +29,13 @@ def find_mistake(name: str, loaded: Any) -> str:
             return f"its class {loaded.__name__} has no {attribute}; set it"
     if loaded.name != name:
         return f"its class {loaded.__name__} has the name {loaded.name!r}; give the class and the entry point one name"
-    return _mistake_in_config(loaded.config) or _mistake_in_metrics(loaded)
-
-
-def _mistake_in_config(config: Any) -> str:
-    try:
-        typing.get_type_hints(config)
-        specs = field_specs(config)
-    except Exception as error:  # noqa: BLE001 - annotations are code of another package
-        return f"its config {config!r} is no dataclass whose fields can be read ({type(error).__name__}: {error})"
-    reserved = [field for field in RESERVED_FIELDS if field in specs]
-    if reserved or not issubclass(config, RuntimeConfig):
+    config = loaded.config
+    if not issubclass(config, RuntimeConfig) or not field_specs(config).keys().isdisjoint(RESERVED_FIELDS):
         return f"its config {config!r} has to extend RuntimeConfig, and may not have the fields {RESERVED_FIELDS}"
-    return ""
-
-
-def _mistake_in_metrics(workload: type[Workload]) -> str:
-    metrics = workload.metrics
-    if not isinstance(metrics, Sequence) or not all(isinstance(metric, Metric) for metric in metrics):
-        return f"its metrics {metrics!r} are not a sequence of Metric; give one"
-    for metric in metrics:
+    for metric in loaded.metrics:
         if metric.name in RUN_FIELDS:
             return f"its metric {metric.name} has the name of an entry of every record; give it another name"
-    rates = {metric.name for metric in (*metrics, *TRAINING_METRICS) if metric.kind == "rate"}
-    if workload.throughput in (None, *rates):
-        return ""
-    return f"its throughput {workload.throughput!r} is no metric of kind rate; name one of {', '.join(sorted(rates))}"
+    rates = {metric.name for metric in (*loaded.metrics, *TRAINING_METRICS) if metric.kind == "rate"}
+    if loaded.throughput not in (None, *rates):
+        return f"its throughput {loaded.throughput!r} is no metric of kind rate; name one of {', '.join(sorted(rates))}"
+    return ""

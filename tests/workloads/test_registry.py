@@ -44,10 +44,10 @@ def external(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_entry_of_a_metric_gives_its_direction_and_a_custom_loss_is_minimized() -> None:
-    assert [registry.metric_is_minimized(name) for name in LEARNED] == [True, False] * 3
-    assert registry.metric_is_minimized("peak_mem_mib")
-    assert registry.metric_is_minimized("valid_loss")
-    assert not registry.metric_is_minimized("bleu")
+    assert [registry.metric_direction(name) for name in LEARNED] == ["min", "max"] * 3
+    assert registry.metric_direction("peak_mem_mib") == "min"
+    assert registry.metric_direction("valid_loss") == "min"
+    assert registry.metric_direction("bleu") == "none"
 
 
 def test_a_search_minimizes_what_its_goal_or_the_entry_of_its_metric_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,11 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.util.errors import ConfigError, InputError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import is_reference, names_file
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.decoded_images import peek_dataset
 from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
 from dmls_ray.workloads.user_function.sent import SentName, load_named
 
@@ -60,20 +62,39 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
         UnknownNameError, UserCodeError: as `find_model`.
     """
     model = find_model(config.model)(shape, classes)
-    is_builtin = config.model in MODEL_NAMES
-    if config.batch_norm != "off":
-        if is_builtin:
-            _insert_batch_norm(model)
-        elif config.batch_norm == "on":
-            raise ConfigError(
-                f"batch_norm=on puts layers into built-in models, and model={config.model} is none; use batch_norm off "
-                "for the layers it has, or sync to have them normalise over all ranks."
-            )
+    if config.batch_norm != "off" and config.model in MODEL_NAMES:
+        _insert_batch_norm(model)
     if config.batch_norm == "sync":
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     if config.dropout is not None:
         _set_dropout(model, config.dropout, config.model)
     return model
+
+
+@functools.cache
+def missing_layers(name: str, batch_norm: str, dropout: float | None, data: tuple[str, str | None, int | None]) -> str:
+    """Why a torchvision or user-defined model cannot take batch_norm or dropout, and the way out; empty if it can.
+
+    Args:
+        name: the model.
+        batch_norm: the value of the field.
+        dropout: the value of the field.
+        data: dataset, data_dir and image_size.
+    """
+    if batch_norm == "on":
+        return (
+            f"batch_norm=on puts layers into built-in models, and model={name} is none; use batch_norm off for the "
+            "layers it has, or sync to have them normalise over all ranks."
+        )
+    try:
+        shape, classes, _ = peek_dataset(*data)
+        has_dropout = bool(dropout_layers(find_model(name)(shape, classes)))
+    except InputError:
+        # It may need a GPU or files that only the machines of the ranks have: an error is theirs to report.
+        return ""
+    if dropout is None or has_dropout:
+        return ""
+    return f"dropout={dropout}: model={name} has no dropout layer; use dropout none, or a model with dropout layers."
 
 
 def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
@@ -199,9 +220,7 @@ def _set_dropout(model: nn.Module, rate: float, name: str) -> None:
     if layers:
         return
     if name not in MODEL_NAMES:
-        raise ConfigError(
-            f"dropout={rate}: model={name} has no dropout layer; use a built-in model, or one with dropout layers."
-        )
+        raise ConfigError(f"dropout={rate}: model={name} has no dropout layer; use dropout none, or another model.")
     classifier = model.classifier
     assert isinstance(classifier, nn.Sequential)
     model.classifier = nn.Sequential(*classifier[:-1], nn.Dropout(rate), classifier[-1])

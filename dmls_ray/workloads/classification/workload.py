@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -59,17 +60,13 @@ class ClassificationWorkload(Workload):
             factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
         return factors
 
-    def unfit_values(self, configs: Sequence[TrialConfig]) -> Mapping[tuple[str, Any], str]:
-        judged = [
-            config
-            for config in configs
-            if config.model not in MODEL_NAMES and (config.dropout is not None or config.batch_norm == "on")
-        ]
-        if not judged:
-            return {}
-        from dmls_ray.workloads.classification.unfit_values import unfit_values
+    def infeasible_reason(self, config: TrialConfig) -> str:
+        """Why its model cannot take a value of the configuration, as built-in models can."""
+        if config.model in MODEL_NAMES or (config.dropout is None and config.batch_norm != "on"):
+            return ""
+        from dmls_ray.workloads.classification.model_builder import missing_layers
 
-        return unfit_values(judged)
+        return missing_layers(config.model, config.batch_norm, config.dropout, _data_of(config))
 
     def check(self, configs: Sequence[TrialConfig]) -> None:
         """Refuse models and data sets that do not exist.
@@ -79,12 +76,11 @@ class ClassificationWorkload(Workload):
         """
         from dmls_ray.workloads.classification.data.sources import check_source
 
-        for model in dict.fromkeys(config.model for config in configs):
-            if model not in MODEL_NAMES:
-                from dmls_ray.workloads.classification.model_builder import find_model
+        for model in {config.model for config in configs} - set(MODEL_NAMES):
+            from dmls_ray.workloads.classification.model_builder import find_model
 
-                find_model(model)
-        for dataset, data_dir in dict.fromkeys((config.dataset, config.data_dir) for config in configs):
+            find_model(model)
+        for dataset, data_dir in {(config.dataset, config.data_dir) for config in configs}:
             check_source(dataset, data_dir)
 
     def prepare(self, configs: Sequence[TrialConfig], notify: Callable[[str], None]) -> None:
@@ -98,22 +94,22 @@ class ClassificationWorkload(Workload):
         # What an earlier sweep of this process has read may have changed since.
         sources.cached_source.cache_clear()
         decoded_images.load_decoded.cache_clear()
-        models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
+        fitting = set()
         for config in configs:
             shape, classes, samples = _shape_of_data(config, notify)
             config.held_out(samples)
             if (spec := builtin_model(config.model)) is None:
                 key = (config.model, config.batch_norm, config.dropout, shape, classes)
-                models[key] = (config, shape, classes)
+                if key not in fitting:
+                    from dmls_ray.workloads.classification.model_builder import check_fits
+
+                    check_fits(config, shape, classes)
+                    fitting.add(key)
             elif min(shape[1:]) < spec.min_image_side:
                 raise ConfigError(
                     f"model={config.model} takes images of {spec.min_image_side} pixels a side or more, and those of "
                     f"{config.dataset} have {min(shape[1:])}; set image_size, or use another model."
                 )
-        for model in models.values():
-            from dmls_ray.workloads.classification.model_builder import check_fits
-
-            check_fits(*model)
         if slow := {config.precision for config in configs} & slow_precisions():
             notify(
                 f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long as "
@@ -121,8 +117,8 @@ class ClassificationWorkload(Workload):
             )
 
     def cached_data(self, configs: Sequence[TrialConfig]) -> tuple[tuple[Any, ...], ...]:
-        resident = [config for config in configs if config.loader == "resident"]
-        return tuple(dict.fromkeys((config.dataset, config.data_dir, config.image_size) for config in resident))
+        resident = (config for config in configs if config.loader == "resident")
+        return tuple(dict.fromkeys(map(_data_of, resident)))
 
     def load_cached(self, *arguments: Any) -> None:
         from dmls_ray.workloads.classification.data.decoded_images import load_decoded
@@ -130,14 +126,17 @@ class ClassificationWorkload(Workload):
         load_decoded(*arguments)
 
     def modules(self, config: TrialConfig) -> Sequence[str]:
-        custom_model = is_reference(config.model) and not config.model.startswith("torchvision:")
-        custom_dataset = is_reference(config.dataset) and builtin_dataset(config.dataset) is None
-        references = [*([config.model] if custom_model else []), *([config.dataset] if custom_dataset else [])]
-        sent = [module for name in _sent_names(config) for module in name.sent.modules]
-        return [*(reference.partition(":")[0] for reference in references), *sent]
+        modules = []
+        for name in (config.model, config.dataset):
+            if isinstance(name, SentName):
+                modules += name.sent.modules
+            elif is_reference(name) and not name.startswith("torchvision:") and builtin_dataset(name) is None:
+                modules.append(name.partition(":")[0])
+        return modules
 
     def functions(self, config: TrialConfig) -> Mapping[str, str]:
-        return {str(name): name.sent.digest for name in _sent_names(config)}
+        names = (config.model, config.dataset)
+        return {str(name): name.sent.digest for name in names if isinstance(name, SentName)}
 
     def data_sets(self, config: TrialConfig) -> Mapping[str, tuple[Any, ...]]:
         spec = builtin_dataset(config.dataset)
@@ -162,21 +161,24 @@ class ClassificationWorkload(Workload):
     def estimate_s(self, config: TrialConfig) -> float | None:
         spec = builtin_dataset(config.dataset)
         samples = spec.train_samples(config.dataset) if spec else None
-        return None if samples is None else config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S
+        if samples is None:
+            return None
+        return config.epochs * math.ceil(samples / config.samples_per_pass) * _GUESSED_STEP_S
 
 
 WORKLOAD = ClassificationWorkload
 
 
-def _sent_names(config: TrialConfig) -> list[SentName]:
-    return [name for name in (config.model, config.dataset) if isinstance(name, SentName)]
+def _data_of(config: TrialConfig) -> tuple[str, str | None, int | None]:
+    """What names the decoded images of a configuration."""
+    return config.dataset, config.data_dir, config.image_size
 
 
 def _shape_of_data(config: TrialConfig, notify: Callable[[str], None]) -> tuple[tuple[int, int, int], int, int]:
     """Image shape, classes and training samples of a data set, which is decoded if the ranks need it decoded."""
     from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
 
-    arguments = (config.dataset, config.data_dir, config.image_size)
+    arguments = _data_of(config)
     if config.loader != "resident":
         return peek_dataset(*arguments)
     if not is_decoded(*arguments):
