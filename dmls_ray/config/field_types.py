@@ -1,100 +1,35 @@
-"""Types of fields, from their annotations: plain values for hashes and records, and what the code gets.
+"""Types of fields, from their annotations, and plain values, as hashes and records have them.
 
-A plain value is a number, a text, true, false, None, or a tuple of these. msgspec makes of it what the annotation
-names: a list, a path, a member of an enumeration.
+A plain value is a number, a text, true, false, None, or a tuple of these.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 import os
 import sys
 import types
 import typing
-from collections.abc import Sequence, Set
-from dataclasses import Field, dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import Field
 from pathlib import PurePath
 from typing import Any, get_args, get_origin
 
-import msgspec
 from msgspec import inspect
 
-_SCALARS = (
+SCALARS = (
     inspect.AnyType, inspect.NoneType, inspect.BoolType, inspect.IntType, inspect.FloatType, inspect.StrType,
     inspect.LiteralType,
 )  # fmt: skip
-_LISTS = (
-    inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.TupleType,
-    inspect.NamedTupleType,
-)  # fmt: skip
+LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.TupleType)
 
-_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 """Texts of a field that is true or false, besides 1 and 0."""
 
 
 class UnsupportedError(Exception):
     """Values of a type have no plain form; the message is the name of the type."""
-
-
-@dataclass(frozen=True)
-class FieldType:
-    """A type of values; by default any plain value."""
-
-    hint: Any = Any
-    """The annotation."""
-
-    @cached_property
-    def members(self) -> tuple[inspect.Type, ...]:
-        """The types of a union, or the only one, without that of None."""
-        described = inspect.type_info(self.hint)
-        union = described.types if isinstance(described, inspect.UnionType) else (described,)
-        return tuple(member for member in union if not isinstance(member, inspect.NoneType))
-
-    @cached_property
-    def is_converted(self) -> bool:
-        """Whether the code gets another object than the plain value."""
-        return not all(isinstance(member, _SCALARS) for member in self.members)
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether one value may have several parts."""
-        return any(isinstance(member, _LISTS) for member in self.members)
-
-    @cached_property
-    def enumeration(self) -> type[enum.Enum] | None:
-        """The enumeration of which its values are members."""
-        return next((member.cls for member in self.members if isinstance(member, inspect.EnumType)), None)
-
-    def convert(self, value: Any, *, strict: bool = False) -> Any:
-        """The plain value of a value.
-
-        Args:
-            value: given in Python, or the text of a flag.
-            strict: a text is no number.
-
-        Raises:
-            ValueError: the value is of another type, or out of bounds.
-        """
-        if isinstance(value, enum.Enum) and self.hint is Any:
-            raise ValueError("expected a number, a text, true, false or none")
-        native = self.native(plain_value(value), strict=strict)
-        # Members have no other plain form that is a word for every enumeration.
-        return native.name if isinstance(native, enum.Enum) else plain_value(native)
-
-    def native(self, plain: Any, *, strict: bool = False) -> Any:
-        """What the annotation names, from a plain value.
-
-        Raises:
-            ValueError: as `convert`.
-        """
-        if isinstance(plain, str) and self.hint is bool:
-            plain = _TRUTHS.get(plain.lower(), plain)
-        if isinstance(plain, str) and self.enumeration is not None and plain in self.enumeration.__members__:
-            return self.enumeration[plain]
-        return msgspec.convert(plain, self.hint, strict=strict, dec_hook=_make_path)
 
 
 def plain_value(value: Any) -> Any:
@@ -132,15 +67,20 @@ def annotation_of(config_class: type, item: Field[Any]) -> Any:
         if getattr(base, "__dataclass_fields__", {}).get(item.name) is item
     )
     names = {**vars(sys.modules.get(owner.__module__, types)), **vars(owner)}
-    alone = types.SimpleNamespace(__annotations__={item.name: item.type})
     try:
-        return typing.get_type_hints(alone, globalns=names, include_extras=True)[item.name]
+        return evaluated(item.type, names)
     except Exception:  # noqa: BLE001 - annotations are code of the user, and may name what only a type checker imports
         return str(item.type)
 
 
-def field_type(hint: Any, default: Any = None) -> FieldType:
-    """The type of an annotation.
+def evaluated(annotation: Any, names: Mapping[str, Any]) -> Any:
+    """One annotation with its names looked up; those of other parameters may be imported for a type checker only."""
+    alone = types.SimpleNamespace(__annotations__={"alone": annotation})
+    return typing.get_type_hints(alone, globalns=dict(names), include_extras=True)["alone"]
+
+
+def supported_hint(hint: Any, default: Any = None) -> Any:
+    """An annotation as msgspec supports it; Any: any plain value.
 
     Args:
         hint: the annotation.
@@ -149,21 +89,17 @@ def field_type(hint: Any, default: Any = None) -> FieldType:
     Raises:
         UnsupportedError: values of this type have no plain form.
     """
-    if isinstance(hint, dataclasses.InitVar):
-        hint = hint.type
     if str in get_args(hint) and get_origin(hint) in (types.UnionType, typing.Union):
         # msgspec has no union with a path; of str | Path, the code gets a text.
         texts = [argument for argument in get_args(hint) if not _is_path(argument)]
         hint = typing.Union[tuple(texts)]  # noqa: UP007 - their number is not known
-    if hint is object:
-        return FieldType()
     try:
         if _is_supported(inspect.type_info(hint)):
-            return FieldType(hint)
+            return hint
     except TypeError:  # msgspec does not support it
         pass
-    if default is not None and _is_scalar(default):
-        return FieldType()
+    if hint is object or isinstance(default, str | int | float):
+        return Any
     raise UnsupportedError(hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint))
 
 
@@ -179,17 +115,4 @@ def _is_supported(described: Any) -> bool:
     parts = [*getattr(described, "types", ()), *getattr(described, "item_types", ())]
     if hasattr(described, "item_type"):
         parts.append(described.item_type)
-    if isinstance(described, inspect.NamedTupleType):
-        parts = [item.type for item in described.fields]
-    return isinstance(described, _SCALARS) or (bool(parts) and all(map(_is_supported, parts)))
-
-
-def _is_scalar(value: Any) -> bool:
-    try:
-        return not isinstance(plain_value(value), tuple) and not isinstance(value, enum.Enum)
-    except ValueError:
-        return False
-
-
-def _make_path(cls: Any, value: Any) -> Any:
-    return cls(value)
+    return isinstance(described, SCALARS) or (bool(parts) and all(map(_is_supported, parts)))

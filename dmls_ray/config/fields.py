@@ -9,17 +9,25 @@ A configuration class is a dataclass. A field's annotation is its type with boun
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import enum
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 from dmls_ray.config.field_docs import field_docs
-from dmls_ray.config.field_types import FieldType, UnsupportedError, annotation_of, field_type
+from dmls_ray.config.field_types import (
+    LISTS,
+    SCALARS,
+    TRUTHS,
+    UnsupportedError,
+    annotation_of,
+    plain_value,
+    supported_hint,
+)
 from dmls_ray.config.value_texts import as_flag_value, guess_value, parts_of
 from dmls_ray.util.errors import ConfigError, ConflictError
 
@@ -64,11 +72,8 @@ def setting(default: Any, **metadata: Any) -> Any:
 
 
 _TYPE_NAMES: dict[type, str] = {
-    msgspec.inspect.IntType: "int", msgspec.inspect.FloatType: "float", msgspec.inspect.StrType: "str",
-    msgspec.inspect.BoolType: "bool",
+    inspect.IntType: "int", inspect.FloatType: "float", inspect.StrType: "str", inspect.BoolType: "bool",
 }  # fmt: skip
-
-_ANY = FieldType()
 
 _LONGEST_SHOWN = 100
 """Most characters of a wrong value in a message."""
@@ -76,13 +81,40 @@ _LONGEST_SHOWN = 100
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """Everything that the command line and the tables need to know about a field. Its values are plain ones."""
+    """Everything that the command line and the tables need to know about a field.
+
+    Its values are plain ones. msgspec makes of them what the annotation names: a list, a path, a member of an
+    enumeration.
+    """
 
     name: str
     help: str = ""
     default: Any = None
-    kind: FieldType = _ANY
+    hint: Any = Any
+    """The annotation; Any: any plain value."""
     setting: Setting = Setting()
+
+    @cached_property
+    def members(self) -> tuple[inspect.Type, ...]:
+        """The types of a union, or the only one, without that of None."""
+        described = inspect.type_info(self.hint)
+        union = described.types if isinstance(described, inspect.UnionType) else (described,)
+        return tuple(member for member in union if not isinstance(member, inspect.NoneType))
+
+    @cached_property
+    def is_converted(self) -> bool:
+        """Whether the code gets another object than the plain value."""
+        return not all(isinstance(member, SCALARS) for member in self.members)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether one value may have several parts."""
+        return any(isinstance(member, LISTS) for member in self.members)
+
+    @cached_property
+    def enumeration(self) -> type[enum.Enum] | None:
+        """The enumeration of which its values are members."""
+        return next((member.cls for member in self.members if isinstance(member, inspect.EnumType)), None)
 
     @cached_property
     def type(self) -> str:
@@ -90,30 +122,24 @@ class FieldSpec:
         if self.choices:
             names = {type(choice).__name__ for choice in self.choices}
         else:
-            names = {_TYPE_NAMES.get(type(member), "value") for member in self.kind.members}
+            names = {_TYPE_NAMES.get(type(member), "value") for member in self.members}
         return names.pop() if len(names) == 1 else "value"
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
         """The allowed values; empty if values besides those of a Literal or an enumeration are allowed."""
-        return self._listed if len(self.kind.members) == 1 else ()
+        return self._listed if len(self.members) == 1 else ()
 
     @cached_property
     def _listed(self) -> tuple[Any, ...]:
         """The values of a Literal in its order, or the names of an enumeration."""
-        if self.kind.enumeration is not None:
-            return tuple(member.name for member in self.kind.enumeration)
-        hints = (self.kind.hint, *get_args(self.kind.hint))
-        literals = [get_args(hint) for hint in hints if get_origin(hint) is Literal]
-        return tuple(value for values in literals for value in values if value is not None)
-
-    @cached_property
-    def or_none(self) -> bool:
-        """Whether None is one of its values."""
-        try:
-            return self.kind.convert(None) is None
-        except ValueError:
-            return False
+        if self.enumeration is not None:
+            return tuple(member.name for member in self.enumeration)
+        listed: list[Any] = []
+        for hint in (self.hint, *get_args(self.hint)):
+            if get_origin(hint) is Literal:
+                listed += get_args(hint)
+        return tuple(value for value in listed if value is not None)
 
     @property
     def is_number(self) -> bool:
@@ -123,7 +149,7 @@ class FieldSpec:
     @property
     def least(self) -> float | None:
         """The bound that a value is at least; None without one."""
-        return getattr(self.kind.members[0], "ge", None)
+        return getattr(self.members[0], "ge", None)
 
     def parse(self, text: str) -> Any:
         """The value of a flag's text.
@@ -131,17 +157,15 @@ class FieldSpec:
         Raises:
             ConfigError: the text is no value of this field.
         """
-        if self.or_none and text.lower() == "none":
-            return None
         given: Any = text
-        if self.kind.has_lists and (len(self.kind.members) == 1 or set(text) & set("[(,")):
+        if self.has_lists and (len(self.members) == 1 or set(text) & set("[(,")) and text.lower() != "none":
             try:
                 given = parts_of(text)
             except ValueError as error:
                 raise self._unfit(text, "expected values separated by commas, lists in brackets") from error
         try:
             # A text that looks like a number is one, where the field has both.
-            return self.kind.convert(guess_value(given), strict=True)
+            return self._convert(guess_value(given), strict=True)
         except msgspec.ValidationError:
             return self.check(given)
         except ValueError as error:
@@ -158,7 +182,7 @@ class FieldSpec:
                 value = self.setting.reads(value)
             if self.type == "int" and isinstance(value, float) and value.is_integer():
                 value = int(value)
-            return self.kind.convert(value)
+            return self._convert(value)
         except ValueError as error:
             raise self._unfit(value, str(error)) from error
 
@@ -170,36 +194,52 @@ class FieldSpec:
         """
         if value is None:
             return None
-        return self.kind.native(self.check(value))
+        return self._native(self.check(value))
 
     def plain(self, value: Any) -> Any:
         """The plain value of one that `native` has returned."""
-        if value is None or not self.kind.is_converted:
+        if value is None or not self.is_converted:
             return value
         return self.check(value)
+
+    def _convert(self, value: Any, *, strict: bool = False) -> Any:
+        """The plain value; `strict`: a text is no number.
+
+        Raises:
+            ValueError: the value is of another type, or out of bounds.
+        """
+        if isinstance(value, enum.Enum) and self.hint is Any:
+            raise ValueError("expected a number, a text, true, false or none")
+        native = self._native(plain_value(value), strict=strict)
+        # Members have no other plain form that is a word for every enumeration.
+        return native.name if isinstance(native, enum.Enum) else plain_value(native)
+
+    def _native(self, plain: Any, *, strict: bool = False) -> Any:
+        if isinstance(plain, str) and self.hint is bool:
+            plain = TRUTHS.get(plain.lower(), plain)
+        if isinstance(plain, str) and self.enumeration is not None and plain in self.enumeration.__members__:
+            return self.enumeration[plain]
+        return msgspec.convert(plain, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
 
     def _unfit(self, value: Any, message: str) -> ConfigError:
         shown = as_flag_value(value)
         if len(shown) > _LONGEST_SHOWN:
             shown = f"{shown[:_LONGEST_SHOWN]}..."
         if self._listed and (self.choices or message.startswith("Invalid enum value")):
-            return ConfigError(f"{self.name}={shown} is unknown; choose from {self._alternatives()}.")
+            expected = ", ".join(map(as_flag_value, self._listed))
+            others = [_TYPE_NAMES[type(member)] for member in self.members if type(member) in _TYPE_NAMES]
+            if others:
+                expected += f", or give {' or '.join(others)}"
+            return ConfigError(f"{self.name}={shown} is unknown; choose from {expected}.")
         expected = message.partition(", got ")[0].replace("`", "").replace("null", "none")
         return ConfigError(f"{self.name}={shown}: {expected[:1].lower()}{expected[1:]}.")
-
-    def _alternatives(self) -> str:
-        values = ", ".join(map(as_flag_value, self._listed))
-        others = [_TYPE_NAMES[type(member)] for member in self.kind.members if type(member) in _TYPE_NAMES]
-        if not others:
-            return values
-        return f"{values}, or give {' or '.join(others)}"
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
     """Every field of a configuration class that can be varied, in the order of `ordered_fields`.
 
     Raises:
-        ConfigError: a default is no value of its field, or cannot be made.
+        ConfigError: a default is no value of its field.
     """
     return _fields_of(config_class)[0]
 
@@ -218,19 +258,14 @@ _known: dict[type, tuple[dict[str, FieldSpec], dict[str, str]]] = {}
 
 
 def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
-    if config_class not in _known:
-        _known[config_class] = _read_fields(config_class)
-    return _known[config_class]
-
-
-def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
+    if config_class in _known:
+        return _known[config_class]
     docs = field_docs(config_class)
     specs, fixed = {}, {}
     for item in _fields_of_init(config_class):
-        default = _default_of(config_class, item)
-        metadata = _setting_of(item)
+        default = _default_of(item)
         try:
-            kind = field_type(annotation_of(config_class, item), default)
+            hint = supported_hint(annotation_of(config_class, item), default)
         except UnsupportedError as error:
             fixed[item.name] = (
                 f"{item.name} of {config_class.__name__} is of type {error}, of which no flag or axis has values; use "
@@ -239,8 +274,14 @@ def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, st
             if item.default is item.default_factory is MISSING:
                 raise ConfigError(f"{fixed[item.name]}, or give it a default.") from error
             continue
-        spec = FieldSpec(item.name, docs.get(item.name, ""), None, kind, metadata)
-        specs[item.name] = dataclasses.replace(spec, default=_plain_default(config_class, spec, default))
+        spec = FieldSpec(item.name, docs.get(item.name, ""), None, hint, _setting_of(item))
+        if default is not None:
+            try:
+                spec = dataclasses.replace(spec, default=spec.check(default))
+            except ConfigError as error:
+                raise ConfigError(f"the default in {config_class.__name__}: {error}") from error
+        specs[item.name] = spec
+    _known[config_class] = specs, fixed
     return specs, fixed
 
 
@@ -249,41 +290,16 @@ def _setting_of(item: Field[Any]) -> Setting:
     return given if isinstance(given, Setting) else Setting()
 
 
-def _plain_default(config_class: type, spec: FieldSpec, default: Any) -> Any:
-    if default is None:
-        return None
-    try:
-        return spec.check(default)
-    except ConfigError as error:
-        raise ConfigError(f"the default in {config_class.__name__}: {error}") from error
-
-
 def _fields_of_init(config_class: type) -> list[Field[Any]]:
-    """The fields that the class takes when an object is made, also those of type InitVar."""
-    ordered = ordered_fields(config_class)
-    taken = inspect.signature(config_class).parameters
-    every: dict[str, Field[Any]] = vars(config_class)["__dataclass_fields__"]
-    others = [item for item in every.values() if item not in ordered and item.name in taken]
-    return [*(item for item in ordered if item.init), *others]
+    """The fields that the class takes when an object is made."""
+    return [item for item in ordered_fields(config_class) if item.init]
 
 
-def _default_of(config_class: type, item: Field[Any]) -> Any:
-    """The default of a field; None without.
-
-    Raises:
-        ConfigError: the function that makes it fails.
-    """
-    if item.default is not MISSING:
-        return item.default
-    if item.default_factory is MISSING:
-        return None
-    try:
+def _default_of(item: Field[Any]) -> Any:
+    """The default of a field; None without."""
+    if item.default_factory is not MISSING:
         return item.default_factory()
-    except Exception as error:
-        raise ConfigError(
-            f"the default of {item.name} in {config_class.__name__} cannot be made ({type(error).__name__}: {error}); "
-            "give it a plain default."
-        ) from error
+    return None if item.default is MISSING else item.default
 
 
 def ordered_fields(config_class: type) -> list[Field[Any]]:
@@ -309,8 +325,8 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
     """
     for spec in specs:
         value = spec.check(getattr(config, spec.name))
-        if spec.kind.is_converted:
-            value = spec.kind.native(value)
+        if spec.is_converted:
+            value = spec.native(value)
         object.__setattr__(config, spec.name, value)
 
 

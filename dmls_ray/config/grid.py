@@ -232,7 +232,7 @@ def _has_several_values(given: Any, spec: FieldSpec) -> bool:
     is_array = isinstance(given, Iterable) and hasattr(given, "tolist")
     if not is_array and (not isinstance(given, Sequence | set | frozenset) or isinstance(given, str | bytes)):
         return False
-    if not spec.kind.has_lists:
+    if not spec.has_lists:
         return True
     return not isinstance(given, tuple) and all(_is_value(item, spec) for item in given)
 

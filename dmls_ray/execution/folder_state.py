@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.words import count_noun
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
@@ -17,7 +17,6 @@ from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import describe_stale
-from dmls_ray.workloads.registry import workload_of
 
 
 class FolderState:
@@ -84,15 +83,12 @@ class FolderState:
         return f"Nothing to run: all {len(self.finished):,} runs are there."
 
     def notes_on_files(self, folder: Path) -> Iterator[str]:
-        """Notes about files that runs were asked for and do not have, or cannot write.
+        """Notes about files that runs were asked for and do not have.
 
         Args:
             folder: the results folder.
         """
         options = self._options
-        writes_files = workload_of(self.plan.runs[0].values).writes_files
-        if options.is_remote and any(writes_files(config) for config in configs_of(self.missing)):
-            yield "Profiles and other files of ranks need a folder, and --out is a URI: they are left out."
         if options.save_weights:
             yield from self._note_on_file("weights.pt", self.plan.repeats, folder)
         yield from self._note_on_file("trace-rank0.json.gz", options.trace, folder)

@@ -51,7 +51,7 @@ class JobFactory:
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),
             identity=run.identity,
-            artifacts=self._artifacts_of(run, config),
+            artifacts=self._artifacts_of(run),
             prunable=self.options.mode == "search" and self.options.scheduler != "none",
         )
 
@@ -79,10 +79,10 @@ class JobFactory:
             config, oversubscribe=self.options.oversubscribe, holds_gpus=self.holds_gpus
         )
 
-    def _artifacts_of(self, run: Run, config: RuntimeConfig) -> ArtifactOptions | None:
+    def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
         """The files that a run writes into its folder; None if it writes none."""
         options, is_traced = self.options, run.repeat < self.options.trace
-        wanted = options.checkpoints or options.save_weights or is_traced or self.workload.writes_files(config)
+        wanted = options.checkpoints or options.save_weights or is_traced
         # Machines that write to a URI share no folder.
         if not wanted or options.is_remote:
             return None

@@ -163,10 +163,6 @@ class Workload:
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error}.") from error
 
-    def writes_files(self, config: Any) -> bool:
-        """Whether each run needs a folder for files besides its record."""
-        return False
-
     def estimate_s(self, config: Any) -> float | None:
         """Estimated seconds of a run that was never measured; None if unknown."""
         return None

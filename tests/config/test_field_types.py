@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, Optional
+from typing import TYPE_CHECKING, Any, Literal, NewType, Optional
 
 import numpy as np
 import pytest
@@ -43,12 +43,6 @@ class Rights(enum.Flag):
     WRITE = 2
 
 
-class Size(NamedTuple):
-    width: int
-    name: str = "x"
-
-
-SMALL = Size(1)
 Count = NewType("Count", int)
 
 
@@ -85,19 +79,14 @@ class Config(Base):
     flag: bool = False
     plain: Any = None
     label: str = None  # type: ignore[assignment]
-    pair: Size = SMALL
     count: Count = Count(5)
-    given: InitVar[int] = 7
-    derived: int = field(init=False, default=0)
+    derived: int = field(init=False, default=8)
     table: dict[str, int] = field(default_factory=dict)
     base: Base = field(default_factory=Base)
     rights: Rights = Rights.READ | Rights.WRITE
     function: Callable[..., Any] | None = None
     dtype: torch.dtype | None = None
     array: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(3))
-
-    def __post_init__(self, given: int) -> None:
-        object.__setattr__(self, "derived", 2 * given)
 
 
 def train(config: Config, rank: Any, emit: Any) -> None: ...
@@ -156,9 +145,7 @@ SAME = [
     ("plain", "'1e5'", "1e5"),
     ("plain", "none", None),
     ("label", "none", "none"),
-    ("pair", "2,y", Size(2, "y")),
     ("count", "3", 3),
-    ("given", "4", 4),
 ]
 
 
@@ -186,7 +173,6 @@ def test_a_value_is_the_same_from_a_flag_and_from_python(name: str, text: str, v
         ("rates", "1", [1.0]),
         ("one_or_several", "5,6", [5, 6]),
         ("text_or_path", "a", "a"),
-        ("pair", "2,y", Size(2, "y")),
     ],
 )
 def test_the_function_gets_what_the_annotation_names(name: str, text: str, native: Any) -> None:
@@ -198,9 +184,9 @@ def test_the_function_gets_what_the_annotation_names(name: str, text: str, nativ
 
 
 def test_without_any_value_the_function_gets_the_defaults_of_its_dataclass() -> None:
-    config: Any = user_function_schema(train).make(given=4)
+    config: Any = user_function_schema(train).make()
     given = config.for_function(Config)
-    expected = Config(given=4)
+    expected = Config()
     for item in dataclasses.fields(Config):
         if item.name != "array":
             assert getattr(given, item.name) == getattr(expected, item.name)
@@ -280,11 +266,10 @@ def test_a_field_that_needs_a_value_and_can_have_none_is_refused_with_the_functi
     @dataclass
     class Needs:
         table: dict[str, int]
-        given: InitVar[int]
 
     with pytest.raises(ConfigError, match=r"table of Needs is of type dict\[str, int\].*, or give it a default"):
         field_specs(Needs)
-    assert required_fields(Needs) == ["table", "given"]
+    assert required_fields(Needs) == ["table"]
 
 
 @pytest.mark.parametrize(
@@ -299,10 +284,4 @@ def test_a_field_that_needs_a_value_and_can_have_none_is_refused_with_the_functi
 def test_a_default_that_is_no_value_of_its_field_is_refused(annotation: Any, default: Any, message: str) -> None:
     odd = dataclasses.make_dataclass("Odd", [("x", annotation, field(default=default))])
     with pytest.raises(ConfigError, match=message):
-        field_specs(odd)
-
-
-def test_a_default_that_cannot_be_made_is_refused() -> None:
-    odd = dataclasses.make_dataclass("Odd", [("x", int, field(default_factory=lambda: 1 // 0))])
-    with pytest.raises(ConfigError, match=r"the default of x in Odd cannot be made \(ZeroDivisionError"):
         field_specs(odd)

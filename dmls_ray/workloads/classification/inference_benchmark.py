@@ -1,10 +1,9 @@
-"""Latency, checkpoint size and operator profile of a trained model."""
+"""Latency and checkpoint size of a trained model."""
 
 from __future__ import annotations
 
 import io
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -48,16 +47,13 @@ def latency_ms(forward: Forward, images: Tensor) -> tuple[float, float]:
     return float(p50), float(p95)
 
 
-def measure_inference(
-    fp32: nn.Module, int8: nn.Module | None, images: Tensor, profiles: Path | None
-) -> dict[str, float]:
+def measure_inference(fp32: nn.Module, int8: nn.Module | None, images: Tensor) -> dict[str, float]:
     """Latency and checkpoint size of the fp32 model, eager and compiled, and of the int8 model if there is one.
 
     Args:
         fp32: the trained model.
         int8: its converted form.
         images: the batch to time.
-        profiles: folder for PyTorch's profiler tables, `profile_fp32.txt` and `profile_int8.txt`.
     """
     fp32 = fp32.eval()
     forwards: dict[str, Forward] = {"fp32_eager": fp32, "fp32_compiled": compiled_for(fp32, len(images))}
@@ -67,16 +63,4 @@ def measure_inference(
         metrics["int8_checkpoint_bytes"] = checkpoint_bytes(int8)
     for name, forward in forwards.items():
         metrics[f"{name}_ms_p50"], metrics[f"{name}_ms_p95"] = latency_ms(forward, images)
-        if profiles is not None and name != "fp32_eager":
-            _profile(forward, images, profiles / f"profile_{name.partition('_')[0]}.txt")
     return metrics
-
-
-def _profile(forward: Forward, images: Tensor, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kinds = torch.profiler.ProfilerActivity
-    activities = [kinds.CPU, kinds.CUDA] if images.is_cuda else [kinds.CPU]
-    with torch.profiler.profile(activities=activities) as profiler, torch.inference_mode():
-        for _ in range(10):
-            forward(images)
-    path.write_text(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=25) + "\n", encoding="utf-8")

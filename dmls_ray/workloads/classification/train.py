@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -107,8 +106,7 @@ class ClassificationTask(TrainingTask):
         if self.config.inference_batch is not None and self.rank.rank == 0:
             pixels = torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
             images = to_memory_format(normalize(pixels.to(self.device)), self.config)
-            folder = None if self.rank.artifacts is None else Path(self.rank.artifacts.folder)
-            metrics |= measure_inference(self.quantized.fp32(), self.quantized.converted, images, folder)
+            metrics |= measure_inference(self.quantized.fp32(), self.quantized.converted, images)
         return metrics
 
     def plain_model(self) -> nn.Module:

@@ -154,10 +154,6 @@ class ClassificationWorkload(Workload):
 
         return fingerprint_of(name, data_dir)
 
-    def writes_files(self, config: TrialConfig) -> bool:
-        """Whether the run writes profiler tables."""
-        return config.inference_batch is not None
-
     def estimate_s(self, config: TrialConfig) -> float | None:
         spec = builtin_dataset(config.dataset)
         samples = spec.train_samples(config.dataset) if spec else None

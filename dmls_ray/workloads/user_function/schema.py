@@ -12,13 +12,13 @@ import functools
 import importlib
 import inspect
 import sys
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dmls_ray.config.field_types import evaluated
 from dmls_ray.config.fields import (
     FieldSpec,
     field_defaults,
@@ -130,11 +130,8 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     first = next(iter(inspect.signature(function).parameters.values()))
     if first.annotation is first.empty:
         return None
-    # Of this parameter alone: the names of others may be imported for a type checker only.
-    parameter = types.SimpleNamespace(__annotations__={first.name: first.annotation})
     try:
-        names = getattr(_plain_function(function), "__globals__", {})
-        hint = typing.get_type_hints(parameter, globalns=names)[first.name]
+        hint = evaluated(first.annotation, getattr(_plain_function(function), "__globals__", {}))
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         raise ConfigError(f"{FLAG}={name}: the annotation of {first.name} cannot be resolved ({error}).") from error
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -184,8 +181,6 @@ def function_schema(
         config = UserFunctionConfig(train=name, values=values, sent=sent, **runtime)
         try:
             made = config.for_function(config_class)
-        except ValueError as error:
-            raise ConflictError(f"{name} refuses its configuration: {error}") from error
         except Exception as error:
             raise ConflictError(f"{name} refuses its configuration: {type(error).__name__}: {error}") from error
         # The dataclass may choose the device that its values need.
@@ -214,11 +209,8 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
         for name in custom.keys() & runtime.keys():
             default = custom.pop(name).default
             runtime[name] = dataclasses.replace(runtime[name], default=runtime[name].check(default))
-    for reserved in ("train", CODE_FIELD):
-        if reserved in custom:
-            raise ConfigError(
-                f"{reserved} is a column of every table; give that field of its configuration another name."
-            )
+    if reserved := custom.keys() & {"train", CODE_FIELD}:
+        raise ConfigError(f"{reserved.pop()} is a column of every table; give that field another name.")
     return {"world_size": runtime.pop("world_size"), **custom, **runtime}
 
 
@@ -233,16 +225,12 @@ def _check_is_called_as_train(function: Callable[..., Any], name: str) -> None:
     Raises:
         ConfigError: with the reason.
     """
-    way_out = f"{FLAG}={name} cannot be called as train(config, rank, emit)"
-    if isinstance(function, type):
-        raise ConfigError(f"{way_out}: it is a class; name a function.")
     try:
         inspect.signature(function).bind(None, None, None)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{way_out} ({error}); give it these three parameters.") from error
-    plain = _plain_function(function)
-    if inspect.iscoroutinefunction(plain) or inspect.isgeneratorfunction(plain):
-        raise ConfigError(f"{way_out}: it is async, or has a yield; use an ordinary function.")
+        raise ConfigError(
+            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
+        ) from error
 
 
 def _plain_function(function: Any) -> Any:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_vnni
-from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.util.errors import ConflictError
-from dmls_ray.workloads.classification import inference_benchmark, quantization
+from dmls_ray.workloads.classification import quantization
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.inference_benchmark import checkpoint_bytes, weights_of
 from dmls_ray.workloads.classification.model_builder import build_model
@@ -94,9 +92,7 @@ def test_a_compiled_int8_model_computes_what_the_converted_one_does_with_the_lar
 
 
 @pytest.mark.slow
-def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batches(
-    images: torch.Tensor, tmp_path: Path
-) -> None:
+def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batches(images: torch.Tensor) -> None:
     int8 = to_int8(built(), "static", images[:2], [images])
     forward = compiled_for(int8, 64)
     with torch.inference_mode():
@@ -104,16 +100,16 @@ def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batche
         torch.testing.assert_close(forward(images), reference, rtol=0.05, atol=0.02)
         assert forward(images[:5]).shape == (5, 10)
         torch.testing.assert_close(forward(images[:5]), forward(images)[:5])
-    inference_benchmark._profile(forward, images, tmp_path / "profile_int8.txt")
-    assert "qconv" in (tmp_path / "profile_int8.txt").read_text().lower()
+    with torch.profiler.profile() as profiler, torch.inference_mode():
+        forward(images)
+    assert any("qconv" in event.key for event in profiler.key_averages())
 
 
 @pytest.mark.slow
-def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model(tmp_path: Path) -> None:
-    artifacts = ArtifactOptions(folder=str(tmp_path))
-    fp32 = run_inline(config(inference_batch=16), artifacts=artifacts).run
+def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model() -> None:
+    fp32 = run_inline(config(inference_batch=16)).run
     for kind in ("static", "qat"):
-        result = run_inline(config(quantization=kind, inference_batch=16), artifacts=artifacts)
+        result = run_inline(config(quantization=kind, inference_batch=16))
         assert result.outcome == "ok", result.traceback
         run = result.run
         assert run["int8_test_accuracy"] > 0.85
@@ -127,7 +123,6 @@ def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model(t
         assert last == run["int8_test_accuracy" if kind == "qat" else "fp32_test_accuracy"]
         assert run["quantize_s"] > 0
         assert run["vnni"] is has_vnni()
-    assert {path.name for path in tmp_path.iterdir()} == {"profile_fp32.txt", "profile_int8.txt"}
     assert "int8_test_accuracy" not in fp32
 
 
@@ -189,33 +184,10 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
 
 
 @pytest.mark.slow
-def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
-    from torch._dynamo.utils import counters
-
-    from dmls_ray.training.rank import RankInfo
-    from dmls_ray.workloads.classification.train import rank_trainer
-
-    trial = rank_trainer(config(quantization="qat", epochs=1), RankInfo())
-    trial.model.train()
-    forward = trial.task.quantized.forward()
-    before = counters["stats"]["unique_graphs"]
-    trial.evaluator.evaluate("test", forward)
-    assert counters["stats"]["unique_graphs"] == before
-
-
-@pytest.mark.slow
 def test_the_time_of_conversion_and_inference_is_a_separate_phase() -> None:
     result = run_inline(config(quantization="dynamic", epochs=1, inference_batch=4))
     assert result.values["inference_s"] > result.run["quantize_s"] > 0
     assert result.values["eval_s"] < 0.5 * result.values["inference_s"]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_inference_is_timed_on_the_gpu_as_well() -> None:
-    result = run_inline(config(device="cuda", epochs=1, inference_batch=4))
-    assert result.outcome == "ok", result.traceback
-    assert result.run["fp32_compiled_ms_p50"] > 0
 
 
 def test_static_quantization_observes_no_validation_image() -> None:

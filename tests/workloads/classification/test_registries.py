@@ -46,12 +46,6 @@ def test_the_estimate_follows_the_number_of_training_samples(dataset: str, secon
     assert ClassificationWorkload().estimate_s(config) == (None if seconds is None else pytest.approx(seconds))
 
 
-def test_only_profiled_runs_write_files() -> None:
-    workload = ClassificationWorkload()
-    assert not workload.writes_files(TrialConfig(batch_per_rank=8))
-    assert workload.writes_files(TrialConfig(batch_per_rank=8, inference_batch=1))
-
-
 def test_each_decoded_data_set_is_prepared_once() -> None:
     configs = [TrialConfig(batch_per_rank=size, loader=name) for size in (8, 16) for name in ("resident", "dataloader")]
     assert ClassificationWorkload().cached_data(configs) == (("digits", None, None),)

@@ -7,7 +7,7 @@ import operator
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -80,11 +80,6 @@ def of_four(config: Settings, rank: RankInfo, emit: Emit, factor: int) -> dict[s
     return {"depth": config.depth * factor}
 
 
-async def later(config: Settings, rank: RankInfo, emit: Emit) -> None: ...
-def in_parts(config: Settings, rank: RankInfo, emit: Emit) -> Iterator[int]:
-    yield 1
-
-
 part = functools.partial(of_four, factor=1)
 experiment = Experiment()
 
@@ -135,7 +130,8 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
 
 def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
     plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=user_function_schema(train))
-    assert [run.skip for run in plan.runs if run.skip] == [f"{TRAIN} refuses its configuration: wide is not deep"]
+    skips = [run.skip for run in plan.runs if run.skip]
+    assert skips == [f"{TRAIN} refuses its configuration: ValueError: wide is not deep"]
     assert {run.values["train"] for run in plan.runs} == {TRAIN}, "it is a run of that function all the same"
 
 
@@ -165,10 +161,7 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
         (of_four, "cannot be called as train"),
         (sum, "cannot be called as train"),
         (3, "cannot be called as train"),
-        (Experiment, "is a class"),
         (f"{MODULE}:Experiment.train", "cannot be called as train"),
-        (later, "is async"),
-        (in_parts, "has a yield"),
         (of_a_list, "use a dataclass or a dict"),
         ("tests.workloads.user_function.test_schema:trian", "has no function 'trian'"),
         ("no_such_module:train", "no module named"),
