@@ -37,8 +37,8 @@ class Run:
     """The hash of the configuration, and of the user's code and data where it has any."""
     identity: Identity = field(default_factory=Identity)
     """The user's code and data."""
-    repeat: int
-    order: int
+    repeat: int = 0
+    order: int = 0
     skip: str = ""
     """The reason why this run is not feasible; empty if it is."""
     unchanged: frozenset[str] = frozenset()
@@ -87,12 +87,7 @@ class Plan:
 
     def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
         """A copy in which each run that is not feasible has its reason as `skip`."""
-        runs = []
-        for run in self.runs:
-            if run.config is not None and not run.skip:
-                run = replace(run, skip=reason(run.config))
-            runs.append(run)
-        return replace(self, runs=tuple(runs))
+        return replace(self, runs=tuple(replace(run, skip=run.skip or reason(run.config)) for run in self.runs))
 
     def pending(self, done: Collection[str]) -> tuple[Run, ...]:
         """The runs whose run_id is not in `done`."""
@@ -136,35 +131,21 @@ def build_plan(
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
     trials: dict[str, Run] = {}
-    conflicts: list[ConflictError] = []
     effective: set[str] = set()
     for *point, variant in itertools.product(*settled.values(), changed):
         values = {**dict(zip(settled, point, strict=True)), **variant}
-        effective |= _drop_ineffective(values, schema)
-        config, skip, identity = None, "", Identity()
-        try:
-            config = schema.make(**values)
-            values = {**schema.fixed, **config.canonical()}
-        except ConflictError as conflict:
-            conflicts.append(conflict)
-            skip = str(conflict)
-            # Without its batch settled such a point has no canonical form; its values as given name it.
-            values = {**schema.fixed, **defaults, **values}
-        if config is not None:
-            identity = schema.identity_of(config)
-        trial_id = identity.trial_id(schema.hash_of(values))
-        first_run = Run(
-            values=values, config=config, trial_id=trial_id, identity=identity, repeat=0, order=0, skip=skip,
-            unchanged=in_variants - variant.keys(), is_baseline=bool(in_variants) and not variant,
-        )  # fmt: skip
-        trials.setdefault(trial_id, first_run)
+        effective |= drop_ineffective(values, schema)
+        run = make_run(
+            values, schema, unchanged=in_variants - variant.keys(), is_baseline=bool(in_variants) and not variant
+        )
+        trials.setdefault(run.trial_id, run)
 
     for name, (condition, _) in schema.counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]
         if idle and name not in effective:
             raise no_effect(schema.specs[name], idle, settled.get(condition, (defaults[condition],)))
-    if conflicts and all(run.config is None for run in trials.values()):
-        raise conflicts[0]
+    if all(run.skip for run in trials.values()):
+        raise ConflictError(next(iter(trials.values())).skip)
     for run in trials.values():
         if run.values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
             raise ConfigError(
@@ -177,21 +158,34 @@ def build_plan(
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         for trial_id in random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials)):
             runs.append(replace(trials[trial_id], repeat=repeat, order=len(runs)))
-    given = {}
-    for name in defaults:
-        if name in settled or name in in_variants:
-            of_variants = [variant[name] for variant in changed if name in variant]
-            given[name] = tuple(dict.fromkeys([*settled.get(name, (defaults[name],)), *of_variants]))
-    return Plan(
-        axes=given,
-        repeats=repeats,
-        order_seed=order_seed,
-        runs=tuple(runs),
-        changed=tuple(name for name in defaults if name in in_variants),
-    )
+    given = {name: settled.get(name, (defaults[name],)) for name in defaults if name in settled or name in in_variants}
+    for variant in changed:
+        for name, value in variant.items():
+            given[name] = tuple(dict.fromkeys([*given[name], value]))
+    varied = tuple(name for name in defaults if name in in_variants)
+    return Plan(axes=given, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied)
 
 
-def _drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
+def make_run(values: Mapping[str, Any], schema: Schema, **facts: Any) -> Run:
+    """The first run of the trial with these values; its `skip` is the reason if they conflict.
+
+    Args:
+        values: fields of the schema.
+        schema: the fields of the configuration.
+        facts: further fields of the run.
+    """
+    try:
+        config = schema.make(**values)
+    except ConflictError as conflict:
+        # Without its batch settled such a point has no canonical form; its values as given name it.
+        full = {**schema.fixed, **schema.defaults, **values}
+        return Run(values=full, config=None, trial_id=schema.hash_of(full), skip=str(conflict), **facts)
+    full = {**schema.fixed, **config.canonical()}
+    identity = schema.identity_of(config)
+    return Run(values=full, config=config, trial_id=identity.trial_id(schema.hash_of(full)), identity=identity, **facts)
+
+
+def drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
     """Set fields without an effect at a point of the grid to their default, so that equal points collapse into one.
 
     Returns:
@@ -207,6 +201,7 @@ def _drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
 
 
 def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
+    """The values of each axis, in the order of the schema."""
     if {"world_size", *MACHINE_FIELDS} <= axes.keys():
         raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
     settled = {name: values_of(name, given, schema) for name, given in axes.items()}
@@ -234,12 +229,11 @@ def _has_several_values(given: Any, spec: FieldSpec) -> bool:
         return False
     if not spec.has_lists:
         return True
-    return not isinstance(given, tuple) and all(_is_value(item, spec) for item in given)
-
-
-def _is_value(value: Any, spec: FieldSpec) -> bool:
+    if isinstance(given, tuple):
+        return False
     try:
-        spec.check(value)
+        for item in given:
+            spec.check(item)
     except ConfigError:
         return False
     return True

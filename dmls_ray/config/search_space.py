@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.config.grid import Run, build_plan, values_of
+from dmls_ray.config.grid import Run, drop_ineffective, make_run, values_of
 from dmls_ray.config.schema import Schema
-from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.util.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,9 @@ class SearchSpace:
 
     def at_most(self, count: int) -> int:
         """`count`, or the number of points if that is smaller."""
-        sizes = [len(item) for item in self.free.values() if not isinstance(item, Range)]
-        return min(count, math.prod(sizes)) if len(sizes) == len(self.free) else count
+        if any(isinstance(item, Range) for item in self.free.values()):
+            return count
+        return min(count, math.prod(map(len, self.free.values())))
 
     def contains(self, point: Mapping[str, Any]) -> bool:
         """Whether a point lies in this space."""
@@ -108,15 +108,9 @@ class SearchSpace:
             ConfigError: a value is wrong.
         """
         values = {**self.fixed, **{name: self.value_of(name, value) for name, value in proposed.items()}}
-        try:
-            # As a variant: what does nothing at this very point, momentum with Adam say, may do something at others.
-            (run,) = build_plan({}, self.schema, variants=[values], repeats=1).runs
-        except ConflictError as conflict:
-            full = {**self.schema.fixed, **self.schema.defaults, **values}
-            return Run(
-                values=full, config=None, trial_id=self.schema.hash_of(full), repeat=0, order=order, skip=str(conflict)
-            )
-        return dataclasses.replace(run, order=order)
+        # What does nothing at this very point, momentum with Adam say, may do something at others.
+        drop_ineffective(values, self.schema)
+        return make_run(values, self.schema, order=order)
 
 
 def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
@@ -129,10 +123,11 @@ def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
     free: dict[str, tuple[Any, ...] | Range] = {}
     for name, given in axes.items():
         if isinstance(given, Range):
-            if not schema.check_name(name).is_number:
+            spec = schema.check_name(name)
+            if not spec.is_number:
                 raise ConfigError(f"{name} is no number, so it has no range; give several values of it.")
             for end in (given.low, given.high):
-                schema.check(name, round(end) if schema.specs[name].type == "int" else end)
+                spec.check(round(end) if spec.type == "int" else end)
             free[name] = given
             continue
         values = values_of(name, given, schema)
