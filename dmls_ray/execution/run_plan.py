@@ -41,7 +41,7 @@ from dmls_ray.records.provenance import (
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
-from dmls_ray.util.errors import NotKeptError, StoreError
+from dmls_ray.util.errors import ConflictError, NotKeptError, StoreError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.registry import workload_of
@@ -152,6 +152,9 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
         import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
     configs = configs_of(plan.pending(finished_run_ids(plan, records, options)))
     workload.check(configs)
+    reasons = [workload.infeasible_reason(config) for config in configs]
+    if reasons and all(reasons):
+        raise ConflictError(reasons[0])
 
 
 def _write_derived(store: Store, view: PlainView, *, changed: bool) -> None:

@@ -49,14 +49,6 @@ def search_module_path(path: Sequence[str]) -> None:
     sys.path[:] = [*before, *others[0], *after, *others[1]]
 
 
-def is_in_standard_library(file: str | None) -> bool:
-    """Whether the file of a module is one of Python's own; those that are built in have none."""
-    if file is None:
-        return True
-    path = Path(os.path.realpath(file))
-    return not is_installed(str(path)) and not _standard_library().isdisjoint(map(str, path.parents))
-
-
 def is_installed(file: str) -> bool:
     """Whether the file of a module is one of an installed package."""
     return not _INSTALLED.isdisjoint(Path(file).parts)

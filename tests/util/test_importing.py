@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,35 +20,10 @@ def test_a_function_is_found_in_the_folder_of_the_call(folder: Path) -> None:
     assert import_function("mine_found:build", flag="model")() == 42
 
 
-@pytest.mark.parametrize("reference", ["colorsys:rgb_to_hsv", "colorsys:build", "colorsys.inner:build", "sys:build"])
-def test_a_file_with_the_name_of_a_module_of_python_is_refused_with_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
-) -> None:
-    name = reference.partition(":")[0].partition(".")[0]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / f"{name}.py").write_text("raise SystemExit('the file of the working folder ran')\n")
-    where = getattr(importlib.import_module(name), "__file__", "built in")
-    with pytest.raises(UnknownNameError) as refused:
-        import_function(reference, flag="model")
-    assert where in str(refused.value)
-    assert f"./{name}.py is not it; rename yours" in str(refused.value)
-
-
-def test_a_module_of_python_can_be_named_where_no_file_has_its_name(folder: Path) -> None:
-    assert import_function("colorsys:rgb_to_hsv", flag="model")(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
-
-
-def test_an_absent_module_is_reported(folder: Path) -> None:
-    with pytest.raises(UnknownNameError, match="model=mine_absent:build: no module named 'mine_absent'"):
-        import_function("mine_absent:build", flag="model")
-
-
-def test_a_missing_submodule_is_reported(folder: Path) -> None:
-    (folder / "mine_package").mkdir()
-    (folder / "mine_package" / "__init__.py").write_text("")
-    with pytest.raises(UnknownNameError, match="no module named 'mine_package.inner'"):
-        import_function("mine_package.inner:build", flag="model")
+@pytest.mark.parametrize("name", ["mine_absent", "json.inner"])
+def test_an_absent_module_is_reported(name: str, folder: Path) -> None:
+    with pytest.raises(UnknownNameError, match=f"model={name}:build: no module named '{name}'"):
+        import_function(f"{name}:build", flag="model")
 
 
 @pytest.mark.parametrize(
@@ -70,25 +43,15 @@ def test_a_module_that_fails_to_import_is_reported_with_its_cause(folder: Path, 
     assert caught.value.__cause__ is not None
 
 
-def test_a_wrong_function_lists_the_right_ones(folder: Path) -> None:
-    (folder / "mine_other.py").write_text("from math import sin\ndef build(): ...\ndef _hidden(): ...\n")
-    with pytest.raises(UnknownNameError, match=r"has no function 'make'; it has build\."):
-        import_function("mine_other:make", flag="dataset")
-
-
 @pytest.mark.parametrize(
     ("reference", "way_out"),
     [
-        ("./nets/m.py:Net.make", "name it nets.m:Net.make"),
-        ("m:net()", "name it m:net"),
-        ("my-net:net", "name a function as module:function"),
-        ("/nets/m.py:net", "name a function as module:function"),
+        ("nets/m.py:Net.make", "name a function as module:function"),
         ("m.py", "name a function as module:function"),
         ("__main__:net", "each rank has another __main__; pass the object itself to sweep()"),
-        ("m.ipynb:net", "a notebook is no module"),
     ],
 )
-def test_a_wrong_reference_is_answered_with_a_way_out(folder: Path, reference: str, way_out: str) -> None:
+def test_a_wrong_reference_is_answered_with_a_way_out(reference: str, way_out: str) -> None:
     with pytest.raises(UnknownNameError) as refused:
         import_function(reference, flag="--train")
     assert str(refused.value).startswith(f"--train={reference}: {way_out}")
@@ -101,10 +64,10 @@ def test_a_function_of_a_class_and_an_object_that_can_be_called_are_found(folder
     )
     assert import_function("mine_class:Net.make", flag="model")() == 1
     assert import_function("mine_class:net", flag="model")() == 2
-    with pytest.raises(UnknownNameError, match=r"has a value of type int, and no function, 'size'; it has Net, net\."):
+    with pytest.raises(UnknownNameError, match=r"mine_class.py\) has no function size; "):
         import_function("mine_class:size", flag="model")
-    with pytest.raises(UnknownNameError, match=r"has no function 'Net.build'; it has Net, net\."):
-        import_function("mine_class:Net.build", flag="model")
+    with pytest.raises(UnknownNameError, match=r"has no function Ned; did you mean Net\?"):
+        import_function("mine_class:Ned", flag="model")
 
 
 @pytest.mark.parametrize("name", ["a:b", "a.b.c:d_e", "a:B.c"])
@@ -112,6 +75,8 @@ def test_a_reference_is_module_colon_function(name: str) -> None:
     assert is_reference(name)
 
 
-@pytest.mark.parametrize("name", ["convnet", "a:", ":b", "a/b:c", "a:b:c", "synthetic:shape=3x8x8", "a..b:c", "a:b."])
+@pytest.mark.parametrize(
+    "name", ["convnet", "a:", ":b", "a/b:c", "a:b:c", "synthetic:shape=3x8x8", "a..b:c", "a:b.", "m.py:c"]
+)
 def test_other_names_are_no_references(name: str) -> None:
     assert not is_reference(name)

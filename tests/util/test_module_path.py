@@ -16,7 +16,6 @@ from dmls_ray.util.module_path import (
     STANDARD_LIBRARY,
     leave_out_folder,
     module_path,
-    search_module_path,
     search_working_folder,
 )
 from tests.conftest import PROJECT
@@ -40,13 +39,6 @@ def test_the_working_folder_comes_before_installed_packages_and_after_modules_of
     places = {entry: place for place, entry in enumerate(sys.path)}
     assert places[STANDARD] < places[str(folder)] < places[INSTALLED]
     assert sys.path.count(str(folder)) == 1
-
-
-def test_a_folder_that_stands_first_stays_first(folder: Path) -> None:
-    sys.path.insert(0, str(folder))
-    before = [*sys.path]
-    search_working_folder()
-    assert sys.path == before
 
 
 def test_a_module_of_the_user_hides_an_installed_one_of_its_name(folder: Path) -> None:
@@ -73,11 +65,6 @@ def test_another_process_searches_the_users_folders_in_the_same_order(folder: Pa
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(found.stdout) == [scripts, str(PROJECT), STANDARD_LIBRARY, str(folder), editable]
-
-
-def test_a_path_without_pythons_own_modules_comes_first(folder: Path) -> None:
-    search_module_path(["/one", "/two"])
-    assert sys.path[:3] == ["/one", "/two", str(folder.parent / "scripts")]
 
 
 def test_a_folder_that_is_left_out_is_searched_under_none_of_its_names(folder: Path) -> None:

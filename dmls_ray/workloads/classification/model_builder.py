@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from dmls_ray.util.errors import ConfigError, InputError, UnknownNameError, UserCodeError
-from dmls_ray.util.importing import is_reference, names_file
+from dmls_ray.util.importing import is_reference
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import peek_dataset
@@ -45,7 +45,7 @@ def find_model(name: str) -> ModelBuilder:
         return spec.build
     if name.startswith("torchvision:"):
         return _torchvision_model(name)
-    if isinstance(name, SentName) or is_reference(name) or names_file(name):
+    if isinstance(name, SentName) or is_reference(name):
         function = _user_function(name)
         return lambda shape, classes: _build_user_model(name, function, shape, classes)
     raise UnknownNameError(

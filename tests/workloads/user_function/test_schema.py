@@ -163,7 +163,7 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
         (3, "cannot be called as train"),
         (f"{MODULE}:Experiment.train", "cannot be called as train"),
         (of_a_list, "use a dataclass or a dict"),
-        ("tests.workloads.user_function.test_schema:trian", "has no function 'trian'"),
+        ("tests.workloads.user_function.test_schema:trian", "has no function trian"),
         ("no_such_module:train", "no module named"),
     ],
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
-from dmls_ray.util.importing import is_reference, names_file
+from dmls_ray.util.importing import is_reference
 from dmls_ray.util.source_digest import text_digest
 from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
@@ -34,7 +34,7 @@ def check_source(name: str, data_dir: str | None) -> None:
     """
     if spec := builtin_dataset(name):
         spec.check(name, data_dir)
-    elif isinstance(name, SentName) or is_reference(name) or names_file(name):
+    elif isinstance(name, SentName) or is_reference(name):
         load_named(name, flag="dataset")
     else:
         raise UnknownNameError(
