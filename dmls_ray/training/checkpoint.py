@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.task import TrainingTask
@@ -32,25 +31,23 @@ from dmls_ray.util.atomic import atomic_replace, atomic_write_text
 from dmls_ray.util.paths import open_regular
 
 _KEPT = 2
-_TRIED = 8
-"""Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial."""
+"""Epochs whose checkpoints are kept, and tried, newest first: one may be broken."""
 
 _UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, zlib.error, pickle.UnpicklingError, zipfile.BadZipFile)
 """Exceptions for a file that is not a complete checkpoint, or contains more than tensors and plain values."""
 
 
 class Checkpoints:
-    """The checkpoints of a run; disabled without a folder."""
+    """The checkpoints of a run; disabled without a folder.
 
-    def __init__(self, config: TrainingConfig, rank: RankInfo, collective: Collective) -> None:
-        self._wanted = rank.artifacts is not None and rank.artifacts.checkpoints
+    The folder is that of one run, whose id follows from its configuration, code and data.
+    """
+
+    def __init__(self, rank: RankInfo, collective: Collective) -> None:
+        self.wanted = rank.artifacts is not None and rank.artifacts.checkpoints
+        """Whether the run is to be saved after each epoch."""
         self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
-        # The hash ignores fields at their default, so checkpoints stay valid when a field is added.
-        self._trial = rank.identity.trial_id(config.hash)
         self._rank, self._collective = rank.rank, collective
-
-    def __bool__(self) -> bool:
-        return self._wanted
 
     def save(self, epoch: int, shared: dict[str, Any], local: dict[str, Any]) -> None:
         """Save the state after an epoch.
@@ -60,7 +57,7 @@ class Checkpoints:
             shared: state that is equal on all ranks; rank 0 saves it.
             local: state of this rank; the state of its random number generators is added.
         """
-        state = {"trial": self._trial, "epoch": epoch, "own": local, "random": _random_state()}
+        state = {"local": local, "random": _random_state()}
         if self._rank == 0:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -74,28 +71,27 @@ class Checkpoints:
 
         Restores the random number generators of this rank.
         """
-        if not self._wanted:
+        if not self.wanted:
             return None
         saved = sorted(self._epochs(0), reverse=True)
-        for epoch in self._collective.from_first([*saved, *[0] * _TRIED][:_TRIED]):
+        for epoch in self._collective.from_first([*saved, *[0] * _KEPT][:_KEPT]):
             loaded = self._read(int(epoch), device) if epoch else None
             if self._collective.sum([float(loaded is None)]) == [0.0]:
                 assert loaded is not None
-                shared, local = loaded
-                _set_random_state(local["random"])
-                return int(epoch), shared["shared"], local["own"]
+                shared, own = loaded
+                _set_random_state(own["random"])
+                return int(epoch), shared["shared"], own["local"]
         return None
 
     def _read(self, epoch: int, device: torch.device) -> tuple[dict[str, Any], dict[str, Any]] | None:
         try:
             shared = _read_complete(self._file(epoch, 0), device)
-            local = _read_complete(self._file(epoch, self._rank), device) if self._rank else shared
+            own = _read_complete(self._file(epoch, self._rank), device) if self._rank else shared
         except _UNREADABLE as error:
             warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
                           stacklevel=2)  # fmt: skip
             return None
-        is_of_trial = shared["trial"] == local["trial"] == self._trial
-        return (shared, local) if is_of_trial else None
+        return shared, own
 
     def _epochs(self, rank: int) -> list[int]:
         """The epochs of a rank's files."""
@@ -114,7 +110,7 @@ def _read_complete(path: Path, device: torch.device) -> dict[str, Any]:
         file.seek(0)
         # weights_only: a pickle could call any function.
         state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
-    if not isinstance(state, dict) or not {"trial", "own", "random"} <= state.keys():
+    if not isinstance(state, dict) or not {"local", "random"} <= state.keys():
         raise pickle.UnpicklingError("it is no checkpoint")
     return state
 

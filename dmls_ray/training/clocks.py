@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
+from dmls_ray.training.marks import elapsed_ms, mark
 from dmls_ray.training.step_phases import StepPhases
 
 RUN_PHASES = ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
@@ -78,7 +80,7 @@ class PhaseClock:
 class StepTimer:
     """Times every optimizer step of an epoch without synchronising the device.
 
-    On a GPU a CUDA event marks a step and is read after the epoch; on a CPU the host's clock marks it. The only
+    The marks of steps are read after the epoch. The only
     synchronisation inside an epoch is at the end of the warm-up, where the clock of counted steps starts.
 
     Args:
@@ -89,10 +91,8 @@ class StepTimer:
 
     def __init__(self, device: torch.device, warmup_steps: int, on_warm: Callable[[], None] = lambda: None) -> None:
         self._device, self._on_warm = device, on_warm
-        self._cuda = device.type == "cuda"
         self._warmup_left = warmup_steps
         self._marks: list[Any] = []
-        """CUDA events on a GPU, else seconds of the host's clock."""
         self._began = self._counted_from = 0.0
         self._samples = 0
         self.step_ms: list[float] = []
@@ -113,7 +113,7 @@ class StepTimer:
         """An optimizer step has been issued."""
         self.phases.end_step()
         if not self._warmup_left:
-            self._mark()
+            self._marks.append(mark(self._device))
             return
         self._warmup_left -= 1
         if not self._warmup_left:
@@ -134,7 +134,7 @@ class StepTimer:
         self._began += seconds
         self._counted_from += seconds
         if not self._warmup_left:
-            self._mark()
+            self._marks.append(mark(self._device))
         self.phases.begin()
 
     def end_epoch(self) -> tuple[float, float, int]:
@@ -164,34 +164,20 @@ class StepTimer:
         return {"step_ms": self.step_ms, "phases": self.phases.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`; one of an older version has no phases."""
+        """Continue from `state`."""
         self.step_ms = state["step_ms"]
-        if "phases" in state:
-            self.phases.restore(state["phases"])
+        self.phases.restore(state["phases"])
 
     def _count_from_here(self) -> None:
         self._samples = 0
         self._counted_from = time.perf_counter()
-        self._marks = []
-        self._mark()
+        self._marks = [mark(self._device)]
 
     def _read_marks(self) -> None:
         """Turn the marks of counted steps into milliseconds; the device has finished all work."""
-        if self._warmup_left:
-            return
-        if self._cuda:
-            self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
-        else:
-            self.step_ms += (np.diff(self._marks) * 1e3).tolist()
-        self._marks = []
-
-    def _mark(self) -> None:
-        if self._cuda:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._marks.append(event)
-        else:
-            self._marks.append(time.perf_counter())
+        if not self._warmup_left:
+            self.step_ms += itertools.starmap(elapsed_ms, itertools.pairwise(self._marks))
+            self._marks = []
 
 
 class Stopwatch:
@@ -203,7 +189,7 @@ class Stopwatch:
     """
 
     def __init__(self, device: torch.device, every: int) -> None:
-        self._cuda, self._every = device.type == "cuda", every
+        self._device, self._every = device, every
         self.reset()
 
     def reset(self) -> None:
@@ -218,25 +204,16 @@ class Stopwatch:
         if self._calls % self._every:
             yield
             return
-        began = self._mark()
+        began = mark(self._device)
         yield
-        self._marks.append((began, self._mark()))
+        self._marks.append((began, mark(self._device)))
 
     def mean_ms(self) -> float | None:
         """Mean of the timed calls in milliseconds; None without any. Waits for the device."""
         if not self._marks:
             return None
-        if self._cuda:
-            self._marks[-1][1].synchronize()
-            return fmean(began.elapsed_time(ended) for began, ended in self._marks)
-        return fmean(ended - began for began, ended in self._marks) * 1e3
-
-    def _mark(self) -> Any:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        synchronize(self._device)
+        return fmean(itertools.starmap(elapsed_ms, self._marks))
 
 
 def synchronize(device: torch.device) -> None:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import distributed as dist
@@ -62,8 +63,7 @@ def around_zero_broadcasts(
     zero._sync_params = surrounded
 
 
-@contextmanager
-def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
+def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[object]:
     """Call two functions before and after each wait for a batch of any DataLoader, while the context lasts.
 
     Without it: what a user-defined function waits for its data is not known.
@@ -77,16 +77,10 @@ def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> I
         finally:
             end()
 
-    loader: Any = _BaseDataLoaderIter
-    loader.__next__ = surrounded
-    try:
-        yield
-    finally:
-        loader.__next__ = wait
+    return patch.object(_BaseDataLoaderIter, "__next__", surrounded)
 
 
-@contextmanager
-def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]) -> Iterator[None]:
+def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]) -> AbstractContextManager[object]:
     """Call two functions before and after each backward pass, while the context lasts: the first with its tensors.
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
@@ -100,16 +94,10 @@ def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]
         finally:
             end()
 
-    autograd: Any = torch.autograd
-    autograd.backward = surrounded
-    try:
-        yield
-    finally:
-        autograd.backward = backward
+    return patch.object(torch.autograd, "backward", surrounded)
 
 
-@contextmanager
-def after_each_ddp(made: Callable[[DistributedDataParallel], None]) -> Iterator[None]:
+def after_each_ddp(made: Callable[[DistributedDataParallel], None]) -> AbstractContextManager[object]:
     """Call a function with each model that is put under DDP, while the context lasts.
 
     Without it: communication of a user-defined function is not known.
@@ -120,12 +108,7 @@ def after_each_ddp(made: Callable[[DistributedDataParallel], None]) -> Iterator[
         initialize(ddp, *args, **kwargs)
         made(ddp)
 
-    ddp_class: Any = DistributedDataParallel
-    ddp_class.__init__ = surrounded
-    try:
-        yield
-    finally:
-        ddp_class.__init__ = initialize
+    return patch.object(DistributedDataParallel, "__init__", surrounded)
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:

@@ -37,18 +37,19 @@ class DDPModel:
         self._compression = None
         if config.compression == "powersgd":
             self._compression = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
-        self._ddp = None if config.world_size == 1 else _wrapped(model, config, noise, self._compression)
-        self._timers = None if self._ddp is None else DDPTimers(self._ddp)
+        self._ddp, self._timers = None, None
+        if config.world_size > 1:
+            self._ddp = _wrapped(model, config, noise, self._compression)
+            self._timers = DDPTimers(self._ddp)
         self._is_compiled = config.compile != "off"
-        forward = self._ddp or model
+        self.forward: Any = self._ddp or model
+        self.test_forward: Any = model
         if self._is_compiled:
             # The sizes of batches are known and few. With symbolic sizes, whether the last batch is shorter would
             # decide which kernels all of them use.
             options: Any = {"mode": compile_mode(config, next(model.parameters()).device), "dynamic": False}
-            self.forward: Any = torch.compile(forward, **options)
-            self.test_forward: Any = torch.compile(model, **options) if self._ddp else self.forward
-        else:
-            self.forward, self.test_forward = forward, model
+            self.forward = torch.compile(self.forward, **options)
+            self.test_forward = torch.compile(model, **options) if self._ddp else self.forward
 
     def reducing(self, reduces: bool) -> AbstractContextManager[None]:
         """Context of a pass: without reduction it adds to the local gradients, which a later pass reduces."""
@@ -80,8 +81,11 @@ class DDPModel:
         """Tensors that the compression of gradients keeps from step to step."""
         if self._compression is None:
             return []
-        by_bucket = [value for value in vars(self._compression).values() if isinstance(value, dict)]
-        return [tensor for tensors in by_bucket for tensor in tensors.values() if isinstance(tensor, Tensor)]
+        found: list[Tensor] = []
+        for by_bucket in vars(self._compression).values():
+            if isinstance(by_bucket, dict):
+                found += [tensor for tensor in by_bucket.values() if isinstance(tensor, Tensor)]
+        return found
 
     def communication(self, broadcast_ms: float) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
@@ -92,8 +96,10 @@ class DDPModel:
         Args:
             broadcast_ms: further communication in each step, after the backward pass.
         """
-        ms = {} if self._timers is None else self._timers.pass_ms()
-        return with_exposed({**ms, "comm_ms": ms["comm_ms"] + broadcast_ms}) if ms else {}
+        ms = self._timers.pass_ms() if self._timers else {}
+        if not ms:
+            return {}
+        return with_exposed({**ms, "comm_ms": ms["comm_ms"] + broadcast_ms})
 
 
 def warmup_steps(samples: int, config: TrainingConfig) -> int:
@@ -101,9 +107,11 @@ def warmup_steps(samples: int, config: TrainingConfig) -> int:
 
     At most half of the steps, so that a short run still has steps to count.
     """
-    # The first steps with PowerSGD communicate otherwise than the later ones.
-    least = _POWERSGD_BEGINS if config.world_size > 1 and config.compression == "powersgd" else 0
-    return min(max(config.warmup_steps, least), config.epochs * steps_per_epoch(samples, config) // 2)
+    wanted = config.warmup_steps
+    if config.world_size > 1 and config.compression == "powersgd":
+        # The first steps with PowerSGD communicate otherwise than the later ones.
+        wanted = max(wanted, _POWERSGD_BEGINS)
+    return min(wanted, config.epochs * steps_per_epoch(samples, config) // 2)
 
 
 def compile_mode(config: TrainingConfig, device: torch.device) -> str | None:

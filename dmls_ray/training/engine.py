@@ -102,7 +102,7 @@ class RankTrainer(Generic[Task]):
         self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
         self.stopping = EarlyStopping(config, self.collective)
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)
-        self.checkpoints = Checkpoints(config, rank, self.collective)
+        self.checkpoints = Checkpoints(rank, self.collective)
         self.epochs: list[EpochRecord] = []
         self.local_epochs: list[EpochRecord] = []  # of this rank, over its share of the samples
         self.resumed_epoch: int | None = None
@@ -129,7 +129,7 @@ class RankTrainer(Generic[Task]):
             stop = self.stopping.observe(epoch, self.model) or self.target.ends_run
             if pruned and epoch.epoch < self.config.epochs:
                 self.stopped_epoch, stop = epoch.epoch, True
-            if self.checkpoints:
+            if self.checkpoints.wanted:
                 with self.clock.phase("checkpoint_s"):
                     self._save(stop)
 

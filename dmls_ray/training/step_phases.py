@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
+
+from dmls_ray.training.marks import elapsed_ms, mark
 
 Phase = Literal["data_wait", "forward", "backward", "optimizer", "rest"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -32,16 +33,16 @@ class StepPhases:
     """
 
     def __init__(self, device: torch.device, every: int | None = None) -> None:
-        self._cuda = device.type == "cuda"
+        self._device, self._cuda = device, device.type == "cuda"
         self._every = MEASURED_EVERY[device.type] if every is None else every
         self._is_counting = False
         self._earlier = dict.fromkeys(PHASES, 0.0), 0
-        """Seconds and measured steps of an earlier part of the run."""
+        """Milliseconds and measured steps of an earlier part of the run."""
         self.reset()
 
     def reset(self) -> None:
         """Forget the steps so far: they were the warm-up. The next step begins now."""
-        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._ms = dict.fromkeys(PHASES, 0.0)
         self._steps = self._measured = 0
         self._events: list[list[tuple[Phase | None, Any]]] = []
         self.begin()
@@ -50,7 +51,7 @@ class StepPhases:
         """A step begins here, after a time that is in no step, as that between two epochs."""
         self._is_counting = self._steps % self._every == 0
         if self._is_counting:
-            self._last = self._mark()
+            self._last = mark(self._device)
             if self._cuda:
                 self._events.append([(None, self._last)])
 
@@ -58,11 +59,11 @@ class StepPhases:
         """What the rank did since the last mark was this phase."""
         if not self._is_counting:
             return
-        now = self._mark()
+        now = mark(self._device)
         if self._cuda:
             self._events[-1].append((phase, now))
         else:
-            self._seconds[phase] += now - self._last
+            self._ms[phase] += (now - self._last) * 1e3
             self._last = now
 
     def end_step(self) -> None:
@@ -76,13 +77,13 @@ class StepPhases:
         for step in self._events:
             for (_, began), (phase, ended) in itertools.pairwise(step):
                 assert phase is not None
-                self._seconds[phase] += began.elapsed_time(ended) / 1e3
+                self._ms[phase] += elapsed_ms(began, ended)
         self._events = []
 
     def mean_ms(self) -> dict[Phase, float]:
         """Milliseconds of each phase in a step, over the measured steps; empty without any."""
-        seconds, measured = self._all()
-        return {phase: value / measured * 1e3 for phase, value in seconds.items()} if measured else {}
+        ms, measured = self._all()
+        return {phase: value / measured for phase, value in ms.items()} if measured else {}
 
     def parts_ms(self, exposed_ms: float, broadcast_ms: float) -> dict[str, float]:
         """`mean_ms` as metrics, of computing alone; empty without measured steps.
@@ -96,27 +97,20 @@ class StepPhases:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        seconds, measured = self._all()
-        return {"seconds": seconds, "measured": measured}
+        ms, measured = self._all()
+        return {"ms": ms, "measured": measured}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Add the steps of an earlier part of the run, which no warm-up after it resets."""
-        self._earlier = dict(state["seconds"]), state["measured"]
+        self._earlier = dict(state["ms"]), state["measured"]
 
     def _all(self) -> tuple[dict[Phase, float], int]:
-        """Seconds of each phase, and measured steps, of this part of the run and of the earlier one."""
-        seconds, measured = self._earlier
-        return {phase: seconds[phase] + self._seconds[phase] for phase in PHASES}, measured + self._measured
+        """Milliseconds of each phase, and measured steps, of this part of the run and of the earlier one."""
+        ms, measured = self._earlier
+        return {phase: ms[phase] + self._ms[phase] for phase in PHASES}, measured + self._measured
 
     def waiting_for(self, batches: Iterable[Item]) -> Iterator[Item]:
         """Yield the items; the rank waits for each of them."""
         for item in batches:
             self.after("data_wait")
             yield item
-
-    def _mark(self) -> Any:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event

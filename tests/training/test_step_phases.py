@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.training import step_phases
+from dmls_ray.training import marks
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.step_phases import PHASES, StepPhases
 from dmls_ray.workloads.classification.train import rank_trainer
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(step_phases, "time", clock)
+    monkeypatch.setattr(marks, "time", clock)
     return clock
 
 
@@ -84,7 +84,7 @@ def test_a_run_that_continues_adds_its_steps_to_those_of_its_checkpoint(clock: C
     second.reset()  # its warm-up
     take_step(second, clock, forward=3)
     assert second.mean_ms()["forward"] == 2000
-    assert second.state() == {"seconds": {**dict.fromkeys(PHASES, 0.0), "forward": 4.0}, "measured": 2}
+    assert second.state() == {"ms": {**dict.fromkeys(PHASES, 0.0), "forward": 4000.0}, "measured": 2}
 
 
 def parts(values: dict[str, Any]) -> list[float]:
