@@ -8,11 +8,8 @@ import torch
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.compile_warmup import warm_up
-from dmls_ray.training.ddp import DDPModel, compile_mode
-from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.ddp import compile_mode
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.train import ClassificationTask
 from tests.training.test_engine import UNEVEN
 
 
@@ -59,15 +56,6 @@ def test_the_thorough_mode_learns_what_the_eager_one_does() -> None:
     assert losses(thorough) == pytest.approx(losses(eager), rel=1e-3)
 
 
-def test_each_size_of_batch_gets_kernels_of_its_own_so_that_a_short_last_batch_changes_no_rate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    options: list[Any] = []
-    monkeypatch.setattr(torch, "compile", lambda model, **given: options.append(given) or model)
-    DDPModel(torch.nn.Linear(2, 2), config(), None)
-    assert options == [{"mode": None, "dynamic": False}]
-
-
 @pytest.mark.parametrize(
     ("device", "accum_steps", "mode"),
     [("cuda", 1, "max-autotune"), ("cuda", 2, "max-autotune-no-cudagraphs"), ("cpu", 2, "max-autotune")],
@@ -76,19 +64,6 @@ def test_gradients_that_accumulate_on_a_gpu_lie_in_no_cuda_graph(device: str, ac
     trial = config(compile="max-autotune", accum_steps=accum_steps)
     assert compile_mode(trial, torch.device(device)) == mode
     assert compile_mode(trial.replace(compile="default"), torch.device(device)) is None
-
-
-def test_the_compiler_s_warm_up_zeroes_gradients_after_each_pass() -> None:
-    """A CUDA graph of the next pass would find the gradients of the last one in its memory."""
-    trial = config(compile="off")
-    task = ClassificationTask(trial, RankInfo(), torch.device("cpu"))
-    model = DDPModel(task.model, trial, None)
-    seen = []
-    forward = model.forward
-    model.forward = lambda batch: seen.append([item.grad is None for item in task.model.parameters()]) or forward(batch)
-    warm_up(model, task, trial.replace(compile="max-autotune"), 0, torch.device("cpu"))
-    assert len(seen) == 2, "the first and the last size"
-    assert all(all(gradients) for gradients in seen)
 
 
 @pytest.mark.gpu
@@ -114,7 +89,3 @@ def test_without_a_compiler_a_run_is_skipped_with_the_reason(monkeypatch: pytest
     result = run_inline(config())
     assert result.outcome == "skipped"
     assert "compile=default needs a C++ compiler" in result.reason
-
-
-def test_a_model_that_is_not_compiled_reports_no_compilation() -> None:
-    assert run_inline(config(compile="off", epochs=1)).run.get("compile_s") is None

@@ -15,7 +15,6 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.ddp import warmup_steps
-from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_ranks
 from tests.training.probes import train_and_return_weights
@@ -161,11 +160,6 @@ def test_the_evaluation_on_training_samples_is_over_all_ranks(trained: Any) -> N
     first, second = (rank["run"] for rank in trained["plain"])
     assert first["train_eval_samples"] == first["test_samples"] == 37
     assert all(first[name] == second[name] for name in ("train_eval_loss", "train_eval_accuracy"))
-
-
-def test_one_rank_has_no_communication() -> None:
-    result = train_and_return_weights(config(world_size=1), RankInfo(), lambda event: None)
-    assert "comm_ms" not in result
 
 
 def test_all_ranks_test_the_same_running_statistics(trained: Any) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.training.ddp_timers import SAMPLED_EVERY, DDPTimers, with_exposed
@@ -30,13 +27,6 @@ class TimersOfDDP:
 
     def read(self, ddp: Any) -> dict[str, Any]:
         return {"iteration": self.last, "avg_backward_comm_time": sum(self.seen) / max(len(self.seen), 1) * 1e6}
-
-
-@pytest.fixture
-def group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=30))
-    yield
-    dist.destroy_process_group()
 
 
 def test_cold_passes_of_the_warm_up_are_in_no_communication_time(group: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,10 @@ import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.clocks import RUN_PHASES
-from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards, hold_out, train_evaluation_samples
 from dmls_ray.util.errors import ConflictError
@@ -98,16 +96,6 @@ def test_a_model_that_changes_its_input_harms_no_later_epoch_and_no_later_run() 
     assert first == pytest.approx(epochs[0]["test_loss"], rel=1e-4)
 
 
-def test_what_the_compiler_of_an_earlier_run_kept_is_released_before_memory_is_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls: list[str] = []
-    monkeypatch.setattr("dmls_ray.training.process.reset_compiler", lambda: calls.append("compiler"))
-    monkeypatch.setattr("dmls_ray.training.process.gc.collect", lambda: calls.append("garbage"))
-    prepare_process(config(), RankInfo())
-    assert calls == ["compiler", "garbage"]
-
-
 def test_one_step_is_the_mean_gradient_over_the_batch_worked_out_by_hand() -> None:
     trial = watched_config(epochs=1, global_batch=101)
     data = load_decoded(UNEVEN, None, None)
@@ -159,35 +147,6 @@ def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
     steps = 2 * math.ceil(101 / 8)
     assert (result.run["steps"], result.run["warmup_steps"]) == (steps, 4)
     assert sum(item["images"] for item in result.run["epochs"]) == 2 * 101 - 4 * 8
-
-
-def test_a_model_that_takes_long_to_change_its_mode_is_not_timed_in_steps_and_tests(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = rank_trainer(config(epochs=3, target_accuracy=1.0, target_tests=2), RankInfo())
-    now, change, changes = time.perf_counter(), made.model.train, 0
-    monkeypatch.setattr(time, "perf_counter", lambda: now)
-
-    def slow(mode: bool = True) -> torch.nn.Module:
-        nonlocal now, changes
-        if mode != made.model.training:
-            now += 1.0
-            changes += 1
-        return change(mode)
-
-    monkeypatch.setattr(made.model, "train", slow)
-    before = {**made.clock.seconds, "total_s": made.clock.total_s}
-    made.run(lambda event: None)
-    result = made.result(Outcome.OK)
-    assert changes == 11, "to test within and after each epoch, and back but for the last time"
-    assert all(result[name] == before[name] for name in RUN_PHASES)
-    assert set(made.timer.step_ms) == {0.0}
-    assert sum(made.timer.phases.mean_ms().values()) == 0
-    # The tests within epochs are untimed.
-    assert result["between_s"] == pytest.approx(result["total_s"] - sum(before[name] for name in RUN_PHASES))
-    assert result["total_s"] - before["total_s"] == pytest.approx(5.0)
-    ends = [item["ended_s"] - before["total_s"] for item in result["run"]["epochs"]]
-    assert ends == pytest.approx([1.0, 3.0, 5.0])
 
 
 @pytest.mark.parametrize("changes", [{}, {"early_stopping": "test_accuracy", "patience": 1}, {"validation_share": 0.2}])
@@ -268,25 +227,6 @@ def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() 
 
     assert losses() == losses()
     assert losses() != losses(seed=1)
-
-
-@pytest.mark.slow  # the default run has it of used workers, through Ray
-def test_a_run_in_a_used_process_equals_the_same_run_in_a_fresh_one() -> None:
-    trial = config(model="simplecnn", dataset="synthetic:shape=3x16x16,classes=4,train=64,test=32")  # it has dropout
-    (fresh,) = run_spawned(trial)
-    for model, threads in (("convnet", 2), ("simplecnn", 1)):
-        run_inline(trial.replace(model=model, threads_per_rank=threads, seed=5, optimizer="sgd"))
-    torch.manual_seed(99)
-    used = run_inline(trial)
-    for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
-        assert [item[name] for item in used.run["epochs"]] == [item[name] for item in fresh.run["epochs"]]
-
-
-def test_running_statistics_are_the_same_on_all_ranks_when_they_are_tested() -> None:
-    trial = config(model="tests.training.probes:normed", world_size=2, epochs=1)
-    (ranks,) = run_each(trial)
-    assert ranks[0]["buffers"] == ranks[1]["buffers"]
-    assert any(value not in (0.0, 1.0) for value in ranks[0]["buffers"])
 
 
 def test_the_record_has_the_epoch_in_which_a_target_accuracy_was_first_reached() -> None:

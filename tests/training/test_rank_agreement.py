@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from dmls_ray.records.agreement import independence_of
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.returned import part_of
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.training.rank_agreement import AgreementMeter, parameter_sketch
+from dmls_ray.training.rank_agreement import parameter_sketch
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -183,12 +182,6 @@ def test_ranks_that_train_alone_are_noticed(how: str, trained: dict[str, list[Ra
     assert independence_of(trained[how]).startswith(ALONE[how])
 
 
-def test_parameters_are_sampled_at_steps_of_every_phase_of_a_period(trained: dict[str, list[RankRecord]]) -> None:
-    assert [len(rank.sampled_parameters) for rank in trained["alone"]] == [4, 4], "after steps 1, 2, 3 and 5"
-    assert all(math.isfinite(loss) for loss in trained["alone"][0].sampled_losses)
-    assert set(trained["stages"][0].sampled_losses) == {None}, "the first stage has no loss"
-
-
 def test_the_built_in_training_trains_one_model_on_two_ranks() -> None:
     trial = TrialConfig(dataset=SMALL, batch_per_rank=8, epochs=2, world_size=2, device="cpu", zero_redundancy=True)
     results = run_ranks(trial)
@@ -231,14 +224,3 @@ def test_rounding_of_other_machines_shards_and_values_that_are_not_finite_are_no
     shard = torch.ones(2)
     shard._fsdp_flattened = True  # type: ignore[attr-defined]
     assert parameter_sketch([shard]) == []
-
-
-def test_only_the_optimizers_of_the_last_steps_are_kept() -> None:
-    meter = AgreementMeter()
-    optimizers = [torch.optim.SGD([nn.Parameter(torch.ones(1) * number)], lr=0.1) for number in range(6)]
-    for optimizer in optimizers:
-        meter.step(optimizer)
-        meter.step(optimizer)
-    values = meter.read_optimizers()
-    assert values["optimizer_steps"] == 2
-    assert values["parameter_sketch"][:2] == [4.0, float(2**2 + 3**2 + 4**2 + 5**2)]

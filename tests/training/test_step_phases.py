@@ -103,13 +103,6 @@ def test_the_phases_add_up_to_the_time_of_a_step(changes: dict[str, Any]) -> Non
     assert share == pytest.approx(1, abs=0.05)
 
 
-def test_a_run_of_warm_up_steps_alone_has_no_phases() -> None:
-    trial = rank_trainer(config(warmup_steps=10**6, epochs=1), RankInfo())
-    trial.warmup_steps = trial.timer._warmup_left = 10**6
-    trial.run(lambda event: None)
-    assert "forward_ms" not in trial.result(Outcome.OK)
-
-
 def test_a_rank_that_waits_for_its_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = rank_trainer(config(epochs=1), RankInfo())
     batches = trial.task.train_batches
