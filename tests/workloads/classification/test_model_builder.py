@@ -11,6 +11,7 @@ from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model, check_fits, find_model
 from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 
 def of(model: str) -> TrialConfig:
@@ -157,9 +158,9 @@ def test_dropout_sets_the_layers_there_are_or_puts_one_before_the_last() -> None
         ({"dropout": 0.5}, "dropout=0.5: model=torchvision:resnet18 has no dropout layer"),
     ],
 )
-def test_a_model_without_a_place_for_a_regulariser_is_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        build_model(trial(model="torchvision:resnet18", **changes), (3, 32, 32), 10)
+def test_a_model_without_a_place_for_a_regulariser_is_infeasible(changes: dict[str, object], message: str) -> None:
+    config = trial(model="torchvision:resnet18", dataset="synthetic", **changes)
+    assert ClassificationWorkload().infeasible_reason(config).startswith(message)
 
 
 def test_sync_batch_norm_takes_the_place_of_the_layers_there_are() -> None:

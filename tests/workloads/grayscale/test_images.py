@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
@@ -49,13 +48,6 @@ def test_the_reference_is_the_weighted_sum_rounded_to_the_nearest_level() -> Non
     assert reference(colours.reshape(1, 2, 3, 3)).reshape(-1).tolist() == [0, 255, 76, 150, 29, 2]
 
 
-def test_the_reference_of_many_pictures_is_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = load_pictures(2, 16)
-    whole = reference(pictures)
-    monkeypatch.setattr("dmls_ray.workloads.grayscale.images._AT_ONCE", 100)
-    assert np.array_equal(reference(pictures), whole)
-
-
 def test_planes_hold_the_same_pixels() -> None:
     pictures = load_pictures(2, 5)
     interleaved = Images(pictures, planar=False, device=CPU)
@@ -64,15 +56,3 @@ def test_planes_hold_the_same_pixels() -> None:
     for first, second in zip(interleaved.channels(), planar.channels(), strict=True):
         assert torch.equal(first, second)
     assert interleaved.bytes_moved == planar.bytes_moved == 2 * 5 * 5 * 4
-
-
-PICTURES = np.zeros((2, 4, 6, 3), dtype=np.uint8)
-
-
-@pytest.mark.parametrize("planar", [False, True])
-def test_kernels_get_contiguous_memory_for_pixels_and_grey_levels(planar: bool) -> None:
-    images = Images(PICTURES.transpose(0, 2, 1, 3), planar=planar, device=CPU)
-    assert images.pixels.is_contiguous()
-    assert images.grey.is_contiguous()
-    assert images.grey.shape == (2, 6, 4)
-    assert images.pixels.dtype == images.grey.dtype == torch.uint8

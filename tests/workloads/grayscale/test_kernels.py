@@ -59,12 +59,6 @@ def test_pixels_that_are_done_at_once_become_what_each_becomes_alone_and_nothing
         assert (room[count:] == 77).all(), count
 
 
-@pytest.mark.slow
-def test_a_set_of_no_images_is_turned_grey_at_once() -> None:
-    cpu_kernel()(PIXELS[:0], GREY[:0], False)
-    cpu_kernel()(torch.zeros(0, 3, 4, 6, dtype=torch.uint8), GREY[:0], True)
-
-
 def test_without_its_tools_a_kernel_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels.cpu_kernel.cache_clear()
     kernels.cuda_kernel.cache_clear()
@@ -97,35 +91,3 @@ def test_a_builder_that_is_killed_leaves_nothing_that_the_next_one_waits_for(tmp
         [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.strip() == "built", done.stderr
-
-
-COMPILE = """
-import torch
-from dmls_ray.workloads.grayscale.kernels import cuda_kernel
-kernel = cuda_kernel()
-pixels, grey = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
-for pixels in (pixels.float(), pixels[0], pixels.transpose(1, 2), pixels[..., :2].contiguous(), pixels):
-    try:
-        kernel(pixels, grey, False)
-    except RuntimeError as error:
-        print(str(error).splitlines()[0])
-"""
-
-
-@pytest.mark.slow
-def test_the_cuda_kernel_compiles_where_nvcc_is_and_refuses_what_it_cannot_take(tmp_path: Path) -> None:
-    if kernels.cuda_home() is None:
-        pytest.skip("no nvcc on this machine")
-    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path)}
-    environment.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # it looks at no GPU then
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "pixels are Float; give uint8, levels 0 to 255",
-        "pixels have 3 dimensions; give 4, the first of them the images",
-        "pixels have the strides [72, 3, 18, 1]; give a contiguous tensor",
-        "pixels have 2 channels; give 3: red, green and blue",
-        "pixels are on cpu; give them on cuda",
-    ]

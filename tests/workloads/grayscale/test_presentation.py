@@ -89,27 +89,6 @@ def test_without_the_loops_there_is_no_speed_up_to_speak_of() -> None:
     assert not any("Speed-up" in note for note in table.notes)
 
 
-def test_runs_side_by_side_have_no_times() -> None:
-    results = sweep({"implementation": ["numpy", "cpp"]}, usual)
-    for record in results.records:
-        record.mode = "search"
-    table = make_table(results)
-    assert [row.value_of("pass_ms") for row in table.rows] == [None, None]
-    assert [row.value_of("levels_apart") for row in table.rows] == [1, 1]
-
-
-def test_the_share_of_a_copy_is_a_ratio() -> None:
-    results = sweep({"implementation": ["numpy"], "images": 4000}, usual, of_copy=0.5)
-    for record in results.records:
-        record.metrics["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
-    (row,) = make_table(results).rows
-    known = row.estimate("of_copy")
-    assert known is not None
-    assert known.low is not None
-    assert known.low > 0
-    assert known.centre == pytest.approx(0.5 ** (1 / 3))
-
-
 def answer(results: Results) -> Answer:
     return answer_on_axis(make_table(results), "implementation")
 
@@ -118,25 +97,6 @@ def test_the_fastest_leads() -> None:
     found = answer(sweep(ALL, usual))
     assert (found.headline, found.lead[0].pair.label) == ("pair", "implementation cpp vs python_loops")
     assert found.lead[0].contrast.centre == pytest.approx(5000)
-
-
-def test_an_implementation_indistinguishable_from_another_is_not_called_faster() -> None:
-    def noisy(values: dict[str, Any], repeat: int) -> float | None:
-        factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
-        return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
-
-    (effect, *_) = answer(sweep({"implementation": ["opencv", "cpp"]}, noisy)).lead
-    assert effect.verdict == "open"
-
-
-def test_one_run_of_each_or_runs_on_two_machines_decide_nothing() -> None:
-    once = answer(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1))
-    assert once.lead[0].verdict == "open"
-    results = sweep({"implementation": ["numpy", "cpp"]}, usual)
-    for record in results.records:
-        if record.config["implementation"] == "cpp":
-            record.machine = {**MACHINE, "host": "another"}
-    assert answer(results).headline == "not_compared"
 
 
 def test_the_configured_duration_of_a_run_is_no_cost() -> None:
@@ -167,11 +127,6 @@ def test_of_several_sets_of_images_the_first_leads() -> None:
     found = answer(results)
     assert found.lead[0].key == ("implementation cpp vs python_loops", "images 200")
     assert [row.factors["images"] for row in make_table(results).rows] == [200] * 6 + [4000] * 6
-
-
-def test_another_axis_is_answered_as_for_any_function() -> None:
-    (effect, *_) = answer(sweep({"implementation": "cpp", "images": [200, 400]}, usual)).lead
-    assert (effect.pair.label, effect.contrast.centre) == ("images 400 vs 200", pytest.approx(2.0))
 
 
 def test_notes_say_what_was_scaled_and_what_cannot_be_compared_with_memory() -> None:

@@ -19,7 +19,6 @@ from torchvision import datasets
 
 from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
 from dmls_ray.workloads.classification.data.sources import check_source, find_source, fingerprint_of
-from dmls_ray.workloads.classification.datasets.synthetic import SyntheticSpec
 from tests.training.probes import Payload
 from tests.workloads.classification.data.samples import (
     RANDOM,
@@ -55,11 +54,6 @@ def test_synthetic_data_are_seeded_and_learnable() -> None:
     assert (nearest == labels).mean() > 0.95
     with pytest.raises(IndexError):
         train[60]
-
-
-def test_synthetic_options_may_be_left_out() -> None:
-    assert SyntheticSpec.parse("synthetic") == SyntheticSpec()
-    assert SyntheticSpec.parse("synthetic:train=5,shape=1x2x3") == SyntheticSpec(train=5, shape=(1, 2, 3))
 
 
 @pytest.mark.parametrize("options", ["shape=3x8", "size=3", "train=x", "train", "classes=0", "shape=0x8x8", "train=-1"])
@@ -135,15 +129,6 @@ def test_an_image_belongs_to_the_class_in_whose_folder_it_is_however_deep_and_th
     ]  # fmt: skip
 
 
-def test_an_image_folder_has_the_samples_of_torchvisions_in_their_order(tmp_path: Path) -> None:
-    write_folder(tmp_path, classes=("b", "a", "Z"), each=2)
-    for name in ("a/x", "a/c d", "b/1"):
-        (tmp_path / "train" / name).mkdir()
-        shutil.copy(tmp_path / "train" / "a" / "0000.jpg", tmp_path / "train" / name / "10.jpg")
-    train, _ = find_source("image_folder", str(tmp_path)).halves
-    assert train.samples == datasets.ImageFolder(str(tmp_path / "train")).samples  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -214,22 +199,6 @@ def test_cifar10_is_unpacked_from_its_archive_and_checked(tmp_path: Path, monkey
         with pytest.raises(DataError, match="cannot be downloaded"):
             _ = find_source("cifar10", str(tmp_path)).halves
     assert not marker.exists()
-
-
-def test_stl10_is_unpacked_from_its_archive_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = datasets.STL10
-    files = {"class_names.txt": b"\n".join(b"class" for _ in range(10)), "fold_indices.txt": b"0 1\n"}
-    for half, count in (("train", 3), ("test", 2), ("unlabeled", 1)):
-        files[f"{half}_X.bin"] = RANDOM.integers(0, 256, count * 3 * 96 * 96, dtype=np.uint8).tobytes()
-        files[f"{half}_y.bin"] = bytes(range(1, count + 1))
-    archive = tar_of({f"{kind.base_folder}/{name}": content for name, content in files.items()})
-    (tmp_path / kind.filename).write_bytes(archive)
-    monkeypatch.setattr(kind, "tgz_md5", md5(archive))
-    for part in ("train_list", "test_list"):
-        monkeypatch.setattr(kind, part, [[name, md5(files[name])] for name, _ in getattr(kind, part)])
-    source = find_source("stl10", str(tmp_path))
-    assert [len(half) for half in source.halves] == [3, 2]
-    assert source.halves[0][2][1] == 2
 
 
 @pytest.mark.parametrize(
