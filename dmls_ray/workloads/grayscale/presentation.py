@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -14,7 +13,6 @@ from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
 from dmls_ray.analysis.table.layouts import RenderedTable
 from dmls_ray.analysis.table.model import Column, Note, Table
@@ -34,14 +32,14 @@ from dmls_ray.workloads.grayscale.presentation_published import (
 from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
-_ONE_THREAD = ("python_loops", "numpy", "pillow")
-_PASS = (
-    "ms: a pass over all images, uint8 in and out, the output allocated once{}. GB/s: the bytes that it cannot but "
-    "read and write."
-)
+_PASS = "ms: a pass over all images, uint8 in and out. GB/s: the bytes that it cannot but read and write."
 _OF_COPY = (
     "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy writes "
     "half of them and a pass a quarter, so more than 1 is possible."
+)
+_NO_COPY = (
+    f"A pass is compared with a copy where the images are {TIMES_THE_CACHE} times as large as the last-level cache: "
+    "give more --images."
 )
 
 
@@ -69,10 +67,11 @@ def chart(table: Table) -> Chart | None:
 def _bars(rows: Sequence[Row], title: str) -> Panel:
     series = []
     for device, place in _PLACES.items():
-        points = [(_name(row), row, row.by_block("pass_ms")) for row in _on_device(rows, device)]
+        points = [(_name(row), row, row.by_block("pass_ms")) for row in rows if _config(row)["device"] == device]
         series += [replace(line, kind="bar") for line in measured_series(f"on {place}", points)]
     x = Axis("implementation", categories=[_name(row) for row in rows])
-    return Panel(x=x, y=Axis(_label(rows), log=True), series=series, title=title)
+    y = Axis(f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
+    return Panel(x=x, y=y, series=series, title=title)
 
 
 def _images_of(group: Sequence[Row], groups: Sequence[Sequence[Row]]) -> str:
@@ -81,11 +80,6 @@ def _images_of(group: Sequence[Row], groups: Sequence[Sequence[Row]]) -> str:
     names = [name for name in firsts[0] if name not in IMPLEMENTATION_FIELDS]
     differing = [name for name in names if len({repr(factors[name]) for factors in firsts}) > 1]
     return ", ".join(describe_value(name, group[0].factors[name]) for name in differing)
-
-
-def _label(rows: Sequence[Row]) -> str:
-    sets = {f"{_config(row)['images']:,} images" for row in rows}
-    return f"a pass over {sets.pop() if len(sets) == 1 else 'the images'} (ms)"
 
 
 class GrayscalePresentation(Presentation):
@@ -125,17 +119,7 @@ class GrayscalePresentation(Presentation):
         ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
         notes: list[Note] = []
         if ours:
-            names = dict.fromkeys(_name(row) for row in ours if row.counted[0].metrics.get("own_output"))
-            except_by = f" (in each pass by {', '.join(names)})" if names else ""
-            notes.append(Note("method", _PASS.format(except_by)))
-
-        threads = {_config(row).get("threads_per_rank") for row in ours}
-        if len(threads) == 1:
-            names = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
-            verb = "uses" if len(names) == 1 else "use"
-            except_by = f"; {', '.join(names)} {verb} one thread at any" if names else ""
-            notes.append(Note("method", f"threads_per_rank is {threads.pop()}{except_by}."))
-
+            notes.append(Note("method", _PASS))
         for row in ours:
             timed, images = row.value_of("timed_images"), _config(row)["images"]
             if timed is not None and timed < images:
@@ -146,9 +130,14 @@ class GrayscalePresentation(Presentation):
             notes.append(Note("baseline", "Speed-up is against python_loops."))
         if any(row.value_of("of_copy") is not None for row in ours):
             notes.append(Note("method", _OF_COPY))
-        notes += _agreement(ours)
-        bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
-        return list(dict.fromkeys([*notes, *bounds]))
+        elif ours:
+            notes.append(Note("method", _NO_COPY))
+        estimates = [row.estimate("levels_apart") for row in ours]
+        apart = [value for estimate in estimates if estimate is not None for value in estimate.values]
+        if apart:
+            text = f"No grey level is more than {max(apart):.0f} from that of the float64 reference."
+            notes.append(Note("method", text))
+        return list(dict.fromkeys(notes))
 
     def match(self, record: RunRecord) -> Match | None:
         return match_images(record)
@@ -177,36 +166,3 @@ def _name(row: Row) -> str:
 
 def _ms(row: Row) -> float:
     return row.value_of("pass_ms") or 0.0
-
-
-def _on_device(rows: Sequence[Row], device: str) -> list[Row]:
-    return [row for row in rows if _config(row)["device"] == device]
-
-
-def _agreement(rows: Sequence[Row]) -> list[Note]:
-    """How far the grey levels are from those of the reference, where that was tested."""
-    levels = [estimate for row in rows if (estimate := row.estimate("levels_apart")) is not None]
-    apart = [value for estimate in levels for value in estimate.values]
-    if not apart:
-        return []
-    return [Note("method", f"No grey level is more than {max(apart):.0f} from that of the float64 reference.")]
-
-
-def _without_bound(row: Row) -> str:
-    """Why a time is not compared with the bandwidth of memory; empty if it is, or if it need not be."""
-    if row.value_of("of_copy") is not None or row.counted[0].metrics.get("own_output"):
-        return ""
-    images, place = _config(row)["images"], _PLACES[_config(row)["device"]]
-    size, cache = row.value_of("set_mib"), row.value_of("cache_mib")
-    if cache is None or not math.isfinite(cache):
-        return f"The last-level cache of {place} is not known, so no time is compared with its memory's bandwidth."
-    if not size or size >= TIMES_THE_CACHE * cache:
-        return ""  # large enough; a part of the images was timed
-    enough = images * TIMES_THE_CACHE * cache / size
-    if not math.isfinite(enough):
-        return ""  # the record has impossible sizes
-    return (
-        f"{images:,} images are {GENERIC(size)} MiB read and written, and the last-level cache of {place} has "
-        f"{GENERIC(cache)}: memory's bandwidth bounds nothing there. From --images "
-        f"{math.ceil(enough)} on it is measured."
-    )
