@@ -25,18 +25,10 @@ def check_code(identity: Identity, machine: str) -> None:
     here = _sources_of_this_process(identity.modules)
     differing = [name for name in expected.keys() | here.keys() if expected.get(name) != here.get(name)]
     files = sorted(name for name in differing if not name.endswith(AND_IMPORTS))
-    kinds = {
-        "another version than where the sweep was started": [
-            name for name in files if name in expected and name in here
-        ],
-        "not found": [name for name in files if name not in here],
-        "imported only here": [name for name in files if name not in expected],
-    }
     if files:
-        found = "; ".join(f"{', '.join(names)}: {kind}" for kind, names in kinds.items() if names)
         raise CodeDiffersError(
-            f"the files on machine {machine} are not those that the sweep began with ({found}). Copy the files to each "
-            "machine or share their folder; if they were edited since, run the same command again"
+            f"the files on machine {machine} are not those that the sweep began with ({', '.join(files)}). Copy the "
+            "files to each machine or share their folder; if they were edited since, run the same command again"
         )
 
 

@@ -23,9 +23,9 @@ from dmls_ray.training.process import wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.step_hooks import around_optimizer_steps
 from dmls_ray.training.torchrun_environment import torchrun_environment
-from dmls_ray.training.ways_out import describe_error
 from dmls_ray.util.errors import DivergedError, InfeasibleError
 from dmls_ray.util.importing import try_import
+from dmls_ray.util.text import first_line
 
 
 def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
@@ -83,6 +83,8 @@ _DISCONNECTED = (
     "Broken pipe", "No route to host", "connectFullMesh failed",
 )  # fmt: skip
 _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
+# A message of DDP.
+_UNUSED_PARAMETERS = "Expected to have finished reduction in the prior iteration"
 
 
 def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) -> RankResult:
@@ -99,13 +101,25 @@ def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) ->
         machine=rank.machine,
         device=rank.device,
         outcome=outcome,
-        reason=describe_error(error, has_flags=has_flags),
+        reason=_described(error, has_flags=has_flags),
         traceback="".join(traceback.format_exception(error)),
         # After an assertion on the device, for example, every further call in this process fails.
         device_lost=outcome is Outcome.ERROR and _message_has(error, ("CUDA error",)),
         is_symptom=isinstance(error, dist.DistError) or _message_has(error, _PEER_IS_GONE),
         is_disconnected=isinstance(error, dist.DistNetworkError) or _message_has(error, _DISCONNECTED),
     )
+
+
+def _described(error: BaseException, *, has_flags: bool) -> str:
+    """The kind and the message of an error in one line."""
+    line = f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": ")
+    if has_flags and _UNUSED_PARAMETERS in line:
+        # The message goes on with arguments of DDP, which a user of a flag cannot give.
+        return (
+            f"{line.partition('. ')[0]}: some parameters had no part in the loss of a step; if they never have, as in "
+            "a head that is not used, give --static-graph true."
+        )
+    return line
 
 
 def _message_has(error: BaseException, words: tuple[str, ...]) -> bool:

@@ -55,7 +55,7 @@ def workload_of(config: Mapping[str, Any]) -> Workload:
         ConfigError: its workload has a mistake.
     """
     if "train" in config:
-        return _of_function(str(config["train"]))
+        return workload_of_function(str(config["train"]))
     name = str(config.get("workload", DEFAULT))
     return workload(name) if name in installed() else AbsentWorkload(name)
 
@@ -158,11 +158,6 @@ def _class_of(point: EntryPoint) -> type[Workload]:
     if mistake := find_mistake(point.name, plugin):
         raise ConfigError(f"{where}: {mistake}.")
     return plugin
-
-
-@functools.cache
-def _of_function(train: str) -> Workload:
-    return workload_of_function(train)
 
 
 def _built_in_of_function(train: str) -> type[Workload] | None:

@@ -21,9 +21,9 @@ def test_a_rank_with_other_sources_names_the_files_and_its_machine(
     monkeypatch.syspath_prepend(tmp_path)
     here = source_digests(["checked_a"])
     check_code(Identity(modules=("checked_a",), code={**here, "train()": "of the driver"}), "host-2")
-    with pytest.raises(CodeDiffersError, match=r"machine host-2 are not .* \(checked_b.py: another version"):
+    with pytest.raises(CodeDiffersError, match=r"machine host-2 are not .* \(checked_b.py\)"):
         check_code(Identity(modules=("checked_a",), code={**here, "checked_b.py": "another"}), "host-2")
-    with pytest.raises(CodeDiffersError, match=r"\(checked_a.py, checked_b.py: imported only here\)"):
+    with pytest.raises(CodeDiffersError, match=r"\(checked_a.py, checked_b.py\)"):
         check_code(Identity(modules=("checked_a",), code={}), "host-2")
 
 
@@ -58,7 +58,7 @@ def test_a_module_that_extends_the_search_path_is_checked_with_what_it_imports_f
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     code = dict.fromkeys(("checked_f.py", "checked_g.py"), "x")
-    with pytest.raises(CodeDiffersError, match=r"\(checked_f.py, checked_g.py: another version"):
+    with pytest.raises(CodeDiffersError, match=r"\(checked_f.py, checked_g.py\)"):
         check_code(Identity(modules=("checked_f",), code=code), "host-2")
 
 

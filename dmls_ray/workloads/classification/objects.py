@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.datasets import builtin_dataset
 from dmls_ray.workloads.classification.models import builtin_model
@@ -36,8 +34,6 @@ def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
     digests: dict[str, str] = {}
     for field in ("model", "dataset"):
         given = axes.get(field)
-        if isinstance(given, np.ndarray):
-            given = given.tolist()
         if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
             named[field] = [_name_of(field, value, digests) for value in given]
         elif given is not None:

@@ -98,8 +98,6 @@ def test_an_object_that_can_be_imported_is_named_as_on_the_command_line() -> Non
     assert name_objects({"model": Linear, "dataset": [Grey, "digits"], "lr": 1}) == {
         "model": f"{MODULE}:Linear", "dataset": [f"{MODULE}:Grey", "digits"], "lr": 1,
     }  # fmt: skip
-    objects = np.array([Linear, "convnet"], dtype=object)
-    assert name_objects({"model": objects})["model"] == [f"{MODULE}:Linear", "convnet"]
 
 
 def test_a_class_of_a_notebook_is_a_model_in_another_process_and_has_its_name_in_the_records(
