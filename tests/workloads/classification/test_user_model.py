@@ -83,7 +83,7 @@ WRONG = [
     ("in_tuple", "returned a tuple"),
     ("transposed", "shape (4, 8)"),
     ("only_in_training", "returned a tuple"),
-    ("frozen", "require a gradient"),
+    ("frozen", "optimizer got an empty parameter list"),
 ]
 
 
