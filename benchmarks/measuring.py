@@ -1,91 +1,190 @@
 """What the instruments cost, and how far they are from independent measurements.
 
-communication    see measuring_steps.py, and throughput
-utilization      seconds of an epoch with the sampler, against the same without, in turn; and processor time a look
-memory           see measuring_memory.py
+communication    exposed_comm_ms, the least of two ranks, against the time of a step less that of the same step under
+                 no_sync, which reduces nothing; with ZeRO also against a step without its broadcasts
+instruments      milliseconds of a run that instruments take and no time contains, against its total_s
+allocator        page faults of a step in a fresh process, with the memory of steps kept and by glibc's default
+memory           what a batch of 256 needs more than one of 32, by the numbers of runs in a process that served other
+                 runs, against the peaks of fresh processes that train in a bare loop
+utilization      processor time of a sample
+
+Throughput against a bare loop is measured by throughput.py, the marks of step phases by phases.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import multiprocessing
 import os
+import re
+import resource
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import pandas as pd
+import psutil
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.measuring_memory import memory_rows, meter_ms
-from benchmarks.measuring_steps import allocator_row, communication_row, instruments_row, throughput_row
-from dmls_ray.analysis.export.text_tables import markdown
-from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.records.provenance import describe_machine, describe_versions
+from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.utilization import PERIOD_S, UtilizationSampler
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.train import rank_trainer
 
+_MODELS = (("mnist_convnet", 2048), ("convnet", 512))
+"""Models, and the images of an epoch."""
+_SMALL, _LARGE = 32, 256
+"""Batches whose memory is compared."""
 
-def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
-    """A training function: seconds of an epoch with the sampler and without."""
-    seconds: dict[str, list[float]] = {"with": [], "without": []}
+
+def row(
+    config: TrialConfig, what: str, measured: Sequence[float], independent: Sequence[float], digits: int = 2
+) -> dict[str, str]:
+    """A row of the output: what was measured, by the instruments and independently of them."""
+    cells = {
+        "what": f"{config.model}, batch {config.batch_per_rank}, world_size {config.world_size}: {what}",
+        "measured": with_range(measured, digits),
+        "independent": with_range(independent, digits),
+    }
+    if any(independent):
+        cells["ratio"] = f"{statistics.median(measured) / statistics.median(independent):.3f}"
+    return cells
+
+
+# --- communication ----------------------------------------------------------------------------------------------------
+
+
+def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
+    """A training function: milliseconds of a step with and without communication, and the timers of the former."""
+    trial = rank_trainer(config, rank)
+    batches = [batch for _, batch in trial.task.loader.train(0)][:-1]
+    step = trial.optimizer_step
+    ms: dict[str, list[float]] = {"reducing": [], "silent": []}
     for number in range(rounds + 1):
-        for name in ("with", "without") if number % 2 else ("without", "with"):
-            trial = rank_trainer(config, rank)
-            with UtilizationSampler(trial.device) if name == "with" else nullcontext():
-                trial.run(lambda event: None)
+        if number == 1:  # the first round warms up
+            trial.ddp_model.count_from_here()
+            step.broadcasts.reset()
+        for name in ("reducing", "silent") if number % 2 else ("silent", "reducing"):
+            silent = name == "silent"
+            # Without its broadcasts, the ranks of ZeRO train apart, which costs the same time.
+            without_broadcasts = mock.patch.object(step.optimizer, "_sync_params", return_value=None)
+            dist.barrier()
+            began = time.perf_counter()
+            with without_broadcasts if silent and config.zero_redundancy else nullcontext():
+                for images, labels in batches:
+                    with trial.ddp_model.reducing(not silent):
+                        F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
+                    step.step()
             if number:
-                seconds[name].append(trial.epochs[0].metrics["train_s"] or 0.0)
-    return {"run": {"returned": {"s": seconds}}}
+                ms[name].append((time.perf_counter() - began) / len(batches) * 1e3)
+    return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication(step.broadcasts.mean_ms() or 0.0)}}}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: 7)")
-    args = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ.setdefault("DMLS_RAY_CACHE", cache)
-        for model, images, batch in (("mnist_convnet", 2048, 32), ("convnet", 512, 32)):
-            config = TrialConfig(
-                model=model,
-                dataset=f"synthetic:shape=3x32x32,train={images},test=16",
-                batch_per_rank=batch,
-                world_size=2,
-                epochs=1,
-                warmup_steps=0,
-                device="cpu",
-            )
-            rows.append(communication_row(config, args.rounds))
-            rows.append(communication_row(config.replace(zero_redundancy=True), args.rounds))
-            alone = config.replace(world_size=1)
-            rows += [instruments_row(ranks, args.rounds) for ranks in (alone, config)]
-            rows.append(throughput_row(alone))
-            rows.append(allocator_row(alone, args.rounds))
-            rows.append(_utilization_row(alone, args.rounds))
-            rows += memory_rows(alone, args.rounds)
-    sample_us = _sample_us()
-    machine, versions = describe_machine(), describe_versions()
-    print(markdown(pd.DataFrame(rows)))
-    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={args.rounds} rounds")
-    share = sample_us / 1e6 / PERIOD_S
-    cost = f"{sample_us:.0f} us of processor time (95th percentile), {share:.3%} of a core"
-    print(f"One sample of utilization takes {cost}.")
-    start_ms, epoch_ms = meter_ms()
-    print(f"The memory meter takes {start_ms:.2f} ms at the start of a run and {epoch_ms:.2f} ms in each epoch.")
+def communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    """Exposed communication of two ranks."""
+    ranks = returned_by(config, functools.partial(communication, rounds=rounds))
+
+    # A step is over when it is over on the slowest rank.
+    silent = [max(times) for times in zip(*(rank["ms"]["silent"] for rank in ranks), strict=True)]
+    reducing = [max(times) for times in zip(*(rank["ms"]["reducing"] for rank in ranks), strict=True)]
+    differences = [with_ - without for with_, without in zip(reducing, silent, strict=True)]
+    exposed = min(rank["timers"]["exposed_comm_ms"] for rank in ranks)
+    zero = " with ZeRO" if config.zero_redundancy else ""
+    return row(config, f"exposed communication{zero}, ms a step", [exposed], differences)
+
+
+# --- instruments, memory of the allocator -----------------------------------------------------------------------------
+
+
+def instruments_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    """What all instruments take: the link between ranks, checks of code and data, the memory step, the evaluation on
+    training samples.
+    """
+    instruments, totals = [], []
+    for _ in range(rounds):
+        ranks = [result.values for result in run_ranks(config)]
+        instruments.append(max(rank["instruments_s"] for rank in ranks) * 1e3)
+        totals.append(max(rank["total_s"] for rank in ranks) * 1e3)
+    return row(config, "ms of instruments in a run, and total_s", instruments, totals, digits=0)
+
+
+def allocator_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    """Page faults of a step, with the memory of steps kept and not."""
+    kept = [_in_fresh_process(_page_faults, config, True) for _ in range(rounds)]
+    default = [_in_fresh_process(_page_faults, config, False) for _ in range(rounds)]
+    return row(config, "page faults a step, memory kept or not", kept, default, digits=0)
+
+
+def _page_faults(config: TrialConfig, keeps: bool) -> float:
+    """Page faults of a step of the second epoch."""
+    with nullcontext() if keeps else mock.patch("dmls_ray.training.process.keep_freed_pages"):
+        trial = rank_trainer(config, RankInfo())
+    trial._epoch(1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    trial._epoch(2)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / trial.steps_per_epoch
+
+
+def _in_fresh_process(function: Callable[..., float], *arguments: object) -> float:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+# --- memory of a batch ------------------------------------------------------------------------------------------------
+
+
+def memory_rows(config: TrialConfig, rounds: int) -> list[dict[str, str]]:
+    """What the larger batch needs more, by each number of a run."""
+    small, large = (config.replace(batch_per_rank=batch) for batch in (_SMALL, _LARGE))
+    more: dict[str, list[float]] = {"tensor_mem_mib": [], "host_mem_mib": []}
+    fresh: list[float] = []
+    run_inline(large)  # the first run loads libraries
+    for _ in range(rounds):
+        values_small, values_large = (run_inline(each).values for each in (small, large))
+        for name, differences in more.items():
+            differences.append(values_large[name] - values_small[name])
+        fresh.append(_in_fresh_process(_bare_peak_mib, large) - _in_fresh_process(_bare_peak_mib, small))
+    what = f"MiB more than at batch {_SMALL}, against fresh processes"
+    return [row(large, f"{name}, {what}", differences, fresh) for name, differences in more.items()]
+
+
+def _bare_peak_mib(config: TrialConfig) -> float:
+    """What some steps of a bare loop add to the peak resident set of this process (Linux)."""
+    torch.set_num_threads(1)
+    model = build_model(config, (3, 32, 32), 10)
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    def step(batch: int) -> None:
+        images, labels = torch.randn(batch, 3, 32, 32), torch.zeros(batch, dtype=torch.int64)
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step(1)  # loads libraries
+    Path("/proc/self/clear_refs").write_text("5")
+    before = psutil.Process().memory_info().rss
+    for _ in range(3):
+        step(config.batch_per_rank or 0)
+    (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return (int(peak) * 1024 - before) / MIB
 
 
 def _sample_us() -> float:
-    """Microseconds of processor time per sample, at the 95th percentile: the noise of an epoch hides them."""
+    """Microseconds of processor time per sample of utilization, at the 95th percentile."""
     times = []
     with UtilizationSampler(torch.device("cpu")) as sampler:
         for _ in range(300):
@@ -96,22 +195,37 @@ def _sample_us() -> float:
     return statistics.quantiles(times, n=20)[-1]
 
 
-def _run(config: TrialConfig, train: Any) -> dict[str, Any]:
-    first = run_spawned(config, train=train)[0]
-    if first.outcome != "ok":
-        raise SystemExit(first.traceback)
-    return dict(first.run["returned"])
-
-
-def _utilization_row(config: TrialConfig, rounds: int) -> dict[str, str]:
-    seconds = _run(config, functools.partial(utilization, rounds=rounds))["s"]
-    ratios = [with_ / without for with_, without in zip(seconds["with"], seconds["without"], strict=True)]
-    return {
-        "what": f"{config.model}, 1 rank: seconds of an epoch with the utilization sampler and without",
-        "by timers / with": f"{statistics.median(seconds['with']):.3f}",
-        "by difference / without": f"{statistics.median(seconds['without']):.3f}",
-        "ratio": f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]",
-    }
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: 7)")
+    rounds = parser.parse_args().rounds
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.setdefault("DMLS_RAY_CACHE", cache)
+        for model, images in _MODELS:
+            single = TrialConfig(
+                model=model,
+                dataset=f"synthetic:shape=3x32x32,train={images},test=16",
+                batch_per_rank=_SMALL,
+                epochs=1,
+                warmup_steps=0,
+                device="cpu",
+            )
+            both = single.replace(world_size=2)
+            rows.append(communication_row(both, rounds))
+            rows.append(communication_row(both.replace(zero_redundancy=True), rounds))
+            rows.append(instruments_row(single, rounds))
+            rows.append(instruments_row(both, rounds))
+            rows.append(allocator_row(single, rounds))
+            rows += memory_rows(single, rounds)
+    print_table(rows)
+    print(f"\n{machine('torch')}; n={rounds} rounds")
+    sample_us = _sample_us()
+    print(
+        f"One sample of utilization takes {sample_us:.0f} us of processor time (95th percentile), "
+        f"{sample_us / 1e6 / PERIOD_S:.3%} of a core."
+    )
 
 
 if __name__ == "__main__":

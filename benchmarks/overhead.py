@@ -22,17 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from dmls_ray import TrialConfig, sweep
-from dmls_ray.analysis.export.text_tables import markdown
-from dmls_ray.cluster.connect import connect
-from dmls_ray.records.provenance import describe_machine, describe_versions
 
 TRIVIAL = {"dataset": "synthetic:shape=1x8x8,classes=4,train=160,test=40", "batch_per_rank": 8, "epochs": 1}
 """20 steps at world size 1, 10 at world size 2; milliseconds of training."""
 
 PROJECT = Path(__file__).parents[1]
+sys.path.insert(0, str(PROJECT))
 
 
 def ours(world_size: int, trials: int) -> list[float]:
@@ -50,15 +46,22 @@ def documented(world_size: int, trials: int) -> list[float]:
     import ray
     from ray import tune
 
-    connect(None, dashboard=False, verbose=False)
+    ends: list[float] = []
+
+    class Ends(tune.Callback):
+        """Notes when each trial ends."""
+
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            ends.append(time.monotonic())
+
+    ray.init(include_dashboard=False, log_to_driver=False)
     with tempfile.TemporaryDirectory() as folder:
-        parameters = {"folder": folder, "world_size": world_size}
-        ends: list[float] = []
+        train = tune.with_parameters(_tune_trial, folder=folder, world_size=world_size)
         tuner = tune.Tuner(
-            tune.with_resources(tune.with_parameters(_tune_trial, **parameters), {"memory": 1}),
+            tune.with_resources(train, {"memory": 1}),
             param_space={"number": tune.grid_search(list(range(trials)))},
             tune_config=tune.TuneConfig(max_concurrent_trials=1),
-            run_config=tune.RunConfig(storage_path=folder, name="tune", verbose=0, callbacks=[_Ends(ends)]),
+            run_config=tune.RunConfig(storage_path=folder, name="tune", verbose=0, callbacks=[Ends()]),
         )
         began = time.monotonic()
         tuner.fit()
@@ -97,15 +100,11 @@ def torchrun(world_size: int, trials: int) -> list[float]:
         with tempfile.TemporaryDirectory() as folder:
             total_s_file = Path(folder) / "total_s"
             began = time.monotonic()
+            launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"]
             subprocess.run(
-                [
-                    *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"),
-                    *(__file__, "--as-rank", str(total_s_file)),
-                ],
-                check=True,
-                capture_output=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+                [sys.executable, *launch, __file__, "--as-rank", str(total_s_file)],
+                check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
             costs.append(time.monotonic() - began - float(total_s_file.read_text()))
     return costs
 
@@ -161,22 +160,6 @@ def whole_sweep() -> tuple[float, float]:
     return ended, first
 
 
-class _Ends:
-    """A Tune callback that notes when each trial ends."""
-
-    def __new__(cls, ends: list[float]) -> Any:
-        from ray.tune import Callback
-
-        class Ends(Callback):
-            def __getstate__(self) -> dict[str, Any]:
-                return {}
-
-            def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-                ends.append(time.monotonic())
-
-        return Ends()
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -188,6 +171,8 @@ def main() -> None:
     if args.as_rank:
         _as_torchrun_rank(args.as_rank)
         return
+    from benchmarks.common import machine, print_table  # what a rank of torchrun does not load
+
     rows = []
     ways: list[tuple[str, Callable[[int, int], list[float]], int]] = [
         ("Tune + TorchTrainer, as documented", documented, args.peer_trials),
@@ -200,9 +185,8 @@ def main() -> None:
     whole = [whole_sweep() for _ in range(args.sweeps)]
     rows.append(_row("dmls_ray: s for 64 runs, Enter to prompt", "1, 2", [ended for ended, _ in whole]))
     rows.append(_row("dmls_ray: s from Enter to the first run's row", "1, 2", [first for _, first in whole]))
-    machine, versions = describe_machine(), describe_versions()
-    print(markdown(pd.DataFrame(rows)))
-    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
+    print_table(rows)
+    print(f"\n{machine('torch', 'ray')}")
 
 
 def _row(what: str, world_size: object, values: list[float]) -> dict[str, str]:

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import scipy.stats
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dmls_ray.analysis.export.text_tables import markdown
-from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.records.provenance import describe_machine, describe_versions
+from benchmarks.common import machine, print_table, returned_by, with_interval
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.step_phases import StepPhases
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -54,22 +48,16 @@ def epochs(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int) -> di
 
 def row(config: TrialConfig, count: int) -> dict[str, str]:
     """The cost for one configuration."""
-    results = run_spawned(config, train=functools.partial(epochs, count=count))
-    for result in results:
-        if result.outcome != "ok":
-            raise SystemExit(result.traceback)
-    ranks = [result.run["returned"] for result in results]
-    logs = [math.log(a / b) for a, b in zip(ranks[0]["with"], ranks[0]["without"], strict=True)]
-    reach = scipy.stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    low, ratio, high = (math.exp(statistics.fmean(logs) + side * reach) for side in (-1, 0, 1))
+    ranks = returned_by(config, functools.partial(epochs, count=count))
+    ratios = [marked / bare for marked, bare in zip(ranks[0]["with"], ranks[0]["without"], strict=True)]
     shares = [sum(rank["phases"].values()) / rank["step_ms"] for rank in ranks]
     return {
         "model": config.model,
         "ranks": str(config.world_size),
         "ms a step": f"{ranks[0]['step_ms']:.2f}",
-        "with / without [95%]": f"{ratio:.4f} [{low:.4f}, {high:.4f}]",
+        "with / without [95%]": with_interval(ratios, digits=4),
         "phases / step": ", ".join(f"{share:.4f}" for share in shares),
-        "n": str(len(logs)),
+        "n": str(count),
     }
 
 
@@ -86,9 +74,8 @@ def main() -> None:
                 device="cpu",
             )  # fmt: skip
             rows.append(row(config, args.epochs))
-    machine, versions = describe_machine(), describe_versions()
-    print(markdown(pd.DataFrame(rows)))
-    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; batch 32; rank 0 is timed")
+    print_table(rows)
+    print(f"\n{machine('torch')}; batch 32; rank 0 is timed")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import pandas as pd
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dmls_ray.analysis.export.text_tables import markdown
-from dmls_ray.records.provenance import describe_machine, describe_versions
+from benchmarks.common import machine, print_table
 
 MODEL = Path(__file__).parents[1] / "results" / "reference" / "batch_size" / "runs.jsonl"
 REPEATS = 10
@@ -88,9 +87,8 @@ def main() -> None:
                 }
             )
             print(rows[-1], file=sys.stderr)
-    print(markdown(pd.DataFrame(rows)))
-    machine, versions = describe_machine(), describe_versions()
-    print(f"\n{machine['cpu']}, {machine['cores']} cores; python {versions['python']}")
+    print_table(rows)
+    print(f"\n{machine('python')}")
 
 
 if __name__ == "__main__":

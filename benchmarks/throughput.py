@@ -6,12 +6,12 @@
     bare         the limit: forward, backward and fused step on tensors in memory, and nothing else
     accelerate, lightning    the same model under Hugging Face accelerate and under Lightning, where they are installed
 
-All train the same model on the same images (scikit-learn's digits as JPEGs of the model's size, or --images FOLDER, an
-image folder) with Adam and one thread per rank. Each round runs all ways one after the other, in a rotating order;
-ratios are taken within a round. Processes differ among themselves by more than chance, so each process is one value:
-the geometric mean over its rounds. Every setting gets processes until each ratio is known to --within (half the width
-of its 95% interval), or until --minutes are spent. The output has the medians of images/s, and each ratio with its
-interval and the number of processes.
+All train the same model on the same images (scikit-learn's digits as JPEGs of the model's size) with Adam and one
+thread per rank. Each round runs all ways one after the other, in a rotating order; ratios are taken within a round.
+Processes differ among themselves by more than chance, so each process is one value: the geometric mean over its
+rounds. Every setting gets processes until each ratio is known to --within (half the width of its 95% interval), or
+until --minutes are spent. The output has the medians of images/s, and each ratio with its interval and the number of
+processes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import importlib.util
 import itertools
 import multiprocessing
 import os
@@ -30,18 +31,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.throughput_images import IMAGES, SHAPES, settings
-from benchmarks.throughput_ways import PEERS, WAYS
-from dmls_ray.analysis.export.text_tables import markdown
-from dmls_ray.analysis.stats.intervals import Estimate, estimate
+from benchmarks.common import machine, print_table, returned_by, with_interval
+from benchmarks.throughput_ways import IMAGES, PEERS, SHAPES, WAYS
+from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.launchers.base import rank_info
-from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.memory import release_free_pages
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -78,14 +75,12 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
 
 def measure(config: TrialConfig, count: int, ways: list[str]) -> dict[str, list[float]]:
     """Seconds by way and round; of several ranks, the slowest."""
-    ranks = run_spawned(config, train=functools.partial(rounds, count=count, ways=ways))
-    for result in ranks:
-        if result.outcome != "ok":
-            raise SystemExit(result.traceback)
-    return {
-        name: [max(values) for values in zip(*(rank.run["returned"]["seconds"][name] for rank in ranks), strict=True)]
-        for name in ways
-    }
+    ranks = returned_by(config, functools.partial(rounds, count=count, ways=ways))
+    slowest = {}
+    for name in ways:
+        of_ranks = [rank["seconds"][name] for rank in ranks]
+        slowest[name] = [max(values) for values in zip(*of_ranks, strict=True)]
+    return slowest
 
 
 @dataclass
@@ -94,39 +89,41 @@ class Setting:
 
     config: TrialConfig
     ways: list[str]
-    images: int
-    """Images that one way trains on in one round."""
     processes: list[dict[str, list[float]]] = field(default_factory=list)
     """Seconds by way and round, of each process."""
 
-    def ratios(self) -> dict[tuple[str, str], Estimate]:
-        """Speed of one way over that of another; one value per process."""
+    def ratios(self) -> dict[str, list[float]]:
+        """Speed of one way over that of another, by `one / other`; a value per process."""
         values = {}
         for one, other in COMPARED:
             if one in self.ways and other in self.ways:
-                pairs = [(process[one], process[other]) for process in self.processes]
-                means = [statistics.geometric_mean(b / a for a, b in zip(*pair, strict=True)) for pair in pairs]
-                values[one, other] = estimate(means, "amount")
+                values[f"{one} / {other}"] = [_speed_up(process[one], process[other]) for process in self.processes]
         return values
 
     def is_known(self, within: float) -> bool:
         """Whether half the width of each ratio's interval, as a factor, is at most this."""
-        return all(
-            ratio.low is not None and ratio.high is not None and (ratio.high / ratio.low) ** 0.5 <= 1 + within
-            for ratio in self.ratios().values()
-        )
+        if not self.processes:
+            return False
+        for ratios in self.ratios().values():
+            mean = estimate(ratios, "ratio")
+            if mean.low is None or mean.high is None or (mean.high / mean.low) ** 0.5 > 1 + within:
+                return False
+        return True
 
     def row(self) -> dict[str, str]:
         """As a row of the output."""
         config = self.config
         row = {name: str(getattr(config, name)) for name in ("model", "batch_per_rank", "world_size")}
         for name in self.ways:
-            seconds = statistics.median(second for process in self.processes for second in process[name])
-            row[f"{name} images/s"] = f"{self.images / seconds:,.0f}"
-        for (one, other), ratio in self.ratios().items():
-            interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-            row[f"{one} / {other}"] = f"{ratio.centre:.2f}{interval}"
+            seconds = [second for process in self.processes for second in process[name]]
+            row[f"{name} images/s"] = f"{IMAGES[config.model] / statistics.median(seconds):,.0f}"
+        row |= {name: with_interval(ratios) for name, ratios in self.ratios().items()}
         return {**row, "n": str(len(self.processes))}
+
+
+def _speed_up(seconds: list[float], base: list[float]) -> float:
+    """Speed relative to a base, round by round."""
+    return statistics.geometric_mean(b / a for a, b in zip(seconds, base, strict=True))
 
 
 def measure_until_known(measured: list[Setting], within: float, seconds: float, count: int) -> None:
@@ -155,35 +152,23 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=[*WAYS, *PEERS], help="only these ways (default: all there are)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--precision", default="fp32", help="of ours and of the configuration (default: fp32)")
-    parser.add_argument("--memory-format", default="contiguous")
-    parser.add_argument("--images", help="image folder to take the pictures from (default: scikit-learn's digits)")
-    parser.add_argument("--scale", type=int, default=1, help="times as many images a round (default: 1)")
     args = parser.parse_args()
-    peers = [name for name in PEERS if _installed(name)]
+    peers = [name for name in PEERS if importlib.util.find_spec(name)]
     measured = []
     for model, batch, world_size in itertools.product(args.models, args.batches, args.world_sizes):
-        config = settings(model, batch, world_size, args)
+        config = TrialConfig(
+            model=model, dataset="benchmarks.throughput_ways:pictures", data_dir=model, batch_per_rank=batch,
+            world_size=world_size, epochs=1, device=args.device, precision=args.precision,
+        )  # fmt: skip
         rank_info(config, 0)  # enough devices, or one clear line
-        ways = [name for name in [*WAYS, *(peers if world_size == 1 else [])] if name in (args.ways or [name])]
-        measured.append(Setting(config, ways, IMAGES[model] * args.scale))
+        possible = [*WAYS, *peers] if world_size == 1 else [*WAYS]
+        measured.append(Setting(config, [name for name in possible if name in (args.ways or possible)]))
 
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("DMLS_RAY_CACHE", cache)
         measure_until_known(measured, args.within, 60 * args.minutes, args.rounds)
-    machine, versions = describe_machine(), describe_versions()
-    rows = [setting.row() for setting in measured]
-    print(markdown(pd.DataFrame(rows).fillna("")))
-    print(
-        f"\n{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['gpus']) or 'no GPU'}; "
-        f"torch {versions['torch']}; {args.precision}, {args.memory_format}; {args.rounds} rounds in a process, "
-        "1 thread a rank"
-    )
-
-
-def _installed(name: str) -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec(name) is not None
+    print_table([setting.row() for setting in measured])
+    print(f"\n{machine('torch')}; {args.precision}, {args.rounds} rounds in a process, 1 thread a rank")
 
 
 if __name__ == "__main__":

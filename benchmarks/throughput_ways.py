@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import io
+import itertools
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,17 +14,52 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from PIL import Image
+from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 from torchvision import transforms
 
-from benchmarks.throughput_images import SHAPES, Pictures, pictures
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import make_loader
 from dmls_ray.workloads.classification.model_builder import find_model
 from dmls_ray.workloads.classification.train import rank_trainer
+
+SHAPES = {"mnist_convnet": (1, 28, 28), "convnet": (3, 32, 32)}
+IMAGES = {"mnist_convnet": 4096, "convnet": 512}
+"""Images that one way trains on in one round, all ranks together."""
+
+
+class Pictures(Dataset[tuple[Any, int]]):
+    """JPEGs in memory, decoded when they are asked for."""
+
+    classes = 10
+
+    def __init__(self, files: list[bytes], labels: list[int], transform: Callable[[Image.Image], Any]) -> None:
+        self._files, self._labels, self._transform = files, labels, transform
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self._transform(Image.open(io.BytesIO(self._files[index]))), self._labels[index]
+
+
+@functools.cache
+def pictures(split: str, data_dir: str, transform: Callable[[Image.Image], Any] = lambda image: image) -> Pictures:
+    """scikit-learn's digits as JPEGs of the size of a model, whose name is `data_dir`."""
+    channels, height, width = SHAPES[data_dir]
+    digits = load_digits()
+    count = IMAGES[data_dir] if split == "train" else 32
+    files, labels = [], []
+    for pixels, label in itertools.islice(itertools.cycle(zip(digits.images, digits.target, strict=True)), count):
+        image = Image.fromarray((pixels * 15.9).astype("uint8"))
+        buffer = io.BytesIO()
+        image.convert("L" if channels == 1 else "RGB").resize((width, height)).save(buffer, "JPEG", quality=90)
+        files.append(buffer.getvalue())
+        labels.append(int(label))
+    return Pictures(files, labels, transform)
 
 
 def _model(config: TrialConfig, rank: RankInfo) -> nn.Module:
@@ -34,8 +72,8 @@ def plain(config: TrialConfig, rank: RankInfo) -> float:
     """Seconds of the reports' loop over this rank's share."""
     assert config.data_dir is not None
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize([0.5], [0.5])])
-    data = _Transformed(pictures("train", config.data_dir), transform)
-    sampler: Any = torch.utils.data.DistributedSampler(data, rank.world_size, rank.rank, shuffle=False)
+    data = pictures("train", config.data_dir, transform)
+    sampler: Any = DistributedSampler(data, rank.world_size, rank.rank, shuffle=False)
     loader = DataLoader(data, config.batch_per_rank, sampler=sampler, num_workers=2, persistent_workers=True)
     model = _model(config, rank)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -54,18 +92,6 @@ def plain(config: TrialConfig, rank: RankInfo) -> float:
         total_loss += loss.item()
         correct += (outputs.argmax(1) == labels).sum().item()
     return time.perf_counter() - began
-
-
-class _Transformed(Dataset[Any]):
-    def __init__(self, data: Pictures, transform: Callable[[Image.Image], torch.Tensor]) -> None:
-        self._data, self._transform = data, transform
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        image, label = self._data[index]
-        return self._transform(image), label
 
 
 def ours(config: TrialConfig, rank: RankInfo, loader: str) -> float:
@@ -101,7 +127,7 @@ def bare(config: TrialConfig, rank: RankInfo) -> float:
 def _tensors(config: TrialConfig, rank: RankInfo) -> DataLoader[Any]:
     loader = make_loader(config.replace(shuffle=False, world_size=1), RankInfo(device="cpu"), torch.device("cpu"))
     batches = [batch for _, batch in loader.train(0)]
-    data = torch.utils.data.TensorDataset(*(torch.cat(part) for part in zip(*batches, strict=True)))
+    data = TensorDataset(*(torch.cat(part) for part in zip(*batches, strict=True)))
     return DataLoader(data, batch_size=config.batch_per_rank)
 
 
@@ -125,8 +151,6 @@ def accelerate(config: TrialConfig, rank: RankInfo) -> float:
 
 def lightning(config: TrialConfig, rank: RankInfo) -> float:
     """Seconds of Lightning's training loop, without its logger, bar and checkpoints, on tensors in memory."""
-    import logging
-
     import lightning as L
 
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)

@@ -90,33 +90,20 @@ def victim(name: str, now: Moment) -> psutil.Process:
     return now.chance.choice(sorted(found, key=lambda process: process.pid))
 
 
-class Kill(Fault):
-    """SIGKILL of a process."""
+class Signal(Fault):
+    """A signal to a process: SIGKILL; or SIGSTOP, and SIGCONT later."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def strike(self, now: Moment) -> str:
-        try:
-            victim(self._name, now).kill()
-        except psutil.NoSuchProcess as error:
-            raise NoVictimError(self._name) from error
-        return self._name
-
-
-class Stop(Fault):
-    """SIGSTOP of a process, and SIGCONT later."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, number: signal.Signals) -> None:
+        self._name, self._number = name, number
 
     def strike(self, now: Moment) -> str:
-        self.lasts_s = now.pause_s
         self._process = victim(self._name, now)
         try:
-            self._process.suspend()
+            self._process.send_signal(self._number)
         except psutil.NoSuchProcess as error:
             raise NoVictimError(self._name) from error
+        if self._number == signal.SIGSTOP:
+            self.lasts_s = now.pause_s
         return self._name
 
     def restore(self, now: Moment) -> None:
@@ -135,7 +122,7 @@ class ClockStep(Fault):
     """
 
     def __init__(self) -> None:
-        self._stop = Stop("rank")
+        self._stop = Signal("rank", signal.SIGSTOP)
 
     def strike(self, now: Moment) -> str:
         what = self._stop.strike(now)
@@ -200,7 +187,6 @@ class ShortMemory(Fault):
         self.lasts_s = now.pause_s / 2
         cgroup = now.place.cgroup
         cgroup.limit(cgroup.used() + 128 * MIB)
-        self._kills = cgroup.kills()
         self._hog = now.place.host.start(cgroup.entered([sys.executable, "-c", _HOG]))
         return "128 MiB left"
 
@@ -255,8 +241,8 @@ class Kind:
 def _of_process(name: str, *, ends_command: bool = False, **options: Any) -> dict[str, Kind]:
     """A process that is killed, and that is stopped."""
     return {
-        f"kill {name}": Kind(make=lambda: Kill(name), ends_command=ends_command, **options),
-        f"stop {name}": Kind(make=lambda: Stop(name), **options),
+        f"kill {name}": Kind(make=lambda: Signal(name, signal.SIGKILL), ends_command=ends_command, **options),
+        f"stop {name}": Kind(make=lambda: Signal(name, signal.SIGSTOP), **options),
     }
 
 

@@ -45,12 +45,6 @@ class MemoryCgroup:
         stat = dict(line.split() for line in (self.path / "memory.stat").read_text().splitlines())
         return int(stat["total_rss" if self._is_v1 else "anon"])
 
-    def kills(self) -> int:
-        """How many processes were killed for lack of memory."""
-        file = "memory.oom_control" if self._is_v1 else "memory.events"
-        counts = dict(line.split() for line in (self.path / file).read_text().splitlines())
-        return int(counts.get("oom_kill", 0))
-
     def remove(self) -> None:
         """Remove the cgroup, whose processes have been ended."""
         until = time.monotonic() + 10
