@@ -1,3 +1,5 @@
+"""A part of the simulations of results/reference/intervals.md, with fewer draws."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,6 +22,8 @@ DRAWS = 400
 CHANCE = 0.025
 """Two standard errors of a share of 0.05, of so many draws."""
 AUTO = Plan()
+TWO_LOUD = [0.12, 0.12, *[0.02] * 6]
+RISING = np.geomspace(0.02, 0.12, 8).tolist()
 
 
 def shares(measures: Sequence[Measured], noise: str, plan: Plan = AUTO) -> dict[str, float]:
@@ -27,88 +31,77 @@ def shares(measures: Sequence[Measured], noise: str, plan: Plan = AUTO) -> dict[
     return summarize([simulate(scenario, NOISES[noise], random) for _ in range(DRAWS)])
 
 
+def races(measures: Sequence[Measured]) -> list[list[int]]:
+    """The trials that are left at the end of each race."""
+    random, scenario = np.random.default_rng(7), Scenario("", measures)
+    return [simulate_race(scenario, NOISES["normal"], random) for _ in range(DRAWS)]
+
+
 def equal(trials: int, deviation: float, *, measures: int = 2) -> list[Measured]:
     return speed_and_accuracy([0.0] * trials, [deviation] * trials, measures=measures)
 
 
 @pytest.mark.parametrize(
-    ("trials", "deviation", "noise"), [(2, 0.08, "normal"), (2, 0.03, "log-normal"), (3, 0.05, "Student t(3)")]
+    ("measures", "noise", "plan"),
+    [
+        # They stop when they are decided.
+        (equal(2, 0.08), "normal", AUTO),
+        (equal(2, 0.03), "log-normal", AUTO),
+        (equal(3, 0.05), "Student t(3)", AUTO),
+        # They have no time for more blocks.
+        (equal(2, 0.05), "Student t(3)", Plan(most=3)),
+        (equal(4, 0.05), "Student t(3)", Plan(most=3)),
+        (equal(2, 0.05), "Student t(3)", Plan(most=4)),
+        (equal(4, 0.05), "Student t(3)", Plan(most=7)),
+        (equal(2, 0.05), "Student t(3)", Plan(most=12)),
+        # A fixed number of blocks.
+        (equal(2, 0.05), "normal", Plan(fixed=3)),
+        (equal(2, 0.05), "log-normal", Plan(fixed=3)),
+        (equal(4, 0.05), "Student t(3)", Plan(fixed=3)),
+        (equal(3, 0.05), "log-normal", Plan(fixed=6)),
+        (equal(2, 0.05), "Student t(3)", Plan(fixed=15)),
+        (equal(8, 0.05), "normal", Plan(fixed=8)),
+        # Four measures together.
+        (equal(2, 0.08, measures=4), "normal", AUTO),
+        (equal(2, 0.08, measures=4), "normal", Plan(fixed=3)),
+        (equal(2, 0.08, measures=4), "normal", Plan(most=4)),
+        # Two equal and noisy trials among quiet ones that are far from them.
+        (speed_and_accuracy([0.0, 0.0, 3.0, 6.0], [0.12, 0.12, 0.02, 0.02]), "normal", AUTO),
+        (speed_and_accuracy([0.0, 0.0, 3.0, 6.0], [0.12, 0.12, 0.02, 0.02]), "log-normal", AUTO),
+        # Few blocks of many trials of unequal noise.
+        (speed_and_accuracy([0.0] * 8, TWO_LOUD, spread=TWO_LOUD), "normal", Plan(fixed=3)),
+        (speed_and_accuracy([0.0] * 8, TWO_LOUD, spread=TWO_LOUD), "normal", Plan(most=4)),
+        (speed_and_accuracy([0.0] * 8, RISING, spread=RISING), "normal", Plan(fixed=3)),
+        (speed_and_accuracy([0.0] * 8, RISING, spread=RISING), "normal", Plan(most=4)),
+    ],
 )
-def test_sweeps_of_identical_trials_that_stop_when_they_are_decided_have_few_false_verdicts(
-    trials: int, deviation: float, noise: str
-) -> None:
-    found = shares(equal(trials, deviation), noise)
+def test_sweeps_have_few_false_verdicts(measures: Sequence[Measured], noise: str, plan: Plan) -> None:
+    found = shares(measures, noise, plan)
     assert found["false verdicts"] <= 0.055 + CHANCE
     assert found["coverage"] >= 0.94 - CHANCE
-
-
-@pytest.mark.parametrize(("trials", "most"), [(2, 3), (4, 3), (2, 4), (4, 7), (2, 12)])
-def test_sweeps_that_have_no_time_for_more_blocks_have_few_false_verdicts(trials: int, most: int) -> None:
-    found = shares(equal(trials, 0.05), "Student t(3)", Plan(most=most))
-    assert found["false verdicts"] <= 0.055 + CHANCE
-    assert found["coverage"] >= 0.94 - CHANCE
-
-
-@pytest.mark.parametrize("plan", [Plan(fixed=3), Plan(most=4), AUTO])
-def test_four_measures_of_two_equal_trials_have_few_false_verdicts_together(plan: Plan) -> None:
-    assert shares(equal(2, 0.08, measures=4), "normal", plan)["false verdicts"] <= 0.055 + CHANCE
-
-
-@pytest.mark.parametrize("noise", ["normal", "log-normal"])
-def test_two_noisy_equal_trials_among_quiet_ones_have_few_false_verdicts(noise: str) -> None:
-    found = shares(speed_and_accuracy([0.0, 0.0, 3.0, 6.0], [0.12, 0.12, 0.02, 0.02]), noise)
-    assert found["false verdicts"] <= 0.055 + CHANCE
-    assert found["power"] == 1
-    assert found["coverage"] >= 0.94 - CHANCE
-
-
-@pytest.mark.parametrize("plan", [Plan(fixed=3), Plan(most=4)])
-@pytest.mark.parametrize("deviations", [[0.12, 0.12, *[0.02] * 6], np.geomspace(0.02, 0.12, 8).tolist()])
-def test_few_blocks_of_many_equal_trials_of_unequal_noise_have_few_false_verdicts(
-    deviations: list[float], plan: Plan
-) -> None:
-    found = shares(speed_and_accuracy([0.0] * 8, deviations, spread=deviations), "normal", plan)
-    assert found["false verdicts"] <= 0.055 + CHANCE
 
 
 @pytest.mark.parametrize(
-    ("trials", "blocks", "noise"),
+    ("speeds", "plan", "least", "most"),
     [
-        (2, 3, "normal"),
-        (2, 3, "log-normal"),
-        (4, 3, "Student t(3)"),
-        (3, 6, "log-normal"),
-        (2, 15, "Student t(3)"),
-        (8, 8, "normal"),
+        ([0.2, 0.0, 0.0, 0.0], Plan(fixed=3), 0.5, 0.93),
+        ([0.2, 0.0, 0.0, 0.0], Plan(fixed=5), 0.93, 1),
+        ([0.1, 0.0, 0.0], Plan(fixed=3), 0, 0.5),
+        ([0.1, 0.0, 0.0], AUTO, 0.97, 1),
+        ([0.0, 3.0, 6.0], AUTO, 1, 1),
     ],
 )
-def test_sweeps_with_a_fixed_number_of_blocks_have_few_false_verdicts(trials: int, blocks: int, noise: str) -> None:
-    found = shares(equal(trials, 0.05), noise, Plan(fixed=blocks))
-    assert found["false verdicts"] <= 0.055 + CHANCE
-
-
-def test_of_four_trials_three_blocks_find_one_that_is_20_percent_faster_half_of_the_time_and_five_nearly_always() -> (
-    None
-):
-    measures = speed_and_accuracy([0.2, 0.0, 0.0, 0.0], [0.05] * 4)
-    assert shares(measures, "normal", Plan(fixed=3))["power"] > 0.5
-    assert shares(measures, "normal", Plan(fixed=5))["power"] > 0.93
-
-
-def test_a_sweep_that_repeats_until_it_is_decided_finds_what_a_fixed_one_misses() -> None:
-    measures = speed_and_accuracy([0.1, 0.0, 0.0], [0.05] * 3)
-    assert shares(measures, "normal")["power"] > 0.97
-    assert shares(measures, "normal", Plan(fixed=3))["power"] < 0.5
+def test_more_blocks_find_more_and_a_sweep_until_it_is_decided_finds_nearly_all(
+    speeds: list[float], plan: Plan, least: float, most: float
+) -> None:
+    assert least <= shares(speed_and_accuracy(speeds, [0.05] * len(speeds)), "normal", plan)["power"] <= most
 
 
 @pytest.mark.parametrize("trials", [2, 8])
 def test_a_race_rarely_leaves_out_a_trial_that_is_as_good_as_the_best(trials: int) -> None:
-    random, scenario = np.random.default_rng(7), Scenario("", equal(trials, 0.08))
-    left = [simulate_race(scenario, NOISES["normal"], random) for _ in range(DRAWS)]
-    assert np.mean([len(item) < trials for item in left]) <= 0.055 + CHANCE
+    assert np.mean([len(left) < trials for left in races(equal(trials, 0.08))]) <= 0.055 + CHANCE
 
 
 def test_a_race_leaves_the_best_alone() -> None:
-    random, scenario = np.random.default_rng(7), Scenario("", speed_and_accuracy([0.2, *[0.0] * 7], [0.05] * 8))
-    left = [simulate_race(scenario, NOISES["normal"], random) for _ in range(DRAWS)]
-    assert np.mean([item == [0] for item in left]) > 0.97
+    left = races(speed_and_accuracy([0.2, *[0.0] * 7], [0.05] * 8))
+    assert np.mean([trials == [0] for trials in left]) > 0.97
