@@ -20,7 +20,7 @@ sys.path.insert(0, str(PROJECT))
 
 from dmls_ray import load  # noqa: E402
 from dmls_ray.analysis.export.text_tables import markdown  # noqa: E402
-from dmls_ray.analysis.table.layouts import by_machines  # noqa: E402
+from dmls_ray.analysis.table.layouts import render  # noqa: E402
 from tests.multihost.hosts import Host, Network, install_folders  # noqa: E402
 
 RATES = ("unshaped", "1gbit", "100mbit")
@@ -58,7 +58,7 @@ def main() -> None:
             for model in MODELS:
                 out = f"{args.out}/{model}-{rate}"
                 sweep(one, out, model, args.repeats)
-                layout = by_machines(load(out))
+                layout = render(load(out), "machines")
                 frame = layout.frame
                 frame.insert(0, "link", rate)
                 frame.insert(0, "model", model)

@@ -23,7 +23,7 @@ import pandas as pd
 from dmls_ray import load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.findings_table import AnswerTable
-from dmls_ray.analysis.table.layouts import by_machines
+from dmls_ray.analysis.table.layouts import render
 from dmls_ray.cli.flags import RESERVED
 from dmls_ray.cli.main import main as dmls_ray_main
 from dmls_ray.records.metric import Metric
@@ -77,7 +77,7 @@ def grayscale_memory() -> str:
 def machines() -> str:
     """An excerpt of the table of several machines."""
     columns = ["machines", "ranks_per_machine", "images/s [95%]", "speed-up [95%]", "exposed comm. ms [95%]", "n"]
-    return _excerpt(by_machines(load(REFERENCE / "machines" / "simplecnn-100mbit")).frame, columns)
+    return _excerpt(render(load(REFERENCE / "machines" / "simplecnn-100mbit"), "machines").frame, columns)
 
 
 def rank_info() -> str:

@@ -131,7 +131,7 @@ def _show_results(
     from dmls_ray.analysis.findings.question import SweepQuestion
     from dmls_ray.analysis.findings.search import best_first
     from dmls_ray.analysis.summary import SweepSummary
-    from dmls_ray.analysis.table.layouts import all_layouts
+    from dmls_ray.analysis.table.layouts import render
     from dmls_ray.analysis.table.shown import shown_columns, spare_heads
     from dmls_ray.cli.saved_weights import describe_saved_weights
 
@@ -147,7 +147,7 @@ def _show_results(
     frame, notes = reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(results.where)]
     spare = shown.spare
     if options.layout:
-        layout = all_layouts()[options.layout](results)
+        layout = render(results, options.layout)
         frame, notes, spare = layout.frame, [*layout.notes], spare_heads()
     print_table(frame, console, spare=spare, elsewhere=elsewhere)
     for note in notes:

@@ -43,7 +43,7 @@ def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
             columns += speed_up_column(table)
         elif table.has(name):
             columns.append(metric_column(name, interval=name not in EXACT, answers=place == 0))
-    return _headed(table, [*columns, _COUNT, _OUTCOME])
+    return _headed(table, [*columns, *ending_columns()])
 
 
 def _headed(table: Table, columns: list[Column]) -> list[Column]:
@@ -125,7 +125,8 @@ def _head_of(name: str) -> str:
 
 def _bound_column(table: Table) -> list[Column]:
     """What bounds the speed of each trial, if the parts of any step are known."""
-    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
+    measured = [row for row in table.rows if "published_on" not in row.records[0].facts]
+    bounds = bounds_of(measured, table.varied, table.fixed_batch_field)
     if not any(bounds.values()):
         return []
     return [
@@ -144,8 +145,8 @@ def speed_up_column(table: Table) -> list[Column]:
 
 
 def ending_columns() -> list[Column]:
-    """How many runs count, and how all of them ended."""
-    return [_COUNT, _OUTCOME]
+    """How many runs count, how all of them ended, and what a row of a published report differs in."""
+    return [_COUNT, _OUTCOME, _PUBLISHED_ON, _DIFFERS_IN]
 
 
 def _factor(name: str) -> Column:
@@ -246,6 +247,15 @@ def _outcomes(row: Row) -> dict[str, Any]:
     }
 
 
+def _fact_column(name: str) -> Column:
+    """A text among the facts of a row's first run."""
+
+    def text(row: Row) -> str:
+        return str(row.records[0].facts.get(name, ""))
+
+    return Column(name.replace("_", " "), text, lambda row: {name: text(row)})
+
+
 _SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
 _TARGET_STEPS = Column(f"steps to target{INTERVAL}", _target_steps_text, _target_steps)
@@ -257,6 +267,8 @@ _OVERFIT = Column(
 )
 _COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
 _OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)
+_PUBLISHED_ON = _fact_column("published_on")
+_DIFFERS_IN = _fact_column("differs_in")
 _OVERSUBSCRIBED = Column(
     "oversubscribed",
     lambda row: "yes" if any(record.oversubscribed for record in row.records) else "",

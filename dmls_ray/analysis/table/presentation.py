@@ -21,8 +21,7 @@ from dmls_ray.workloads.registry import DEFAULT, usable_workloads, warn, workloa
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
     from dmls_ray.analysis.published.matching import Match
-    from dmls_ray.analysis.results import Results
-    from dmls_ray.analysis.table.layouts import RenderedTable
+    from dmls_ray.analysis.table.layouts import Layout
 
 
 class Presentation:
@@ -34,7 +33,7 @@ class Presentation:
 
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {}
     """Figures besides those of every workload, by name; they come first."""
-    layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {}
+    layouts: ClassVar[Mapping[str, Layout]] = {}
     """Tables of `--by` besides those of training, by name."""
     loss_unit: ClassVar[str] = "as the training function reports it"
     """Unit of a loss on the axis of a figure."""
@@ -77,10 +76,6 @@ class Presentation:
 
     def match(self, record: RunRecord) -> Match | None:
         """The published run of the same configuration; None if there is none."""
-        return None
-
-    def published(self, layout: str) -> Results | None:
-        """The published runs of one of its layouts."""
         return None
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from dmls_ray.analysis.advise import text as advice_text
@@ -16,16 +16,16 @@ from dmls_ray.analysis.compare import text as comparison_text
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.findings.question import answer_on_axis
-from dmls_ray.analysis.published.data import REPORTS
+from dmls_ray.analysis.published.data import CAVEATS, REPORTS
 from dmls_ray.analysis.published.data import published as published_results
-from dmls_ray.analysis.results import Results, load
+from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
-from dmls_ray.analysis.summary import SweepSummary, summarize
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable
-from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
-from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.shown import shown_columns, spare_heads
+from dmls_ray.analysis.table.layouts import all_layouts, render
+from dmls_ray.analysis.table.published_rows import with_published
+from dmls_ray.analysis.table.shown import ALL, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
@@ -51,36 +51,38 @@ def add_format(parser: Parser, *, others: Sequence[str] = ()) -> None:
 
 
 def print_json(data: Mapping[str, Any]) -> None:
-    print(json.dumps(data, indent=2, default=str, allow_nan=False))
+    print(msgspec.json.format(encode_json(data, default=str), indent=2).decode())
 
 
 def print_result(
-    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = (),
-    answer: AnswerTable | None = None,
-) -> None:  # fmt: skip
-    """Print a table, its notes and its answer in one of the formats of `--format`; a CSV is the table alone."""
+    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
+) -> None:
+    """Print a table and its notes in one of the formats of `--format`; a CSV is the table alone."""
     if form == "csv":
         print(csv(frame), end="")
     elif form == "markdown":
         print(markdown(frame), "", sep="\n")
         for note in notes:
             print(f"- {markdown_text(note)}" if note else "")
-        if answer is not None:
-            print("", answer_markdown(answer), sep="\n")
     elif form == "latex":
         print(latex(frame))
         for note in notes:
             print(latex_comment(note))
-        if answer is not None:
-            for line in answer.lines(_WIDEST_COMMENT):
-                print(latex_comment(line))
     else:
         print_table(frame, console, spare=spare, elsewhere="--format csv")
         for note in notes:
             say(console, note)
-        if answer is not None:
-            say(console, "")
-            print_answer(answer, console)
+
+
+def print_answer_as(answer: AnswerTable, form: str, console: Console) -> None:
+    """Print an answer in one of the formats of `--format` but CSV, after an empty line."""
+    print()
+    if form == "markdown":
+        print(answer_markdown(answer))
+    elif form == "latex":
+        print(latex_comment("\n".join(answer.lines(_WIDEST_COMMENT))))
+    else:
+        print_answer(answer, console)
 
 
 def table_arguments(parser: Parser) -> None:
@@ -94,38 +96,30 @@ def table_arguments(parser: Parser) -> None:
 
 def table(given: argparse.Namespace, console: Console) -> None:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
-    if given.columns and (given.by or given.published):
-        raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by and --published.")
+    if given.by and given.columns:
+        raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by.")
+    if given.format == "json" and (given.by or given.published or given.columns):
+        raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
     reading = summarize(load(given.folder, stale=given.stale))
     if given.format == "json":
-        _print_json(reading, given)
+        print_json(reading.answer.as_dict())
         return
-    spare: Sequence[str] = spare_heads()
     if given.by:
-        layout = all_layouts()[given.by](reading.results, with_published=given.published)
-    elif given.published:
-        layout = with_published_rows(reading.table)
-    elif given.format == "csv":
-        columns = shown_columns(reading.table, given.columns).columns if given.columns else None
-        print(csv(reading.table.numbers(columns)), end="")
+        layout = render(reading.results, given.by, published=given.published)
+        print_result(layout.frame, layout.notes, given.format, console, spare=spare_heads())
         return
-    else:
-        shown = shown_columns(reading.table, given.columns)
-        layout = RenderedTable(reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(given.folder)])
-        spare = shown.spare
-    answer = None if given.by else reading.answer
-    print_result(layout.frame, layout.notes, given.format, console, spare=spare, answer=answer)
-
-
-def _print_json(reading: SweepSummary, given: argparse.Namespace) -> None:
-    """The answer for programs; `--format csv` has the table."""
-    if given.by or given.published or given.columns:
-        raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
-    print(encode_json(reading.answer.as_dict(), default=str).decode())
-
-
-def _answer_text(table: Table, axis: str) -> str:
-    return "\n".join(AnswerTable(answer_on_axis(table, axis)).lines(_WIDEST_COMMENT))
+    found, columns = reading.table, given.columns
+    if given.published:
+        found = with_published(found)
+    if not columns and (given.published or given.format == "csv"):
+        columns = [ALL]
+    shown = shown_columns(found, columns)
+    if given.format == "csv":
+        print(csv(found.numbers(shown.columns)), end="")
+        return
+    notes = [*found.notes, *shown.notes(given.folder)]
+    print_result(found.frame(shown.columns), notes, given.format, console, spare=shown.spare or spare_heads())
+    print_answer_as(reading.answer, given.format, console)
 
 
 def compare_arguments(parser: Parser) -> None:
@@ -241,47 +235,35 @@ def published(given: argparse.Namespace, console: Console) -> None:
     """Print tables, answers and curves of the published reports, from their figures alone."""
     figures = local_folder(given.figures, "--figures")
     names = [given.report] if given.report else list(REPORTS)
-    tables = {name: [by for by in REPORTS[name][1] if given.by in (None, by)] for name in names}
+    tables = {name: [by for by in REPORTS[name].tables if given.by in (None, by)] for name in names}
     count = sum(map(len, tables.values()))
     if not count:
-        has = ", ".join(REPORTS[given.report][1])
+        has = ", ".join(REPORTS[given.report].tables)
         raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
     if given.format == "csv" and count > 1:
         raise ConfigError(f"--format csv is one table, and these are {count}; name a report and a table: A --by rank.")
     for name in names:
-        results = published_results(REPORTS[name][0])
-        if tables[name]:
-            _print_report(name, tables[name], results, given, console)
+        results = published_results(REPORTS[name].dataset)
+        for by in tables[name]:
+            _print_line(f"Report {name}, by {by}", given.format, console)
+            of_layout = all_layouts()[by].published
+            layout = render(of_layout() if of_layout else results, by)
+            notes = [*layout.notes, _ONE_RUN]
+            if "test acc." in layout.frame:
+                notes.append(CAVEATS["test_accuracy"])
+            print_result(layout.frame, notes, given.format, console)
+        if given.by is None:
+            found = make_table(results)
+            for axis in REPORTS[name].axes:
+                print_answer_as(AnswerTable(answer_on_axis(found, axis)), given.format, console)
         if figures is not None:
             for path in draw_figures(results, figures / name):
-                if given.format != "csv":
-                    say(console, _comment(str(path), given.format))
+                _print_line(str(path), given.format, console)
 
 
-def _print_report(
-    name: str, tables: Sequence[str], results: Results, given: argparse.Namespace, console: Console
-) -> None:
-    """Print tables of a report; but for CSV, also their notes and the report's answers."""
-    texts: list[str] = []
-    for by in tables:
-        layout = all_layouts()[by](published_runs(by, results))
-        if given.format != "csv":
-            print()
-            say(console, _comment(f"Report {name}, by {by}", given.format), style="bold")
-        print_result(layout.frame, [], given.format, console)
-        texts += layout.notes
-    if given.format == "csv":
-        return
-    texts.append(_ONE_RUN)
-    if not given.by:
-        table_of_report = make_table(results)
-        texts += [_answer_text(table_of_report, axis) for axis in REPORTS[name][2]]
-    for text in dict.fromkeys(texts):
-        print()
-        for line in text.splitlines():
-            say(console, _comment(line, given.format))
-
-
-def _comment(text: str, form: str) -> str:
-    """A text between tables; LaTeX reads the tables alone."""
-    return latex_comment(text) if form == "latex" else text
+def _print_line(text: str, form: str, console: Console) -> None:
+    """A line between tables: a comment for LaTeX, nothing in a CSV."""
+    if form == "latex":
+        print(latex_comment(text))
+    elif form != "csv":
+        say(console, f"\n{text}", style="bold")

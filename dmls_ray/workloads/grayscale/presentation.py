@@ -12,9 +12,9 @@ from dmls_ray.analysis.findings.measures import Measure, Speed
 from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
-from dmls_ray.analysis.table.layouts import RenderedTable
+from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import describe_value
@@ -24,10 +24,8 @@ from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE, is_complete
 from dmls_ray.workloads.grayscale.presentation_published import (
-    LAYOUT,
-    by_implementation,
+    BY_IMPLEMENTATION,
     match_images,
-    published_images,
 )
 from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS
 
@@ -86,7 +84,7 @@ class GrayscalePresentation(Presentation):
     """Rows from the slowest to the fastest, each against the Python loops over the same images."""
 
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"implementations": chart}
-    layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {LAYOUT: by_implementation}
+    layouts: ClassVar[Mapping[str, Layout]] = {"implementation": BY_IMPLEMENTATION}
 
     def fits(self, rows: Sequence[Row]) -> bool:
         return all(is_complete(_config(row)) for row in rows if row.counted)
@@ -141,9 +139,6 @@ class GrayscalePresentation(Presentation):
 
     def match(self, record: RunRecord) -> Match | None:
         return match_images(record)
-
-    def published(self, layout: str) -> Results | None:
-        return published_images() if layout == LAYOUT else None
 
 
 class GrayscaleQuestions(Questions):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Sequence
 
 from dmls_ray.analysis.published.data import FOLDER, PUBLISHED, read_rows
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import RenderedTable, as_rendered, with_published_rows
+from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.grayscale.config import RECORDED_NAME, is_complete
-
-LAYOUT = "implementation"
-"""Name of the table after `--by`."""
 
 IMAGE_SET = ("images", "image_size")
 
@@ -49,14 +45,13 @@ def match_images(record: RunRecord) -> Match | None:
     return None
 
 
-def by_implementation(results: Results, *, with_published: bool = False) -> RenderedTable:
-    """Time of turning images grey by implementation, as report B has it.
+def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if is_complete(record.config)]
 
-    Args:
-        results: the runs.
-        with_published: whether the published rows stand next to ours.
-    """
-    table = make_table(results)
-    if results.records and LAYOUT not in table.presentation.layouts:
-        return RenderedTable(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
-    return with_published_rows(table) if with_published else as_rendered(table)
+
+BY_IMPLEMENTATION = Layout(
+    select=_of_images,
+    nothing="No images were turned grey: python sweeps/grayscale.py does.",
+    published=published_images,
+)
+"""Time of turning images grey by implementation, as report B has it."""

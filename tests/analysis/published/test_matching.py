@@ -6,8 +6,9 @@ import pytest
 
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.published.data import published
+from dmls_ray.analysis.published.matching import match_training
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import match, with_published_rows
+from dmls_ray.analysis.table.published_rows import with_published
 from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import own_results, results
 
@@ -58,7 +59,7 @@ def test_a_measured_epoch_matches_the_published_one_of_the_same_configuration() 
     )
     for record in ours.records:
         record.backend = "gloo" if record.config["world_size"] > 1 else ""
-    matched = [match(record) for record in ours.records]
+    matched = [match_training(record) for record in ours.records]
     by_size = {record.config["world_size"]: item for record, item in zip(ours.records, matched, strict=True)}
     assert by_size[1] is not None
     assert by_size[2] is not None
@@ -88,7 +89,7 @@ def of_ours(**fields: Any) -> RunRecord:
 
 def test_the_published_run_that_differs_least_matches() -> None:
     for epochs, run_id in ((10, "cifar10-convnet-2gpu-gloo-bs256-fp32-10ep"), (20, "cifar10-convnet-2gpu-gloo-bs256")):
-        matched = match(of_ours(epochs=epochs))
+        matched = match_training(of_ours(epochs=epochs))
         assert matched is not None
         assert (matched.record.run_id, matched.differs_in) == (run_id, "")
 
@@ -119,7 +120,7 @@ def test_the_published_run_that_differs_least_matches() -> None:
     ],
 )
 def test_fields_that_affect_training_are_listed_if_they_differ(name: str, value: object, expected: str) -> None:
-    matched = match(of_ours(**{name: value}))
+    matched = match_training(of_ours(**{name: value}))
     assert matched is not None
     assert matched.differs_in == expected
 
@@ -127,20 +128,20 @@ def test_fields_that_affect_training_are_listed_if_they_differ(name: str, value:
 def test_what_counts_with_another_field_alone_differs_with_that_alone() -> None:
     stopped = {"batch_norm": "on", "early_stopping": "test_loss", "epochs": 6}
     for patience, expected in ((2, False), (5, True)):
-        matched = match(of_ours(**stopped, patience=patience))
+        matched = match_training(of_ours(**stopped, patience=patience))
         assert matched is not None
         assert ("patience 5 / 2" in matched.differs_in) == expected
     # Without scaling there is no batch at which lr holds.
     record = of_ours()
     record.config = {**record.config, "lr_base_batch": 64}
-    plain = match(record)
+    plain = match_training(record)
     assert plain is not None
     assert plain.differs_in == ""
 
 
 @pytest.mark.parametrize("dropout", [None, 0.5])
 def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | None) -> None:
-    matched = match(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
+    matched = match_training(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
     assert matched is not None
     assert matched.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
     ours = "none" if dropout is None else "0.5"
@@ -152,15 +153,14 @@ def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default()
             "loader": "dataloader"}  # fmt: skip
     for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not reported")):
         (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
-        matched = match(record)
+        matched = match_training(record)
         assert matched is not None
         assert matched.differs_in == expected
 
 
 def test_a_user_function_matches_no_published_run() -> None:
     swept = own_results({"width": [8]}, lambda values, repeat: (1.0, {}))
-    assert match(swept.records[0]) is None
-    assert with_published_rows(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
+    assert with_published(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ def test_a_user_function_matches_no_published_run() -> None:
 def test_another_configuration_matches_no_published_run(name: str, value: object) -> None:
     axes = {"batch_per_rank": 32, "model": "convnet", "dataset": "cifar10"} | {name: value}
     (record,) = results(axes, lambda values, repeat: 100.0, repeats=1).records
-    assert match(record) is None
+    assert match_training(record) is None

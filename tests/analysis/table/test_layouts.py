@@ -7,37 +7,28 @@ import pytest
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import (
-    LAYOUTS,
-    all_layouts,
-    by_backend,
-    by_batch,
-    by_machines,
-    by_memory,
-    by_quantization,
-    by_rank,
-    with_published_rows,
-)
+from dmls_ray.analysis.table.layouts import LAYOUTS, all_layouts, render
+from dmls_ray.analysis.table.published_rows import with_published
 from tests.analysis.samples import own_results, results, with_memory_kinds
 
 
 def test_report_bs_tables_come_out_of_its_figures() -> None:
-    first = by_batch(published("stl10")).frame
+    first = render(published("stl10"), "batch").frame
     assert first.columns.tolist() == [
-        "batch_per_rank", "world_size", "backend", "s/run", "peak_mem_mb", "test acc.", "n", "outcome"
+        "batch_per_rank", "world_size", "backend", "s/run", "s/epoch", "peak_mem_mb", "test acc.", "n", "outcome"
     ]  # fmt: skip
-    assert first.iloc[0].tolist() == ["16", "1", "", "185", "387.8", "0.502", "1", "ok"]
+    assert first.iloc[0].tolist() == ["16", "1", "", "185", "18.5", "387.8", "0.502", "1", "ok"]
     assert len(first) == 10
-    second = by_rank(published("stl10")).frame
+    second = render(published("stl10"), "rank").frame
     assert len(second) == 16
     assert second[second["rank"] == "1"]["test acc."].tolist() == ["0.491", "0.492", "0.482", "0.506", "0.542", "0.511"]
-    third = by_backend(published("stl10")).frame
+    third = render(published("stl10"), "backend").frame
     assert third[third["batch_per_rank"] == "32"]["s/run"].tolist() == ["63.9", "87.3"]
     assert "1" not in third["backend"].tolist()
 
 
 def test_report_cs_tables_come_out_of_its_figures() -> None:
-    machines = by_machines(published("mnist")).frame
+    machines = render(published("mnist"), "machines").frame
     normal = machines[(machines["quantization"] == "off") & (machines["backend"] != "mpi")]
     assert normal[["machines", "ranks_per_machine", "s/run", "test acc."]].to_numpy().tolist() == [
         ["1", "1", "186", "0.978"],
@@ -45,12 +36,12 @@ def test_report_cs_tables_come_out_of_its_figures() -> None:
         ["2", "1", "99.0", "0.935"],
         ["2", "2", "67.0", "0.919"],
     ]
-    quantized = by_quantization(published("mnist")).frame
+    quantized = render(published("mnist"), "quantization").frame
     assert quantized[quantized["quantization"] == "qat"]["s/run"].tolist() == ["135", "91.0"]
 
 
 def test_machines_are_set_against_one_rank() -> None:
-    machines = by_machines(published("mnist")).frame
+    machines = render(published("mnist"), "machines").frame
     normal = machines[(machines["quantization"] == "off") & (machines["backend"] == "gloo")]
     # 186 s on one: over 120, 99 and 67.
     assert normal["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
@@ -61,16 +52,9 @@ OF_TRAINING = list(LAYOUTS)
 
 def test_training_has_no_table_by_implementation() -> None:
     ours = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
-    layout = all_layouts()["implementation"](ours)
+    layout = render(ours, "implementation")
     assert layout.frame.empty
     assert layout.notes == ["No images were turned grey: python sweeps/grayscale.py does."]
-
-
-@pytest.mark.parametrize("name", OF_TRAINING)
-def test_whose_accuracies_the_published_ones_are_is_said(name: str) -> None:
-    assert any("rank 0's, over its share" in note for note in LAYOUTS[name](published("stl10")).notes)
-    ours = results({"batch_per_rank": [16, 32], "world_size": 2}, lambda values, repeat: 100.0)
-    assert not any("rank 0's" in note for note in LAYOUTS[name](ours).notes)
 
 
 def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
@@ -78,20 +62,17 @@ def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
         {"batch_per_rank": [16, 32], "world_size": 2},
         lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None,
     )
-    frame = by_rank(ours).frame
+    frame = render(ours, "rank").frame
     assert frame[["batch_per_rank", "rank", "n", "outcome"]].to_numpy().tolist() == [
         ["16", "0", "3", "ok"],
         ["16", "1", "3", "ok"],
         ["32", "", "0", "oom"],
     ]
-    assert by_rank(ours, with_published=True).notes[-1] == "The reports have no run of these configurations."
+    assert render(ours, "rank", published=True).notes[-1] == "The reports have no run of these configurations."
 
 
-@pytest.mark.parametrize("with_published", [False, True])
-def test_runs_of_one_rank_have_no_backend_and_that_is_said(with_published: bool) -> None:
-    layout = by_backend(
-        results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), with_published=with_published
-    )
+def test_runs_of_one_rank_have_no_backend_and_that_is_said() -> None:
+    layout = render(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), "backend", published=True)
     assert layout.frame.empty
     assert list(layout.notes) == ["All runs have one rank, which has no backend."]
 
@@ -99,75 +80,68 @@ def test_runs_of_one_rank_have_no_backend_and_that_is_said(with_published: bool)
 def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     ours = own_results({"n": [8, 16]}, lambda values, repeat: (1.0, {}))
     for name in ("batch", "rank", "machines", "quantization"):
-        frame = LAYOUTS[name](ours).frame
+        frame = render(ours, name).frame
         assert frame["config_n"].tolist() == ["8", "16"], name
         assert frame["n"].tolist() == ["3", "3"], name
 
 
 def test_ours_know_the_machines_of_their_ranks() -> None:
     ours = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0)
-    assert by_machines(ours).frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["1", "2"]]
+    assert render(ours, "machines").frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["1", "2"]]
     for record in ours.records:
         record.ranks[1].machine = "another"
-    assert by_machines(ours).frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["2", "1"]]
+    assert render(ours, "machines").frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["2", "1"]]
 
 
 def test_a_trial_that_did_not_fit_has_that_word_in_its_cell() -> None:
     ours = results(
         {"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None
     )
-    frame = by_batch(ours).frame
+    frame = render(ours, "batch").frame
     assert frame.iloc[1]["s/run [95%]"] == "oom"
     assert frame["n"].tolist() == ["3", "0"]
 
 
 @pytest.mark.parametrize("name", OF_TRAINING)
-def test_published_rows_stand_next_to_ours_with_both_machines_named(name: str) -> None:
-    ours = results(
-        {"batch_per_rank": 32, "world_size": 2, "model": "convnet", "dataset": "cifar10", "backend": "gloo"},
-        lambda values, repeat: 100.0,
-    )
-    for record in ours.records:
-        record.backend = "gloo"
-    layout = LAYOUTS[name](ours, with_published=True)
-    assert layout.frame["published on"].tolist()[0].startswith("NVIDIA GeForce RTX 3090")
-    assert layout.frame["published test acc."].tolist()[0] == "0.753"
-    assert "epochs 5 / 20" in layout.frame["differs in"].tolist()[0]
-    assert "Some CPU" in layout.notes[-1]
-    assert "RTX 3090" in layout.notes[-1]
+def test_the_published_run_of_a_configuration_has_a_row_below_ours(name: str) -> None:
+    layout = render(matching("cifar10", "convnet"), name, published=True)
+    frame = layout.frame
+    published = frame[frame["published on"] != ""]
+    assert published["published on"].tolist()[0].startswith("NVIDIA GeForce RTX 3090")
+    assert frame["published on"].tolist()[0] == ""
+    assert "epochs 5 / 20" in published["differs in"].tolist()[0]
     assert "rank 0's, over its share" in layout.notes[-2]
-    if name != "rank":
-        assert layout.frame["published s/run"].tolist() == ["634"]
+    if name == "rank":
+        assert published["test acc."].tolist() == ["0.753", "0.759"]
+    elif name != "memory":
+        assert published[["s/run [95%]", "test acc. [95%]"]].to_numpy().tolist() == [["634", "0.753"]]
 
 
-@pytest.mark.parametrize("name", [name for name in OF_TRAINING if name != "rank"])
-def test_the_seconds_of_an_epoch_stand_next_to_published_ones_since_runs_differ_in_epochs(name: str) -> None:
-    ours = matching("cifar10", "convnet")
-    layout = LAYOUTS[name](ours, with_published=True)
+@pytest.mark.parametrize("name", ["batch", "backend", "machines", "quantization"])
+def test_the_seconds_of_an_epoch_are_compared_since_runs_differ_in_epochs(name: str) -> None:
+    layout = render(matching("cifar10", "convnet"), name, published=True)
     # 1,000 samples at 100 a second; the report printed 20 epochs.
-    assert layout.frame["s/epoch [95%]"].tolist() == ["10.0 [10.0, 10.0]"]
-    assert layout.frame["published s/epoch"].tolist() == ["31.5"]
+    assert layout.frame["s/epoch [95%]"].tolist() == ["10.0 [10.0, 10.0]", "31.5"]
     assert any("Published s/epoch includes tests" in note for note in layout.notes)
-    assert "s/epoch [95%]" not in LAYOUTS[name](ours).frame
 
 
 def test_a_report_without_times_of_epochs_has_those_of_its_run_by_its_epochs() -> None:
-    layout = by_batch(matching("stl10", "simplecnn", image_size=128, backend="nccl"), with_published=True)
-    assert layout.frame[["published s/run", "published s/epoch"]].to_numpy().tolist() == [["63.9", "6.388"]]
+    frame = render(matching("stl10", "simplecnn", image_size=128, backend="nccl"), "batch", published=True).frame
+    assert frame[["s/run [95%]", "s/epoch [95%]"]].to_numpy().tolist()[1] == ["63.9", "6.388"]
 
 
 def test_published_memory_is_named_as_what_it_is() -> None:
-    layout = by_batch(matching("stl10", "simplecnn", image_size=128, backend="nccl"), with_published=True)
-    assert layout.frame["published peak MB"].tolist() == ["562.3"]
-    assert "loader resident / dataloader" in layout.frame["differs in"].item()
+    layout = render(matching("stl10", "simplecnn", image_size=128, backend="nccl"), "batch", published=True)
+    assert layout.frame["peak_mem_mb [95%]"].tolist() == ["", "562.3"]
+    assert "loader resident / dataloader" in layout.frame["differs in"].tolist()[1]
     assert any("a DataLoader brought the batches" in note for note in layout.notes)
-    without = by_batch(matching("cifar10", "convnet"), with_published=True)
+    without = render(matching("cifar10", "convnet"), "batch", published=True)
     assert not any("a DataLoader" in note for note in without.notes)
 
 
 def test_the_kinds_of_memory_have_a_table() -> None:
     ours = with_memory_kinds(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))
-    frame = by_memory(ours).frame
+    frame = render(ours, "memory").frame
     heads = [f"{name} MiB" for name in ("tensor", "parameter", "gradient", "optimizer", "activation", "other")]
     assert frame[heads].iloc[1].tolist() == ["132", "20.0", "20.0", "60.0", "32.0", "0.000"]
     assert not {"device MiB [95%]", "host MiB [95%]", "s/run [95%]"} & {*frame.columns}
@@ -178,7 +152,7 @@ def test_the_shares_of_ranks_show_in_the_table_of_ranks() -> None:
     for record in ours.records:
         for rank in record.ranks:
             rank.metrics["tensor_mem_mib"], rank.metrics["optimizer_mem_mib"] = 100.0 + rank.rank, 30.0 + rank.rank
-    frame = by_rank(ours).frame
+    frame = render(ours, "rank").frame
     assert frame[["rank", "tensor MiB", "optimizer MiB"]].to_numpy().tolist() == [
         ["0", "100", "30.0"],
         ["1", "101", "31.0"],
@@ -195,12 +169,12 @@ def matching(dataset: str, model: str, *, backend: str = "gloo", **fields: Any) 
 
 
 def test_a_sweep_without_a_published_counterpart_says_so() -> None:
-    layout = with_published_rows(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
-    assert layout.notes[-1] == "The reports have no run of these configurations."
-    assert "published on" not in layout.frame.columns
+    table = with_published(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
+    assert table.notes[-1] == "The reports have no run of these configurations."
+    assert "published on" not in table.frame().columns
 
 
 def test_a_layout_of_no_runs_is_empty() -> None:
     none = results({"batch_per_rank": 16}, lambda values, repeat: 100.0)
     none.records = []
-    assert all(make(none).frame.empty for make in all_layouts().values())
+    assert all(render(none, name).frame.empty for name in all_layouts())

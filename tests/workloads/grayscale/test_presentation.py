@@ -16,7 +16,8 @@ from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import all_layouts, match, with_published_rows
+from dmls_ray.analysis.table.layouts import render
+from dmls_ray.analysis.table.published_rows import with_published
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
@@ -24,7 +25,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.grayscale.presentation import GrayscalePresentation, chart
-from dmls_ray.workloads.grayscale.presentation_published import published_images
+from dmls_ray.workloads.grayscale.presentation_published import match_images, published_images
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.analysis.samples import MACHINE, results
 from tests.conftest import jpeg
@@ -141,21 +142,20 @@ def test_notes_say_what_was_scaled_and_what_is_compared_with_memory() -> None:
 
 def test_the_published_times_stand_next_to_ours_of_the_same_set() -> None:
     results = sweep({"implementation": ["python_loops", "numpy", "cuda", "cuda_per_image"]}, lambda values, repeat: 1.0)
-    frame = with_published_rows(make_table(results)).frame.set_index("implementation")
-    assert frame["published ms"].to_dict() == {
-        "python_loops": "205,160", "numpy": "", "cuda": "180.1", "cuda_per_image": "180.1"
-    }  # fmt: skip
+    frame = with_published(make_table(results)).frame().set_index("implementation")
+    frame = frame[frame["published on"] != ""]
+    assert frame["ms [95%]"].to_dict() == {"python_loops": "205,160", "cuda": "180.1", "cuda_per_image": "180.1"}
     assert frame.loc["cuda", "differs in"].startswith("not reported: whether it is launched for each image")
     other = sweep({"implementation": ["cuda"], "images": [100]}, lambda values, repeat: 1.0)
-    assert match(other.records[0]) is None
+    assert match_images(other.records[0]) is None
     planar = sweep({"implementation": ["cuda"], "layout": ["planar"]}, lambda values, repeat: 1.0)
-    found = match(planar.records[0])
+    found = match_images(planar.records[0])
     assert found is not None
     assert found.differs_in.startswith("layout planar / not reported; ")
 
 
 def test_the_report_itself_says_so_much() -> None:
-    layout = all_layouts()["implementation"](published_images())
+    layout = render(published_images(), "implementation")
     assert layout.frame.to_dict("list") == {
         "implementation": ["python_loops", "cuda"], "device": ["cpu", "cuda"], "ms": ["205,160", "180.1"],
         "speed-up": ["", "1,139"], "n": ["1", "1"], "outcome": ["ok", "ok"],
