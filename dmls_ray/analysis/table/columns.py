@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,33 +18,33 @@ from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.workloads.registry import registered_metrics
-
-_OVERFIT_EPOCH = "overfit_epoch"
 
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
 
+_FAMILIES = ("speed", "other", "loss", "end")
+"""Families of metrics in the order of their columns; `other` are those of no family here."""
+
 
 def columns_of(table: Table) -> list[Column]:
-    """The columns of a table, in the order a reader wants."""
+    """The columns of a table that have something in them, in the order a reader wants."""
     columns = table.presentation.columns(table)
-    filled = [column for column in columns if column.head in table.varied or any(map(column.text, table.rows))]
+    filled = [column for column in columns if column.prefix == OF_A_FIELD or any(map(column.text, table.rows))]
     return _headed(table, filled)
 
 
 def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
-    """Columns of these measures, and `speed_up`, as far as any trial has them, with intervals where repeats vary; n and
-    outcome.
+    """Columns of these measures, and `speed_up`, as far as any trial has them, with intervals where repeats vary; and
+    how runs ended.
     """
     columns = []
-    for place, name in enumerate(names):
+    for name in names:
         if name == "speed_up":
-            columns += speed_up_column(table)
+            columns.append(SPEED_UP)
         elif table.has(name):
-            columns.append(metric_column(name, interval=name not in EXACT, answers=place == 0))
-    return _headed(table, [*columns, *ending_columns()])
+            columns.append(metric_column(name, interval=name not in EXACT, answers=name == names[0]))
+    return _headed(table, [*columns, *ENDING])
 
 
 def _headed(table: Table, columns: list[Column]) -> list[Column]:
@@ -54,31 +55,38 @@ def _headed(table: Table, columns: list[Column]) -> list[Column]:
 
 
 def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
-    """The columns of training, each where there is something in it: factors, speed, other metrics, how runs ended.
+    """The columns of training: factors, speed, other metrics, how runs ended.
 
     Args:
         table: a sweep's table.
         losses: whether losses have columns, with accuracies.
     """
     answer = _first_metric(table)
-    by_family: dict[str, list[Column]] = {"speed": [], "other": [], "loss": [], "end": []}
+    families: dict[str, list[Column]] = {family: [] for family in _FAMILIES}
     for name, metric in table_metrics().items():
-        if _is_shown(metric, table) and name != answer:
-            by_family.get(metric.family, by_family["other"]).append(_default_column(metric))
-    without_entry = [name for name in table.metric_names if name not in registered_metrics() and name != answer]
-    columns = [*factor_columns(table), *_answering_column(table, answer), *by_family["speed"]]
-    if any(row.speed_up for row in table.rows):
-        columns += [_SPEED_UP, _EFFICIENCY]
-    if table.is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
-        columns += [_TARGET_STEPS, _TARGET]
-    columns += [*by_family["other"], *_bound_column(table), *(by_family["loss"] if losses else [])]
-    columns += [metric_column(name, interval=True) for name in without_entry]
-    columns += by_family["end"] + ending_columns()
-    if any(record.oversubscribed for row in table.rows for record in row.records):
-        columns.append(_OVERSUBSCRIBED)
-    if any(row.independent_ranks for row in table.rows):
-        columns.append(_INDEPENDENT)
-    return columns
+        if name != answer and _is_shown(metric, table):
+            family = metric.family if metric.family in families else "other"
+            families[family].append(_default_column(metric))
+    if not losses:
+        families["loss"] = []
+    custom = [name for name in table.metric_names if name not in registered_metrics() and name != answer]
+    return [
+        *factor_columns(table),
+        *_answering_column(table, answer),
+        *families["speed"],
+        SPEED_UP,
+        _EFFICIENCY,
+        _TARGET_STEPS,
+        _TARGET,
+        *families["other"],
+        _bound_column(table),
+        *families["loss"],
+        *(metric_column(name, interval=True) for name in custom),
+        *families["end"],
+        *ENDING,
+        _OVERSUBSCRIBED,
+        _INDEPENDENT,
+    ]
 
 
 def _first_metric(table: Table) -> str:
@@ -94,44 +102,36 @@ def _answering_column(table: Table, name: str) -> list[Column]:
     """The column of the first metric, which also has the outcome of a trial of which no run is ok."""
     metric = table_metrics().get(name)
     is_shown = table.has(name) if metric is None else _is_shown(metric, table)
-    return [metric_column(name, interval=True, answers=True, head=_head_of(name))] if is_shown else []
+    return [metric_column(name, interval=True, answers=True)] if is_shown else []
 
 
 def _is_shown(metric: Metric, table: Table) -> bool:
     """Whether a table has a column of the metric by default."""
     if metric.is_time and not table.is_timed:
         return False
-    if metric.name == _OVERFIT_EPOCH:
+    if metric.name == "overfit_epoch":
         # By all epochs of its runs, which need not have the metric.
         return "regulariser" in table.asked
     if metric.shown == "always":
         return True
-    is_asked = bool(table.asked & {*metric.asked_by})
     is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
-    return (is_needed or is_asked) and table.has(metric.name)
+    is_asked = bool(table.asked & {*metric.asked_by})
+    return table.has(metric.name) and (is_needed or is_asked)
 
 
 def _default_column(metric: Metric) -> Column:
-    if metric.name == _OVERFIT_EPOCH:
-        return _OVERFIT
-    return metric_column(metric.name, interval=metric.interval, head=_head_of(metric.name))
+    if metric.name == "overfit_epoch":
+        return Column(
+            metric.label, lambda row: str(row.overfit_epoch or ""), lambda row: {"overfit_epoch": row.overfit_epoch}
+        )
+    return metric_column(metric.name, interval=metric.interval)
 
 
-def _head_of(name: str) -> str:
-    """A loss is headed by its field, with its underscore; any other metric by its label."""
-    metric = table_metrics().get(name)
-    return name if metric is not None and metric.family == "loss" else ""
-
-
-def _bound_column(table: Table) -> list[Column]:
-    """What bounds the speed of each trial, if the parts of any step are known."""
+def _bound_column(table: Table) -> Column:
+    """What bounds the speed of each trial, where the parts of its steps are known."""
     measured = [row for row in table.rows if "published_on" not in row.records[0].facts]
     bounds = bounds_of(measured, table.varied, table.fixed_batch_field)
-    if not any(bounds.values()):
-        return []
-    return [
-        Column("bound by", lambda row: bounds.get(row.trial_id, ""), lambda row: {"bound_by": bounds.get(row.trial_id)})
-    ]
+    return _text_column("bound by", lambda row: bounds.get(row.trial_id, ""))
 
 
 def factor_columns(table: Table) -> list[Column]:
@@ -139,47 +139,45 @@ def factor_columns(table: Table) -> list[Column]:
     return [_factor(name) for name in table.varied]
 
 
-def speed_up_column(table: Table) -> list[Column]:
-    """The speed-up, if any trial has one."""
-    return [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
-
-
-def ending_columns() -> list[Column]:
-    """How many runs count, how all of them ended, and what a row of a published report differs in."""
-    return [_COUNT, _OUTCOME, _PUBLISHED_ON, _DIFFERS_IN]
-
-
 def _factor(name: str) -> Column:
     def text(row: Row) -> str:
-        return "" if row.factors[name] is None else str(row.factors[name])
+        value = row.factors[name]
+        return "" if value is None else str(value)
 
     return Column(name, text, lambda row: {name: row.factors[name]}, OF_A_FIELD)
 
 
 def metric_column(
-    name: str, *, interval: bool = False, answers: bool = False, head: str = "", of: Callable[[Row], str] | None = None
+    name: str, *, interval: bool = False, answers: bool = False, of: Callable[[Row], str] | None = None
 ) -> Column:
-    """A metric, registered or custom.
+    """A metric, registered or custom. A loss is headed by its field; any other registered metric by its label.
 
     Args:
         name: the metric.
         interval: whether its interval is shown.
         answers: whether a trial of which no run is ok has its outcome here.
-        head: the heading; by default the label of the metric.
         of: the metric that has the value of a row, where it is not the same one in all rows.
     """
+    metric = registered_metrics().get(name)
     metric_of = of or (lambda row: name)
 
     def text(row: Row) -> str:
         if answers and not row.counted:
             return row.outcome
-        metric = metric_of(row)
-        text = row.text(metric, interval=interval)
-        return f"{text}{_of_how_many(row.estimate(metric), row)}{_when_stopped(row, name) if text else ''}"
+        text = row.text(metric_of(row), interval=interval)
+        if text and row.is_stopped and (metric is None or metric.scope == "epoch"):
+            last = max(record.metrics["stopped_epoch"] for record in row.counted)
+            text += f" (epoch {last})"
+        return text + _of_how_many(row.estimate(metric_of(row)), row)
 
-    head = (head or label_of(name)) + (INTERVAL if interval else "")
-    prefix = OF_A_RECORD if name in registered_metrics() else OF_A_METRIC
-    return Column(head, text, lambda row: _numbers(name, row.estimate(metric_of(row))), prefix)
+    def values(row: Row) -> dict[str, Any]:
+        names = {f"{name}_{attribute}": attribute for attribute in ("low", "high", "median", "deviation")}
+        return _values(row.estimate(metric_of(row)), {name: "centre", **names})
+
+    head = name if metric is not None and metric.family == "loss" else label_of(name)
+    if interval:
+        head += INTERVAL
+    return Column(head, text, values, OF_A_METRIC if metric is None else OF_A_RECORD)
 
 
 def _of_how_many(value: Estimate | Contrast | None, row: Row) -> str:
@@ -187,32 +185,22 @@ def _of_how_many(value: Estimate | Contrast | None, row: Row) -> str:
     return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
 
 
-def _when_stopped(row: Row, name: str) -> str:
-    """The epoch that a result of training is of, where it is not the last one."""
-    metric = registered_metrics().get(name)
-    if not row.is_stopped or (metric is not None and metric.scope != "epoch"):
-        return ""
-    epochs = sorted({record.metrics["stopped_epoch"] for record in row.counted if record.is_stopped})
-    return f" (epoch {' to '.join(map(str, dict.fromkeys((epochs[0], epochs[-1]))))})"
+def _values(item: object, names: Mapping[str, str]) -> dict[str, Any]:
+    """Attributes of something under other names; None where there is nothing, so that every row has the same names."""
+    return {name: getattr(item, attribute, None) for name, attribute in names.items()}
 
 
-def _numbers(name: str, value: Estimate | None) -> dict[str, Any]:
-    """The value has the name of the metric; an unknown value is None, so every row has the same names."""
-    names = {f"{name}_{attribute}": attribute for attribute in ("low", "high", "median", "deviation")}
-    return _attributes(value, {name: "centre", **names})
+def _text_column(head: str, text: Callable[[Row], str]) -> Column:
+    name = head.replace(" ", "_")
+    return Column(head, text, lambda row: {name: text(row)})
 
 
 def _speed_up_text(row: Row) -> str:
-    return f"{format_interval(row.speed_up, RATIO, null=1)}{_of_how_many(row.speed_up, row)}"
+    return format_interval(row.speed_up, RATIO, null=1) + _of_how_many(row.speed_up, row)
 
 
 def _speed_up(row: Row) -> dict[str, Any]:
-    return _attributes(row.speed_up, {"speed_up": "centre", "speed_up_low": "low", "speed_up_high": "high"})
-
-
-def _attributes(item: object, names: Mapping[str, str]) -> dict[str, Any]:
-    """Attributes of something under other names; None where there is nothing."""
-    return {name: None if item is None else getattr(item, attribute) for name, attribute in names.items()}
+    return _values(row.speed_up, {"speed_up": "centre", "speed_up_low": "low", "speed_up_high": "high"})
 
 
 def _efficiency(row: Row) -> float | None:
@@ -227,7 +215,7 @@ def _efficiency_text(row: Row) -> str:
 def _target(row: Row) -> dict[str, Any]:
     names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
              "target_n": "reached"}  # fmt: skip
-    return _attributes(row.time_to_target(), names)
+    return _values(row.time_to_target(), names)
 
 
 def _target_steps_text(row: Row) -> str:
@@ -237,45 +225,36 @@ def _target_steps_text(row: Row) -> str:
 
 def _target_steps(row: Row) -> dict[str, Any]:
     names = {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"}
-    return _attributes(row.steps_to_target(), names)
+    return _values(row.steps_to_target(), names)
 
 
 def _outcomes(row: Row) -> dict[str, Any]:
-    return {
-        "outcome": row.outcome,
-        **{kind: sum(record.ending == kind for record in row.records) for kind in (*map(str, Outcome), "stopped")},
-    }
+    counts = Counter(record.ending for record in row.records)
+    return {"outcome": row.outcome} | {kind: counts[kind] for kind in (*map(str, Outcome), "stopped")}
 
 
-def _fact_column(name: str) -> Column:
-    """A text among the facts of a row's first run."""
-
-    def text(row: Row) -> str:
-        return str(row.records[0].facts.get(name, ""))
-
-    return Column(name.replace("_", " "), text, lambda row: {name: text(row)})
+def _oversubscribed(row: Row) -> bool:
+    return any(record.oversubscribed for record in row.records)
 
 
-_SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
+SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
 _TARGET_STEPS = Column(f"steps to target{INTERVAL}", _target_steps_text, _target_steps)
 _TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
-_OVERFIT = Column(
-    BY_NAME[_OVERFIT_EPOCH].label,
-    lambda row: "" if row.overfit_epoch is None else str(row.overfit_epoch),
-    lambda row: {"overfit_epoch": row.overfit_epoch},
-)
-_COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
-_OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)
-_PUBLISHED_ON = _fact_column("published_on")
-_DIFFERS_IN = _fact_column("differs_in")
 _OVERSUBSCRIBED = Column(
     "oversubscribed",
-    lambda row: "yes" if any(record.oversubscribed for record in row.records) else "",
-    lambda row: {"oversubscribed": any(record.oversubscribed for record in row.records)},
+    lambda row: "yes" if _oversubscribed(row) else "",
+    lambda row: {"oversubscribed": _oversubscribed(row)},
 )
 _INDEPENDENT = Column(
     "independent ranks",
     lambda row: "yes" if row.independent_ranks else "",
     lambda row: {"independent_ranks": bool(row.independent_ranks)},
 )
+ENDING = (
+    Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)}),
+    Column("outcome", lambda row: row.outcome, _outcomes),
+    _text_column("published on", lambda row: str(row.records[0].facts.get("published_on", ""))),
+    _text_column("differs in", lambda row: str(row.records[0].facts.get("differs_in", ""))),
+)
+"""How many runs count, how all of them ended, and what a row of a published report differs in."""

@@ -13,7 +13,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_value
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.columns import ending_columns, measure_columns
+from dmls_ray.analysis.table.columns import ENDING, measure_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.presentation import installed_presentations
 from dmls_ray.analysis.table.published_rows import with_published
@@ -74,7 +74,7 @@ class RankLayout(Layout):
             for record in row.counted:
                 for rank in record.ranks:
                     by_rank.setdefault(rank.rank, []).append(rank)
-            ends = _texts(row, ending_columns())
+            ends = _texts(row, ENDING)
             for number, ranks in sorted(by_rank.items()):
                 means = {label_of(name): _mean(ranks, name) for name in self.metrics}
                 cells.append(_with_factors(row, heads, {"rank": str(number), **means, **ends}))

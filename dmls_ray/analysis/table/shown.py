@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dmls_ray.analysis.metrics import table_metrics
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
+from dmls_ray.analysis.trials.groups import BATCHES
 from dmls_ray.analysis.trials.labels import name_of_change
 from dmls_ray.analysis.trials.trial import Row
 from dmls_ray.records.outcome import Outcome
@@ -57,28 +58,23 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     Raises:
         ConfigError: the table has no such column.
     """
-    if list(names) == [ALL]:
+    if list(names) == [ALL] or not table.rows:
         return Shown(table.columns)
-    factors = table.columns[: len(table.varied)]
+    count = len(table.varied)
+    factors, others = table.columns[:count], table.columns[count:]
     if names:
         named = [_named(table, name) for name in names]
         return Shown([*factors, *(column for column in named if column not in factors)])
-    factors = _telling(table, factors)
-    kept = [*factors, *table.columns[len(table.varied) :]]
-    answers = _asked(table, kept) or _measured(table, kept)[:1]
-    spare = dict.fromkeys((*_that_follow(table), *spare_heads(), *_others(table, kept)))
-    order = [head for head in spare if head not in map(_head, answers)]
-    constant = [_head(column) for column in answers[1:] if _is_constant(table, column)]
-    for head in order:
-        if len(kept) > MOST_COLUMNS:
-            kept = [column for column in kept if _head(column) != head]
-    left_out = [_head(column) for column in table.columns if column not in kept and column.head not in table.constant]
-    in_change = table.changed if any(column.head == CHANGE for column in kept) else ()
-    return Shown(
-        kept,
-        [head for head in left_out if head not in in_change],
-        [column.head for head in (*order, *constant) for column in kept if _head(column) == head],
-    )
+    telling = _telling(table, factors)
+    spare = _spare_first(table, [*telling, *others[1:]])
+    # So many go that a page has room for the others.
+    hidden = spare[: max(0, len(telling) + len(others) - MOST_COLUMNS)]
+    kept = [column for column in (*telling, *others) if column not in hidden]
+    unseen = {*table.constant}
+    if any(column.head == CHANGE for column in telling):
+        unseen |= {*table.changed}
+    left_out = [_head(column) for column in table.columns if column not in kept and column.head not in unseen]
+    return Shown(kept, left_out, [column.head for column in spare[len(hidden) :]])
 
 
 def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
@@ -94,48 +90,39 @@ def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
     return [*(item for item in kept if item.head not in table.changed), column]
 
 
-def _that_follow(table: Table) -> list[str]:
-    """Columns that say nothing new: outcomes that are all ok, and the batch that follows from the other one."""
-    heads = ["outcome"] if all(row.outcome == Outcome.OK for row in table.rows) else []
-    if {"batch_per_rank", "global_batch"} <= {*table.varied}:
-        heads.append("global_batch" if table.fixed_batch_field == "batch_per_rank" else "batch_per_rank")
-    return heads
+def _spare_first(table: Table, columns: Sequence[Column]) -> list[Column]:
+    """Those of some columns that a page can spare, the first first.
 
-
-def _measured(table: Table, kept: Sequence[Column]) -> list[Column]:
-    """The columns after the factors but n. The first one answers, and has the outcome of a trial without an ok run."""
-    return [column for column in kept if column.head not in (*table.varied, CHANGE, "n")]
-
-
-def _asked(table: Table, kept: Sequence[Column]) -> list[Column]:
-    """The columns of the metrics that the sweep asks for; a search asks for one alone, whose column is the first."""
-    if table.best_by is not None:
-        return []
-    asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
-    return [column for column in _measured(table, kept) if table.rows and asked & column.values(table.rows[0]).keys()]
-
-
-def _others(table: Table, kept: Sequence[Column]) -> list[str]:
-    """Further columns that can be spared: those that are equal in all rows, then from the right those of no measure of
-    the answer, then those of its later measures.
+    Those that say nothing new: outcomes that are all ok, and the batch that follows from the other one. Then those that
+    metrics name as spare; then, from the right, columns of one text in all rows, others, measures of the answer, and
+    what the sweep asks for.
     """
-    free = _measured(table, kept)
-    names = {measure.name for measure in table.questions.measures(table.rows)}
-    measures = [column for column in free if table.rows and names & column.values(table.rows[0]).keys()]
-    others = [column for column in free if column not in measures and column.head != "outcome"]
-    others.sort(key=lambda column: _is_constant(table, column))  # reversed below
-    outcome = ["outcome"] if _outcomes_are_elsewhere(table) else []
-    return [*outcome, *map(_head, [*reversed(others), *reversed(measures)])]
+    heads = spare_heads()
+    measures = {measure.name for measure in table.questions.measures(table.rows)}
+    asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
+    is_all_ok = all(row.outcome == Outcome.OK for row in table.rows)
+    needed = {"n", CHANGE, *table.varied}
+    # The column of the first measure has the outcome of each trial without a value.
+    if any(row.counted and row.outcome != Outcome.OK for row in table.rows):
+        needed.add("outcome")
+    if {"batch_per_rank", "global_batch"} <= needed:
+        needed.remove("global_batch" if table.fixed_batch_field == "batch_per_rank" else "batch_per_rank")
 
+    def rank(column: Column) -> int:
+        names = column.values(table.rows[0]).keys()
+        if names & asked:
+            return 6
+        if names & {"outcome", *BATCHES}:
+            return 1 if is_all_ok or "outcome" not in names else 3
+        if _head(column) in heads:
+            return 2
+        if names & measures:
+            return 5
+        return 3 if len({column.text(row) for row in table.rows}) == 1 else 4
 
-def _is_constant(table: Table, column: Column) -> bool:
-    """Whether a column has one text in all rows."""
-    return len({column.text(row) for row in table.rows}) == 1
-
-
-def _outcomes_are_elsewhere(table: Table) -> bool:
-    """Whether each trial has either a value or an outcome, so that the column of the first measure shows both."""
-    return all(row.outcome == Outcome.OK or not row.counted for row in table.rows)
+    spare = [column for column in reversed(columns) if _head(column) not in needed]
+    spare.sort(key=lambda column: heads.index(_head(column)) if _head(column) in heads else 0)
+    return sorted(spare, key=rank)
 
 
 def _named(table: Table, name: str) -> Column:

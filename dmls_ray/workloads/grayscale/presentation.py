@@ -13,7 +13,7 @@ from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.stats.formatting import GENERIC
-from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
+from dmls_ray.analysis.table.columns import ENDING, SPEED_UP, factor_columns, metric_column
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.presentation import Presentation
@@ -106,9 +106,9 @@ class GrayscalePresentation(Presentation):
         return [
             *factor_columns(table),
             metric_column(answer, interval=True, answers=True),
-            *speed_up_column(table),
+            SPEED_UP,
             *(metric_column(name, interval=name == "of_copy") for name in others if table.has(name)),
-            *ending_columns(),
+            *ENDING,
         ]
 
     def notes(self, rows: Sequence[Row]) -> list[Note]:
