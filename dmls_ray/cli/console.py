@@ -59,9 +59,7 @@ def print_error(line: str, code: int) -> int:
     return code
 
 
-def print_table(
-    frame: pd.DataFrame, console: rich_console.Console, *, spare: Sequence[str] = (), elsewhere: str = ""
-) -> None:
+def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Sequence[str] = ()) -> None:
     """A table of texts as wide as it is in a pipe; in a terminal none of its columns is cut.
 
     If the terminal is too narrow, words take several lines, then heads and intervals separate lines, then columns go
@@ -71,7 +69,6 @@ def print_table(
         frame: the texts.
         console: where to.
         spare: heads of columns that may be left out, the first first.
-        elsewhere: where the columns that were left out are, other than in a wider terminal: `--format csv`.
     """
     frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
     if len(frame) > MOST_DRAWN:
@@ -80,28 +77,21 @@ def print_table(
         except BrokenPipeError:
             console.on_broken_pipe()
         return
-    drawn = _rich_table(frame)
     if not console.is_terminal:
-        console.width = max(console.width, _width(drawn, console))
-    if _width(drawn, console) <= console.width:
-        console.print(drawn)
-        return
+        console.width = max(console.width, _width(_rich_table(frame), console))
     if _least_width(frame, console) <= console.width:
-        console.print(_rich_table(frame, wrapped=True))
+        console.print(_rich_table(frame))
         return
-    hidden: list[str] = []
     droppable = [head for head in spare if head in frame.columns]
-    shown = frame
-    while _least_width(shown, console, stacked=True) > console.width:
-        if not droppable:
-            _print_records(frame, console)
+    for count in range(len(droppable) + 1):
+        shown = frame.drop(columns=droppable[:count])
+        if _least_width(shown, console, stacked=True) <= console.width:
+            console.print(_rich_table(shown, stacked=True))
+            if count:
+                hidden = ", ".join(droppable[:count])
+                say(console, f"Not shown in this width: {hidden}; a wider terminal, or --format csv, has them.", "dim")
             return
-        hidden.append(droppable.pop(0))
-        shown = frame.drop(columns=hidden)
-    console.print(_rich_table(shown, stacked=True, wrapped=True))
-    if hidden:
-        places = f"a wider terminal, or {elsewhere}, has them" if elsewhere else "a wider terminal has them"
-        say(console, f"Not shown in this width: {', '.join(hidden)}; {places}.", "dim")
+    _print_records(frame, console)
 
 
 def _print_records(frame: pd.DataFrame, console: rich_console.Console) -> None:
@@ -129,13 +119,12 @@ def _least_width(frame: pd.DataFrame, console: rich_console.Console, *, stacked:
     return _width(_rich_table(short, stacked=stacked), console)
 
 
-def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = False) -> Any:
-    """The table for the terminal.
+def _rich_table(frame: pd.DataFrame, *, stacked: bool = False) -> Any:
+    """The table for the terminal, whose columns of words take as many lines as they need.
 
     Args:
         frame: the texts.
         stacked: whether heads and intervals take separate lines.
-        wrapped: whether columns of words take as many lines as they need.
     """
     from rich import box
     from rich.table import Table
@@ -143,8 +132,8 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for head in frame.columns:
         text = _stacked(head, frame[head]) if stacked else head
-        wraps = wrapped and head in _WRAPPED
-        drawn.add_column(Text(text), justify=_JUSTIFIED[head in LEFT_ALIGNED], no_wrap=not wraps, overflow="fold")
+        justify = _JUSTIFIED[head in LEFT_ALIGNED]
+        drawn.add_column(Text(text), justify=justify, no_wrap=head not in _WRAPPED, overflow="fold")
     if stacked:
         frame = frame.map(_in_lines)
     for cells in frame.itertuples(index=False):

@@ -1,12 +1,12 @@
-"""The default axes of a script, as far as the chosen workload takes them.
+"""The default values of a script, as far as the chosen workload takes them.
 
 A value that the user has asked for is never left out: the sweep refuses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmls_ray.config.grid import Variant
@@ -14,95 +14,60 @@ from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range
 from dmls_ray.util.errors import ConfigError
 
-LeftOut = tuple[str, str, str]
-"""A field, what of it is left out, `batch_norm=on`, and the reason."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultAxes:
-    """The axes and variants of a script, for which no flag is given."""
+    """The fields that a script varies by default, and their values."""
 
-    axis: str | None
+    axis: str
     """The field that the script asks about."""
     axes: Mapping[str, Any]
     variants: Sequence[Variant] = ({},)
-    left_out: tuple[LeftOut, ...] = ()
-    """What the workload cannot take."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Field -> what of it is left out: `batch_norm=on`."""
+    title: str = ""
+    """The workload that cannot take what is left out."""
 
     def for_schema(self, schema: Schema) -> DefaultAxes:
-        """The default axes of another workload than the script's: the values that its fields take.
+        """The default axes of another workload than the script's: of those with several values, what its fields take.
+
+        The field that the script asks about keeps its values if fewer than two would be left: the sweep refuses them.
 
         Raises:
             ConfigError: the workload lacks the field that the script asks about.
         """
-        if self.axis is not None and self.axis not in schema.specs:
+        if self.axis and self.axis not in schema.specs:
             raise ConfigError(
                 f"{self.axis}, which this script asks about, is no field of {schema.title}; use sweeps/grid.py, which "
                 "asks about any, or a workload that has it."
             )
-        several = {name: given for name, given in self.axes.items() if _is_axis(given)}
-        unfit: dict[tuple[str, Any], str] = {}
-        for fields in (several, *self.variants):
-            for name, given in fields.items():
-                for value in _values_of(given):
-                    if not _fits(schema, name, value):
-                        unfit[name, value] = f"not for {schema.title}"
-        return replace(self, axes=several)._without(unfit)
-
-    def _without(self, unfit: Mapping[tuple[str, Any], str]) -> DefaultAxes:
-        """The default axes without values that do not fit.
-
-        Args:
-            unfit: (field, value) -> the reason.
-
-        The field that the script asks about keeps its values if fewer than two would be left: the sweep refuses them.
-        """
-        reasons = {name: reason for (name, _), reason in unfit.items()}
-        axes, left_out = dict(self.axes), list(self.left_out)
+        axes, left_out = {}, {}
         for name, given in self.axes.items():
-            if name not in reasons:
+            values = given if isinstance(given, list | tuple) else [given]
+            if not isinstance(given, Range) and len(values) < 2:
                 continue
-            values = _values_of(given)
-            kept = [value for value in values if (name, value) not in unfit]
-            if name == self.axis and len(kept) < 2:
-                continue
-            lost = [value for value in values if (name, value) in unfit]
-            if kept:
+            lost = [value for value in values if not _fits(schema, name, value)]
+            kept = [value for value in values if value not in lost]
+            if not lost or (name == self.axis and len(kept) < 2):
+                axes[name] = given
+            elif kept:
                 axes[name] = kept
-                left_out.append((name, _with_values(name, lost), reasons[name]))
+                left_out[name] = f"{name}={', '.join(map(str, lost))}"
             else:
-                del axes[name]
-                left_out.append((name, name, reasons[name]))
-
+                left_out[name] = name
         variants = []
         for variant in self.variants:
-            changes = [pair for pair in variant.items() if pair[0] in reasons and pair in unfit]
-            for name, value in changes:
-                left_out.append((name, _with_values(name, [value]), reasons[name]))
-            if not changes:
+            unfit = [name for name, value in variant.items() if not _fits(schema, name, value)]
+            for name in unfit:
+                left_out[name] = f"{name}={variant[name]}"
+            if not unfit:
                 variants.append(variant)
-        return replace(self, axes=axes, variants=variants or [{}], left_out=tuple(left_out))
+        return replace(self, axes=axes, variants=variants or [{}], left_out=left_out, title=schema.title)
 
-    def note(self, asked: Mapping[str, Any]) -> str:
+    def note(self, asked: Collection[str]) -> str:
         """A line that names what was left out and that the user has not replaced; empty if nothing was."""
-        by_reason: dict[str, list[str]] = {}
-        for name, shown, reason in self.left_out:
-            if name not in asked:
-                by_reason.setdefault(reason, []).append(shown)
-        parts = [f"{', '.join(shown)} ({reason})" for reason, shown in by_reason.items()]
-        return f"Left out: {'; '.join(parts)}." if parts else ""
-
-
-def _is_axis(given: Any) -> bool:
-    return isinstance(given, Range) or (isinstance(given, list | tuple) and len(given) > 1)
-
-
-def _values_of(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def _with_values(name: str, values: Sequence[Any]) -> str:
-    return f"{name}={', '.join(map(str, values))}"
+        shown = [text for name, text in self.left_out.items() if name not in asked]
+        return f"Left out: {', '.join(shown)} (not for {self.title})." if shown else ""
 
 
 def _fits(schema: Schema, name: str, value: Any) -> bool:
@@ -111,11 +76,8 @@ def _fits(schema: Schema, name: str, value: Any) -> bool:
     if spec is None or (isinstance(value, Range) and not spec.is_number):
         return False
     try:
-        if not isinstance(value, Range):
-            spec.check(value)
-            return True
-        spec.check(value.low)
-        spec.check(value.high)
+        for item in (value.low, value.high) if isinstance(value, Range) else (value,):
+            spec.check(item)
     except ConfigError:
         return False
     return True

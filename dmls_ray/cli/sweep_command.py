@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dmls_ray.cli.best_of_search import BestOfSearch
-from dmls_ray.cli.console import print_answer, print_table, say
+from dmls_ray.cli.console import say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser
 from dmls_ray.cli.preset import Preset
 from dmls_ray.cli.request import Request, parse_request
@@ -41,6 +39,7 @@ from dmls_ray.workloads import registry
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.results import Results
+    from dmls_ray.analysis.summary import SweepSummary
 
 EXIT_TIMEOUT_S = 60.0
 """How long the end of the process may take once the sweep is over."""
@@ -111,72 +110,20 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
         with make_view(console) as view:
             results = run_plan(plan, started, view, space=space, heartbeat=heartbeat)
     except KeyboardInterrupt:
-        print(_stopped(options, started), file=sys.stderr)
+        again = "the same command"
+        if options.fresh:
+            again += ", with --out on its folder in place of --fresh,"
+        shown = f"dmls-ray table {shlex.quote(str(results_location(started)))}"
+        print(
+            f"Stopped. The runs that had ended are kept: `{shown}` shows them, and {again} runs the others.",
+            file=sys.stderr,
+        )
         return EXIT_INTERRUPTED
-    best_of_search = functools.partial(
-        BestOfSearch, program=[sys.argv[0], *request.workload_words], schema=request.workload.schema(),
-        options=options, script_fields=request.script_fields, set_fields=request.set_fields, repeats=plan.repeats,
-    )  # fmt: skip
-    return _show_results(results, plan, options, console, best_of_search)
-
-
-def _show_results(
-    results: Results,
-    plan: Plan,
-    options: Options,
-    console: ProgressConsole,
-    best_of_search: Callable[..., BestOfSearch],
-) -> int:
-    from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
-    from dmls_ray.analysis.findings.question import SweepQuestion
-    from dmls_ray.analysis.findings.search import best_first
-    from dmls_ray.analysis.summary import SweepSummary
-    from dmls_ray.analysis.table.layouts import render
-    from dmls_ray.analysis.table.shown import shown_columns, spare_heads
-    from dmls_ray.cli.saved_weights import describe_saved_weights
-
-    searched = options.mode == "search"
-    saves_weights = registry.workload_of(plan.runs[0].values).saves_weights
-    question = SweepQuestion(
-        text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed,
-        minimizes=search_minimizes(options), metric=options.metric if searched else None,
-    )  # fmt: skip
-    reading = SweepSummary(results, question)
-    elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"
-    shown = shown_columns(reading.table)
-    frame, notes = reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(results.where)]
-    spare = shown.spare
-    if options.layout:
-        layout = render(results, options.layout)
-        frame, notes, spare = layout.frame, [*layout.notes], spare_heads()
-    print_table(frame, console, spare=spare, elsewhere=elsewhere)
-    for note in notes:
-        say(console, note, style="dim")
-    say(console, "")
-    print_answer(reading.answer, console)
-    say(console, "")
-    if searched:
-        for row in best_first(reading.table, options.metric, minimizes=question.minimizes)[:1]:
-            best = best_of_search(config=row.records[0].config, where=results.where)
-            try:
-                say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
-                if saves_weights:
-                    say(console, f"Train it for its weights:\n  {best.retrain}")
-            except ConfigError as error:
-                say(console, str(error))
-            say(console, "")
-    if options.save_weights:
-        own = ["Weights: a training function saves its own, into rank.artifacts.folder."]
-        for line in [*(describe_saved_weights(results) if saves_weights else own), ""]:
-            say(console, line)
-    if derived_files_are_current(results.folder):
-        files = ", ".join(DERIVED_FILES[1:])
-        report = below(results.where, "report.html")
-        say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
-    is_there = results.mirror is None or not results.mirror.is_kept
-    outcomes = [record.outcome for record in results.records]
-    is_answered = all(outcome.is_answer() for outcome in outcomes) and set(outcomes) != {Outcome.SKIPPED}
-    return EXIT_OK if is_there and is_answered else EXIT_FAILED
+    _show_results(results, plan, request, console)
+    is_kept_here = results.mirror is not None and results.mirror.is_kept
+    outcomes = {record.outcome for record in results.records}
+    is_answered = all(outcome.is_answer() for outcome in outcomes) and outcomes != {Outcome.SKIPPED}
+    return EXIT_OK if is_answered and not is_kept_here else EXIT_FAILED
 
 
 def _with_folder(options: Options, heartbeat: Heartbeat) -> Options:
@@ -188,14 +135,50 @@ def _with_folder(options: Options, heartbeat: Heartbeat) -> Options:
     return replace(options, out=folder, fresh=False)
 
 
-def _stopped(options: Options, started: Options) -> str:
-    if options.fresh:
-        again = "the same command, with --out on its folder in place of --fresh, runs the others"
-        return f"Stopped. The runs that had ended are kept; {again}."
-    from dmls_ray.storage.location import records_at
+def _show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
+    """Print the table, the answer, how to go on, and where the files are."""
+    from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
+    from dmls_ray.analysis.findings.question import SweepQuestion
+    from dmls_ray.analysis.summary import SweepSummary
+    from dmls_ray.cli.commands.tables import print_summary
+    from dmls_ray.cli.saved_weights import describe_saved_weights
 
-    location = results_location(started)
-    if isinstance(location, Path) and not records_at(location):
-        return "Stopped. No run had ended; the same command runs all."
-    shown = f"dmls-ray table {shlex.quote(str(location))}"
-    return f"Stopped. The runs that had ended are kept: `{shown}` shows them, and the same command runs the others."
+    options = request.options
+    question = SweepQuestion(
+        text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed,
+        minimizes=search_minimizes(options), metric=options.metric if options.mode == "search" else None,
+    )  # fmt: skip
+    summary = SweepSummary(results, question)
+    print_summary(summary, "text", console, by=options.layout)
+    say(console, "")
+    if question.metric is not None:
+        _show_best(summary, plan, request, console)
+    if options.save_weights:
+        lines = ["Weights: a training function saves its own, into rank.artifacts.folder."]
+        if registry.workload_of(plan.runs[0].values).saves_weights:
+            lines = describe_saved_weights(results)
+        say(console, "\n".join([*lines, ""]))
+    if derived_files_are_current(results.folder):
+        files = ", ".join(DERIVED_FILES[1:])
+        report = below(results.where, "report.html")
+        say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
+
+
+def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
+    """Print the commands that train the best configuration of a search again."""
+    from dmls_ray.analysis.findings.search import best_first
+
+    options, results = request.options, summary.results
+    for row in best_first(summary.table, options.metric, minimizes=search_minimizes(options))[:1]:
+        best = BestOfSearch(
+            config=row.records[0].config, repeats=plan.repeats, where=results.where, options=options,
+            program=[sys.argv[0], *request.workload_words], schema=request.workload.schema(),
+            script_fields=request.script_fields, set_fields=request.set_fields,
+        )  # fmt: skip
+        try:
+            say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
+            if row.workload.saves_weights:
+                say(console, f"Train it for its weights:\n  {best.retrain}")
+        except ConfigError as error:
+            say(console, str(error))
+        say(console, "")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pandas as pd
+from rich import console as rich_console
 
 from dmls_ray.analysis.advise import text as advice_text
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
@@ -20,7 +21,7 @@ from dmls_ray.analysis.published.data import CAVEATS, REPORTS
 from dmls_ray.analysis.published.data import published as published_results
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
-from dmls_ray.analysis.summary import summarize
+from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import all_layouts, render
@@ -55,7 +56,7 @@ def print_json(data: Mapping[str, Any]) -> None:
 
 
 def print_result(
-    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
+    frame: pd.DataFrame, notes: Sequence[str], form: str, console: rich_console.Console, *, spare: Sequence[str] = ()
 ) -> None:
     """Print a table and its notes in one of the formats of `--format`; a CSV is the table alone."""
     if form == "csv":
@@ -69,14 +70,14 @@ def print_result(
         for note in notes:
             print(latex_comment(note))
     else:
-        print_table(frame, console, spare=spare, elsewhere="--format csv")
+        print_table(frame, console, spare=spare)
         for note in notes:
             say(console, note)
 
 
-def print_answer_as(answer: AnswerTable, form: str, console: Console) -> None:
+def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Console) -> None:
     """Print an answer in one of the formats of `--format` but CSV, after an empty line."""
-    print()
+    say(console, "")
     if form == "markdown":
         print(answer_markdown(answer))
     elif form == "latex":
@@ -104,22 +105,38 @@ def table(given: argparse.Namespace, console: Console) -> None:
     if given.format == "json":
         print_json(reading.answer.as_dict())
         return
-    if given.by:
-        layout = render(reading.results, given.by, published=given.published)
-        print_result(layout.frame, layout.notes, given.format, console, spare=spare_heads())
-        return
-    found, columns = reading.table, given.columns
-    if given.published:
-        found = with_published(found)
-    if not columns and (given.published or given.format == "csv"):
-        columns = [ALL]
-    shown = shown_columns(found, columns)
-    if given.format == "csv":
-        print(csv(found.numbers(shown.columns)), end="")
-        return
-    notes = [*found.notes, *shown.notes(given.folder)]
-    print_result(found.frame(shown.columns), notes, given.format, console, spare=shown.spare or spare_heads())
-    print_answer_as(reading.answer, given.format, console)
+    print_summary(reading, given.format, console, by=given.by, columns=given.columns, published=given.published)
+
+
+def print_summary(
+    reading: SweepSummary, form: str, console: rich_console.Console, *, by: str | None = None,
+    columns: Sequence[str] = (), published: bool = False,
+) -> None:  # fmt: skip
+    """Print the table of a sweep, or one of the reports' tables, and the answer of the sweep.
+
+    Args:
+        reading: the sweep.
+        form: as after `--format`; a CSV is the table alone.
+        console: where to.
+        by: a table of the reports.
+        columns: heads or metrics of the columns, next to the factors; without any, those of a page.
+        published: whether published runs of the same configurations have rows.
+    """
+    if by:
+        layout = render(reading.results, by, published=published)
+        print_result(layout.frame, layout.notes, form, console, spare=spare_heads())
+    else:
+        found = with_published(reading.table) if published else reading.table
+        if not columns and (published or form == "csv"):
+            columns = [ALL]
+        shown = shown_columns(found, columns)
+        if form == "csv":
+            print(csv(found.numbers(shown.columns)), end="")
+            return
+        notes = [*found.notes, *shown.notes(reading.results.where)]
+        print_result(found.frame(shown.columns), notes, form, console, spare=shown.spare or spare_heads())
+    if form != "csv":
+        print_answer_as(reading.answer, form, console)
 
 
 def compare_arguments(parser: Parser) -> None:

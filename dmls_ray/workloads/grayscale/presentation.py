@@ -12,7 +12,6 @@ from dmls_ray.analysis.findings.measures import Measure, Speed
 from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
-from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.table.columns import ENDING, SPEED_UP, factor_columns, metric_column
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import Column, Note, Table
