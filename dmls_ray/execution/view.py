@@ -1,6 +1,6 @@
 """What a sweep shows while it runs: `PlainView`, for pipes, job logs and notebooks.
 
-`LiveView` in `cli/progress.py` draws a live table in a terminal.
+`LiveView` in `cli/progress.py` adds a bar in a terminal.
 """
 
 from __future__ import annotations

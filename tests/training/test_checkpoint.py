@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.config.identity import Identity
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
