@@ -25,18 +25,32 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.workloads.registry import metric_direction, registered_metrics
 
-Way = Literal["speed", "amount", "difference"]
-"""How B is compared with A: by a ratio of speeds, by a ratio of amounts, or by a difference."""
-
 Unit = Literal["repeat", "session"]
-
-_VERDICTS: dict[Way, tuple[float, str, str]] = {
-    "speed": (1, "faster", "slower"), "amount": (1, "more", "less"), "difference": (0, "higher", "lower")
-}  # fmt: skip
-"""The value that means no difference, and what B is where the interval lies above it, and below."""
 
 IN_THESE_SESSIONS = "different in these sessions"
 """The verdict on what depends on the session, where too few sessions say how much."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How B is compared with A."""
+
+    name: str
+    head: str
+    null: float
+    """The value that means no difference."""
+    above: str
+    """The verdict where the interval lies above it."""
+    below: str
+
+    @property
+    def is_ratio(self) -> bool:
+        return self.null == 1
+
+
+SPEED = Way("speed", "speed B / A", 1, "faster", "slower")
+AMOUNT = Way("amount", "B / A", 1, "more", "less")
+DIFFERENCE = Way("difference", "B - A", 0, "higher", "lower")
 
 
 @dataclass(frozen=True)
@@ -58,13 +72,9 @@ def way_of(metric: str) -> Way:
     repeat, which has the same seed in both.
     """
     quantity = quantity_of(metric)
-    if quantity == "rate":
-        return "speed"
-    if quantity != "amount":
-        return "difference"
-    if metric.endswith(("_s", "_ms_p50")):
-        return "speed"
-    return "difference" if is_loss(metric) else "amount"
+    if quantity == "rate" or (quantity == "amount" and metric.endswith(("_s", "_ms_p50"))):
+        return SPEED
+    return AMOUNT if quantity == "amount" and not is_loss(metric) else DIFFERENCE
 
 
 def drifts(metric: str) -> bool:
@@ -74,7 +84,7 @@ def drifts(metric: str) -> bool:
     """
     if metric not in registered_metrics():
         return metric_direction(metric) == "none"  # neither a loss nor an accuracy
-    return is_time(metric) or way_of(metric) == "speed"
+    return is_time(metric) or way_of(metric) is SPEED
 
 
 def unit_of(a: Results, b: Results, metric: str) -> Unit:
@@ -85,17 +95,15 @@ def unit_of(a: Results, b: Results, metric: str) -> Unit:
     A process's resident memory hardly varies but from one session to the next, so repeats say nothing of it. That of a
     GPU is what was allocated, which is counted again for each run.
     """
-    if way_of(metric) == "difference" and not drifts(metric):
+    if way_of(metric) is DIFFERENCE and not drifts(metric):
         return "repeat"
-    sides = [_ended_ok(a), _ended_ok(b)]
-    if metric == "peak_mem_mib" and any(map(_is_resident, [*sides[0], *sides[1]])):
+    sides = []
+    for results in (a, b):
+        sides.append([record for record in results.records if record.outcome is Outcome.OK])
+    if metric == "peak_mem_mib" and any(_is_resident(record) for side in sides for record in side):
         return "session"
-    sessions = [{record.session for record in side} for side in sides]
-    return "session" if min(map(len, sessions)) >= MIN_REPEATS else "repeat"
-
-
-def _ended_ok(results: Results) -> list[RunRecord]:
-    return [record for record in results.records if record.outcome is Outcome.OK]
+    fewest = min(len({record.session for record in side}) for side in sides)
+    return "session" if fewest >= MIN_REPEATS else "repeat"
 
 
 def _is_resident(record: RunRecord) -> bool:
@@ -103,83 +111,84 @@ def _is_resident(record: RunRecord) -> bool:
     return record.isolation == "group" and not record.device.startswith("cuda")
 
 
-def values_of(row: Row, metric: str, unit: Unit = "repeat") -> dict[str, float]:
-    """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
-    is_ratio = way_of(metric) != "difference"
-    by_block = row.by_block(metric)
-    samples: dict[str, list[float]] = {}
-    for record in row.counted:
-        value = by_block.get(record.repeat)
-        if value is None or (is_ratio and value <= 0):
-            continue
-        name = record.session if unit == "session" else str(record.repeat)
-        samples.setdefault(name, []).append(value)
-    return {name: _mean(values, is_ratio=is_ratio) for name, values in samples.items()}
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """By what two sweeps are compared."""
 
+    metric: str
+    unit: Unit = "repeat"
+    """Whether a sample is a repeat, or the mean of a session."""
 
-def _mean(values: Sequence[float], *, is_ratio: bool) -> float:
-    if len(values) == 1:
-        return values[0]  # without what rounding a logarithm adds
-    return statistics.geometric_mean(values) if is_ratio else statistics.fmean(values)
+    @property
+    def way(self) -> Way:
+        return way_of(self.metric)
 
+    @property
+    def knows_drift(self) -> bool:
+        """Whether intervals know of what changes from one session to the next, or the metric depends on none."""
+        return self.unit == "session" or not drifts(self.metric)
 
-def means_of(rows: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
-    """The mean over trials of each sample that has them all, geometric where ratios are taken.
+    def samples_of(self, row: Row) -> dict[str, float]:
+        """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
+        by_block = row.by_block(self.metric)
+        samples: dict[str, list[float]] = {}
+        for record in row.counted:
+            value = by_block.get(record.repeat)
+            if value is None or (self.way.is_ratio and value <= 0):
+                continue
+            name = record.session if self.unit == "session" else str(record.repeat)
+            samples.setdefault(name, []).append(value)
+        return {name: self._mean(values) for name, values in samples.items()}
 
-    So a block that was slow as a whole counts once, and not as often as there are trials.
-    """
-    if not rows:
-        return {}
-    is_ratio = way_of(metric) != "difference"
-    shared = [name for name in rows[0] if all(name in row for row in rows)]
-    return {name: _mean([row[name] for row in rows], is_ratio=is_ratio) for name in shared}
+    def means_of(self, trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """The mean over trials of each sample that has them all, geometric where ratios are taken.
 
+        So a block that was slow as a whole counts once, and not as often as there are trials.
+        """
+        names = [name for name in trials[0] if all(name in trial for trial in trials)] if trials else []
+        return {name: self._mean([trial[name] for trial in trials]) for name in names}
 
-def change_of(
-    a: Mapping[str, float],
-    b: Mapping[str, float],
-    metric: str,
-    level: float,
-    resolution: float = 0.0,
-    *,
-    unit: Unit = "repeat",
-    is_once: bool = False,
-) -> Change | None:
-    """The difference between the samples of B and of A; None without samples, or without pairs to compare.
+    def _mean(self, values: Sequence[float]) -> float:
+        if len(values) == 1:
+            return values[0]  # without what rounding a logarithm adds
+        return statistics.geometric_mean(values) if self.way.is_ratio else statistics.fmean(values)
 
-    Args:
-        a: the samples of A by their names.
-        b: those of B.
-        metric: what they are of.
-        level: confidence level of the interval.
-        resolution: the smallest step of the values; 0 where they have none.
-        unit: what a sample is.
-        is_once: whether equal values of a side say no more than one of them.
-    """
-    way = way_of(metric)
-    sides = [list(side.values()) for side in (a, b) if side]
-    is_once = is_once and all(map(are_same, sides))
-    if way == "difference" and unit == "repeat":
-        differences = [b[name] - a[name] for name in b if name in a]
-        if not differences:
+    def change(
+        self,
+        a: Mapping[str, float],
+        b: Mapping[str, float],
+        level: float,
+        resolution: float = 0.0,
+        *,
+        is_once: bool = False,
+    ) -> Change | None:
+        """The difference between the samples of B and of A; None without samples, or without pairs to compare.
+
+        Args:
+            a: the samples of A by their names.
+            b: those of B.
+            level: confidence level of the interval.
+            resolution: the smallest step of the values; 0 where they have none.
+            is_once: whether equal values of a side say no more than one of them.
+        """
+        if not a or not b:
             return None
-        value = estimate(differences, level=level, resolution=resolution, is_once=is_once)
-        interval = clipped(value, limit_of(metric, [*a.values(), *b.values()]))
-    elif a and b:
-        # Of times the inverse, so that more is faster.
-        is_inverse = way == "speed" and quantity_of(metric) != "rate"
-        power = -1 if is_inverse else 1
-        interval = compare_apart(
-            [value**power for value in b.values()],
-            [value**power for value in a.values()],
-            level=level,
-            is_exact=metric in EXACT,
-            is_once=is_once,
-            is_ratio=way != "difference",
-        )
-    else:
-        return None
-    null, above, below = _VERDICTS[way]
-    if drifts(metric) and unit == "repeat":
-        above = below = IN_THESE_SESSIONS
-    return Change(interval, verdict_of(interval, null, above, below))
+        way, sides = self.way, [[*b.values()], [*a.values()]]
+        is_once = is_once and all(map(are_same, sides))
+        if way is DIFFERENCE and self.unit == "repeat":
+            differences = [b[name] - a[name] for name in b if name in a]
+            if not differences:
+                return None
+            value = estimate(differences, level=level, resolution=resolution, is_once=is_once)
+            interval = clipped(value, limit_of(self.metric, [*a.values(), *b.values()]))
+        else:
+            if way is SPEED and quantity_of(self.metric) != "rate":
+                # Of times the inverse, so that more is faster.
+                sides = [[1 / value for value in side] for side in sides]
+            interval = compare_apart(
+                *sides, level=level, is_exact=self.metric in EXACT, is_once=is_once, is_ratio=way.is_ratio
+            )
+        above, below = way.above, way.below
+        if drifts(self.metric) and self.unit == "repeat":
+            above = below = IN_THESE_SESSIONS
+        return Change(interval, verdict_of(interval, way.null, above, below))

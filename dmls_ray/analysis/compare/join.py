@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 from dmls_ray.analysis.metrics import in_tables, is_time
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.table.build import make_table
@@ -16,26 +13,22 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Joined:
-    """The trials of two sweeps, by the fields in which any of them differ."""
-
-    both: Sequence[tuple[Row, Row]]
-    """A's runs and B's of each trial that both have."""
-    only: Mapping[str, Sequence[str]]
-    """The configurations that A alone, and B alone, has, in words."""
-
-
-def join(a: Results, b: Results) -> Joined:
+def join(a: Results, b: Results) -> tuple[list[tuple[Row, Row]], dict[str, list[str]]]:
     """Join two sweeps of `by_configuration`.
+
+    Returns:
+        The runs of A and those of B of each trial that both have; and the configurations, in words, that one alone has.
 
     Raises:
         ConfigError: a sweep has no run, no configuration is in both, or runs of A are those of B.
     """
+    runs = []
     for results in (a, b):
         if not results.records:
             raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
-    if shared := _runs_of(a) & _runs_of(b):
+        # A run without a session was recorded elsewhere.
+        runs.append({(item.run_id, item.session, item.started_at) for item in results.records if item.session})
+    if shared := runs[0] & runs[1]:
         raise ConfigError(
             f"{len(shared)} runs of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
@@ -56,7 +49,7 @@ def join(a: Results, b: Results) -> Joined:
             f"no configuration is both in {a.where} ({only['A'][0]}, ...) and in {b.where} ({only['B'][0]}, ...). Give "
             "two sweeps of the same configurations; to compare configurations, make them axes of one sweep."
         )
-    return Joined(both, only)
+    return both, only
 
 
 def by_configuration(a: Results, b: Results) -> tuple[Results, Results]:
@@ -69,11 +62,6 @@ def by_configuration(a: Results, b: Results) -> tuple[Results, Results]:
         return record.replace(trial_id=ids.setdefault(digest(factors_of(record)), record.trial_id))
 
     return a.of([named(record) for record in a.records]), b.of([named(record) for record in b.records])
-
-
-def _runs_of(results: Results) -> set[tuple[str, str, str]]:
-    """What identifies the runs of a sweep; a run without a session was recorded elsewhere."""
-    return {(record.run_id, record.session, record.started_at) for record in results.records if record.session}
 
 
 def common_metric(a: Results, b: Results, name: str | None) -> str:
@@ -98,9 +86,6 @@ def _metrics_of(results: Results) -> set[str]:
     """What any run of a sweep that ended ok was measured by; times only of runs in bench mode."""
     names: set[str] = set()
     for record in results.records:
-        if record.outcome is not Outcome.OK:
-            continue
-        for name in record.metrics:
-            if in_tables(name) and (record.mode == "bench" or not is_time(name)):
-                names.add(name)
-    return names
+        if record.outcome is Outcome.OK:
+            names |= {name for name in record.metrics if record.mode == "bench" or not is_time(name)}
+    return set(filter(in_tables, names))

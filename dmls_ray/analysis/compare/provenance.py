@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from dmls_ray.analysis.results import Results
@@ -12,20 +11,6 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import commit_text
 from dmls_ray.util.source_digest import AND_IMPORTS
-
-_FACTS: dict[str, Callable[[RunRecord], Any]] = {
-    "commit": lambda record: commit_text(record.git),
-    "device": attrgetter("device"),
-    "backend": attrgetter("backend"),
-    "isolation": attrgetter("isolation"),
-    "mode": attrgetter("mode"),
-    "oversubscribed": attrgetter("oversubscribed"),
-    "compile_cache": lambda record: record.facts.get("compile_cache"),
-    "day": lambda record: record.started_at[:10],
-}
-"""Name -> a fact of a run that says how it was made."""
-_FIELDS = ("machine", "versions", "code", "data")
-"""Fields of a record that are dicts of further facts."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +41,22 @@ def _facts_of(results: Results, trials: Collection[str]) -> dict[str, set[str]]:
     for record in results.records:
         if record.outcome is Outcome.SKIPPED or record.trial_id not in trials:
             continue
-        for name, value in _facts_of_run(record):
+        for name, value in _facts_of_run(record).items():
             if value not in (None, ""):
                 values.setdefault(name, set()).add(str(value))
     return values
 
 
-def _facts_of_run(record: RunRecord) -> Iterator[tuple[str, Any]]:
-    for field in _FIELDS:
+def _facts_of_run(record: RunRecord) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for field in ("machine", "versions", "code", "data"):
         for name, value in getattr(record, field).items():
             # An entry for a module with its imports differs whenever another entry does.
             if not name.endswith(AND_IMPORTS):
-                yield f"{field} {name}", value
-    for name, value_of in _FACTS.items():
-        yield name, value_of(record)
+                facts[f"{field} {name}"] = value
+    for name in ("device", "backend", "isolation", "mode", "oversubscribed"):
+        facts[name] = getattr(record, name)
+    facts["commit"] = commit_text(record.git)
+    facts["compile_cache"] = record.facts.get("compile_cache")
+    facts["day"] = record.started_at[:10]
+    return facts

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from dmls_ray.analysis.compare.change import (
-    Change,
-    Unit,
-    Way,
-    change_of,
-    drifts,
-    means_of,
-    unit_of,
-    values_of,
-    way_of,
-)
+from dmls_ray.analysis.compare.change import SPEED, Basis, Change, unit_of, way_of
 from dmls_ray.analysis.compare.join import by_configuration, common_metric, join
 from dmls_ray.analysis.compare.provenance import Difference, differences
 from dmls_ray.analysis.metrics import quantity_of, resolution_of, table_metrics
@@ -29,15 +19,12 @@ from dmls_ray.util.errors import ConfigError
 
 OVER_ALL = "over all"
 
-Slowdown = Literal["slower", "ruled out", "unclear"]
-
 
 @dataclass
 class Pair:
     """A trial that both sweeps have."""
 
-    metric: str
-    unit: Unit
+    basis: Basis
     a: Row
     b: Row
     change: Change | None = None
@@ -52,37 +39,35 @@ class Pair:
     @cached_property
     def samples(self) -> tuple[dict[str, float], dict[str, float]]:
         """The values of A and of B by the name of the sample."""
-        return values_of(self.a, self.metric, self.unit), values_of(self.b, self.metric, self.unit)
+        return self.basis.samples_of(self.a), self.basis.samples_of(self.b)
 
     @property
-    def means(self) -> tuple[Estimate | None, Estimate | None]:
-        return self._mean(self.a, self.samples[0]), self._mean(self.b, self.samples[1])
-
-    def _mean(self, row: Row, values: Mapping[str, float]) -> Estimate | None:
-        if not values:
-            return None
-        numbers = list(values.values())
-        is_once = row.is_once(self.metric)
-        return estimate(numbers, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
+    def means(self) -> list[Estimate | None]:
+        """The mean of A and of B; None without a sample."""
+        metric = self.basis.metric
+        means: list[Estimate | None] = []
+        for row, samples in zip((self.a, self.b), self.samples, strict=True):
+            values, mean = list(samples.values()), None
+            if values:
+                is_once = row.is_once(metric)
+                mean = estimate(values, quantity_of(metric), resolution=self.resolution, is_once=is_once)
+            means.append(mean)
+        return means
 
     @property
     def resolution(self) -> float:
         """The smallest step of the values; 0 where they have none."""
-        return resolution_of(self.metric, [*self.a.counted, *self.b.counted])
+        return resolution_of(self.basis.metric, [*self.a.counted, *self.b.counted])
 
     @property
     def is_once(self) -> bool:
         """Whether equal values of a side say no more than one of them."""
-        return self.a.is_once(self.metric) and self.b.is_once(self.metric)
+        return self.a.is_once(self.basis.metric) and self.b.is_once(self.basis.metric)
 
     @property
     def is_apart(self) -> bool:
         """Whether the ranks of A or of B did not train one model together, so that the two are not compared."""
         return bool(self.a.independent_ranks or self.b.independent_ranks)
-
-    @property
-    def is_comparable(self) -> bool:
-        return all(self.samples) and not self.is_apart
 
     @property
     def verdict(self) -> str:
@@ -104,13 +89,10 @@ class Pair:
         }
 
 
-@dataclass(frozen=True)
-class SweepComparison:
+@dataclass(frozen=True, kw_only=True)
+class SweepComparison(Basis):
     """The trials of two sweeps, and how much each differs between them."""
 
-    metric: str
-    unit: Unit
-    """Whether a sample is a repeat, or the mean of a session."""
     pairs: Sequence[Pair]
     only: Mapping[str, Sequence[str]]
     """The configurations that A alone, and B alone, has, in words."""
@@ -131,17 +113,9 @@ class SweepComparison:
         """Configurations that ended ok in A and never in B, although B tried them; they count as slower."""
         return [pair.name for pair in self.pairs if pair.a.counted and not pair.b.counted]
 
-    @property
-    def way(self) -> Way:
-        return way_of(self.metric)
-
-    @property
-    def knows_drift(self) -> bool:
-        """Whether its intervals know of what changes from one session to the next, or the metric depends on none."""
-        return self.unit == "session" or not drifts(self.metric)
-
-    def judge_slowdown(self, share: float) -> dict[str, Slowdown]:
-        """Whether B is slower by more than a share of A's speed: `over all`, and each configuration of both.
+    def judge_slowdown(self, share: float) -> tuple[list[str], list[str]]:
+        """What of B is slower by more than a share of A's speed, and of what that is unclear: `over all`, and
+        configurations of both.
 
         Slower is what has its whole interval below 1 - share, in sessions enough to know of the drift between them.
         Where nothing is that much slower, a slowdown is reported all the same at most 1 time in 20. What was not
@@ -152,30 +126,28 @@ class SweepComparison:
         """
         if not 0 <= share < 1:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
-        if self.way != "speed":
-            speeds = ", ".join(name for name in table_metrics() if way_of(name) == "speed")
+        if self.way is not SPEED:
+            speeds = ", ".join(name for name in table_metrics() if way_of(name) is SPEED)
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.metric} is none; give one of {speeds}."
             )
         changes = {OVER_ALL: self.overall}
-        for pair in self.pairs:
-            if pair.change or pair.is_apart:
-                changes[pair.name] = pair.change
-        judged: dict[str, Slowdown] = dict.fromkeys(changes, "unclear")
+        changes |= {pair.name: pair.change for pair in self.pairs if pair.change or pair.is_apart}
+        slower, unclear = [], []
         for name, change in changes.items():
             if change is None or not self.knows_drift:
-                continue
-            if is_below(change.interval, 1 - share):
-                judged[name] = "slower"
-            if is_above(change.interval, 1 - share):
-                judged[name] = "ruled out"
-        return judged
+                unclear.append(name)
+            elif is_below(change.interval, 1 - share):
+                slower.append(name)
+            elif not is_above(change.interval, 1 - share):
+                unclear.append(name)
+        return slower, unclear
 
     def to_dict(self) -> dict[str, Any]:
         """All values as plain data; intervals have the keys value, low and high."""
         return {
             "metric": self.metric,
-            "way": self.way,
+            "way": self.way.name,
             "unit": self.unit,
             "n": list(self.samples),
             "over_all": self.overall and as_dict(self.overall.interval),
@@ -199,33 +171,26 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         ConfigError: the sweeps have no configuration in common, or not both report the metric.
     """
     a, b = by_configuration(a, b)
-    joined = join(a, b)
+    both, only = join(a, b)
     metric = common_metric(a, b, measure)
-    unit = unit_of(a, b, metric)
-    pairs = [Pair(metric, unit, *rows) for rows in joined.both]
-    compared = [pair for pair in pairs if pair.is_comparable]
-    level, level_over_all = _levels(len(compared))
+    basis = Basis(metric=metric, unit=unit_of(a, b, metric))
+    pairs = [Pair(basis, *rows) for rows in both]
+    compared = [pair for pair in pairs if all(pair.samples) and not pair.is_apart]
+    level, level_over_all = bonferroni_level(2 * len(compared)), bonferroni_level(2)
+    if len(compared) < 2:
+        level = level_over_all = bonferroni_level(1)  # they are the same
     for pair in compared:
-        pair.change = change_of(*pair.samples, metric, level, pair.resolution, unit=unit, is_once=pair.is_once)
-    means_a = means_of([pair.samples[0] for pair in compared], metric)
-    means_b = means_of([pair.samples[1] for pair in compared], metric)
+        pair.change = basis.change(*pair.samples, level, pair.resolution, is_once=pair.is_once)
+    means = [basis.means_of([pair.samples[side] for pair in compared]) for side in range(2)]
     resolution = max(pair.resolution for pair in pairs) / max(len(compared), 1)
-    is_once = all(pair.is_once for pair in pairs)
-    # What was run in one sweep alone makes no difference between them.
-    common = {pair.a.trial_id for pair in pairs}
+    overall = basis.change(*means, level_over_all, resolution, is_once=all(pair.is_once for pair in pairs))
     return SweepComparison(
         metric=metric,
-        unit=unit,
+        unit=basis.unit,
         pairs=pairs,
-        only=joined.only,
-        overall=change_of(means_a, means_b, metric, level_over_all, resolution, unit=unit, is_once=is_once),
-        samples=(len(means_a), len(means_b)),
-        provenance=differences(a, b, common),
+        only=only,
+        overall=overall,
+        samples=(len(means[0]), len(means[1])),
+        # What was run in one sweep alone makes no difference between them.
+        provenance=differences(a, b, {pair.a.trial_id for pair in pairs}),
     )
-
-
-def _levels(count: int) -> tuple[float, float]:
-    """The confidence levels of the interval of each of so many trials, and of that over all."""
-    if count < 2:
-        return bonferroni_level(1), bonferroni_level(1)  # they are the same
-    return bonferroni_level(2 * count), bonferroni_level(2)

@@ -16,7 +16,6 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.trials.labels import factor_cells
 
-_HEADS = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}
 _DRIFT = (
     f"This metric may drift from one session to the next: a verdict needs {MIN_REPEATS} sessions of each, in turn. "
     "Versions that are values of a field of one sweep are compared within its blocks."
@@ -31,7 +30,7 @@ def headline(comparison: SweepComparison) -> str:
     if comparison.overall is None:
         return f"No {comparison.unit} has all {count} configurations ok, so nothing is said over all."
     label = label_of(comparison.metric)
-    head, effect = _HEADS[comparison.way], _describe(comparison, comparison.overall)
+    head, effect = comparison.way.head, _describe(comparison, comparison.overall)
     n = " and ".join(map(str, comparison.samples))
     return (
         f"{label}, {head} over {count} configurations: {effect}, n={n} {comparison.unit}s: "
@@ -84,7 +83,7 @@ def _cells(comparison: SweepComparison, pair: Pair) -> dict[str, str]:
     return {
         f"A {label} [95%]": format_interval(pair.means[0], form),
         f"B {label} [95%]": format_interval(pair.means[1], form),
-        f"{_HEADS[comparison.way]} [95% of all rows]": _describe(comparison, pair.change),
+        f"{comparison.way.head} [95% of all rows]": _describe(comparison, pair.change),
         "n": ", ".join(str(len(values)) for values in pair.samples),
         "verdict": pair.verdict,
         "outcome": outcome,
@@ -94,6 +93,5 @@ def _cells(comparison: SweepComparison, pair: Pair) -> dict[str, str]:
 def _describe(comparison: SweepComparison, change: Change | None) -> str:
     if change is None:
         return ""
-    if comparison.way == "difference":
-        return format_interval(change.interval, with_sign(format_of(comparison.metric)), null=0)
-    return format_interval(change.interval, RATIO, null=1)
+    form = RATIO if comparison.way.is_ratio else with_sign(format_of(comparison.metric))
+    return format_interval(change.interval, form, null=comparison.way.null)

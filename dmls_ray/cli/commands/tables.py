@@ -179,9 +179,7 @@ def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str,
         share: of A's speed.
         text: the share as it was given.
     """
-    judged = comparison.judge_slowdown(share)
-    slower = [name for name, slowdown in judged.items() if slowdown == "slower"]
-    unclear = [name for name, slowdown in judged.items() if slowdown == "unclear"]
+    slower, unclear = comparison.judge_slowdown(share)
     if slower:
         return f"B is slower than A by more than {text}: {join_names(slower)}.", EXIT_SLOWER
     if comparison.lost:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.compare.change import IN_THESE_SESSIONS
+from dmls_ray.analysis.compare.change import IN_THESE_SESSIONS, SPEED
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.compare.text import frame, headline, notes
 from dmls_ray.analysis.results import Results
@@ -27,11 +27,11 @@ def sweep(speed: float = 100.0, axes: Any = GRID, **changes: Any) -> Results:
 
 def slower(comparison: SweepComparison, share: float) -> list[str]:
     """What is slower by more than a share of the speed."""
-    return [name for name, slowdown in comparison.judge_slowdown(share).items() if slowdown == "slower"]
+    return comparison.judge_slowdown(share)[0]
 
 
 def not_ruled_out(comparison: SweepComparison, share: float) -> list[str]:
-    return [name for name, slowdown in comparison.judge_slowdown(share).items() if slowdown != "ruled out"]
+    return comparison.judge_slowdown(share)[1]
 
 
 def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
@@ -236,7 +236,7 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
         assert comparison.overall is not None
         assert {comparison.overall.verdict, *frame(comparison)["verdict"]} == {IN_THESE_SESSIONS}
         assert any("a verdict needs 3 sessions of each" in note for note in notes(comparison))
-        if comparison.way == "speed":
+        if comparison.way is SPEED:
             assert not slower(comparison, 0)
             assert not_ruled_out(comparison, 0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     comparison = compare_sweeps(swept(100, 3), swept(1, 3), measure=measure)
