@@ -18,7 +18,7 @@ from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.findings.claims import claims_of
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import Estimate, Interval
+from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.config.until import Until
@@ -105,7 +105,7 @@ def _change(found: SweepComparison) -> Any:
     return found.overall and [_interval(found.overall.interval), found.overall.verdict]
 
 
-def _interval(value: Estimate | Interval | None) -> list[float | None] | None:
+def _interval(value: Interval | None) -> list[float | None] | None:
     return None if value is None else [_number(end) for end in (value.centre, value.low, value.high)]
 
 

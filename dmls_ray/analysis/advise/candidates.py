@@ -26,7 +26,7 @@ class Candidate:
     """A trial with its value of the objective."""
 
     row: Row
-    value: Estimate | Interval
+    value: Interval
     text: str
     """Its value with its interval."""
     scores: dict[int, float]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -53,70 +53,60 @@ class Contrast(Interval):
 
     def narrowed(self, half_width: float, *, is_ratio: bool) -> Contrast:
         """With another half-width, if that is the smaller one."""
-        if self.half_width is None or self.low is None or self.high is None or half_width >= self.half_width:
+        if self.half_width is None or half_width >= self.half_width:
             return self
+        low, high = self.centre - half_width, self.centre + half_width
         if is_ratio:
-            factor = math.exp(half_width)
-            low, high = self.centre / factor, self.centre * factor
-        else:
-            low, high = self.centre - half_width, self.centre + half_width
-        return Contrast(self.centre, max(low, self.low), min(high, self.high), self.n, half_width)
+            low, high = self.centre / math.exp(half_width), self.centre * math.exp(half_width)
+        least, most = self.ends
+        return Contrast(self.centre, max(low, least), min(high, most), self.n, half_width)
 
 
+@dataclass(frozen=True, eq=False)
 class BlockModel:
-    """The values of some trials, block by block.
+    """The values of some trials, block by block."""
 
-    Args:
-        values: trial -> block -> value; above 0 if `is_ratio`. A block holds what may be compared: one repeat in one
-            environment.
-        is_ratio: trials are compared by ratios rather than differences.
-        resolution: the smallest step of the values, as 1/n of a share of n samples; 0 where they have none. Their
-            spread counts as half of it at least.
-        is_exact: the value is the same in every repeat, so that equal values have an interval from one block on.
-        looks: how the number of blocks came about.
-        limit: the largest possible difference of two values; no interval goes beyond it.
-        once: trials whose repeats repeat the same run: between equal values of theirs there is no interval.
-        families: how many models share the errors of an answer, of which this one may make its part.
-    """
+    values: Mapping[str, Mapping[Any, float]]
+    """Trial -> block -> value; above 0 if `is_ratio`. A block holds what may be compared: one repeat in one
+    environment."""
+    _: KW_ONLY
+    is_ratio: bool
+    """Whether trials are compared by ratios rather than differences."""
+    resolution: float = 0.0
+    """The smallest step of the values, as 1/n of a share of n samples; 0 where they have none. Their spread counts as
+    half of it at least."""
+    is_exact: bool = False
+    """Whether the value is the same in every repeat, so that equal values have an interval from one block on."""
+    looks: Looks = "none"
+    """How the number of blocks came about."""
+    limit: float = math.inf
+    """The largest possible difference of two values; no interval goes beyond it."""
+    once: Collection[str] = ()
+    """Trials whose repeats repeat the same run: between equal values of theirs there is no interval."""
+    families: int = 1
+    """How many models share the errors of an answer, of which this one may make its part."""
 
-    def __init__(
-        self,
-        values: Mapping[str, Mapping[Any, float]],
-        *,
-        is_ratio: bool,
-        resolution: float = 0.0,
-        is_exact: bool = False,
-        looks: Looks = "none",
-        limit: float = math.inf,
-        once: Collection[str] = (),
-        families: int = 1,
-    ) -> None:
-        self._is_ratio, self._resolution, self._is_exact = is_ratio, resolution, is_exact
-        self._limit, self._once = limit, set(once)
-        self._looks: Looks = looks
-        self._families = families
-        self._places: dict[str, int] = {}
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {trial: place for place, trial in enumerate(self.values)}
+
+    @cached_property
+    def _measured(self) -> NDArray[np.float64]:
+        """The values, of shape (trials, blocks); nan where a trial has no run."""
         blocks: dict[Any, int] = {}
-        for trial, row in values.items():
-            self._places[trial] = len(self._places)
-            for block in row:
+        for by_block in self.values.values():
+            for block in by_block:
                 blocks.setdefault(block, len(blocks))
-        self._measured = np.full((len(values), len(blocks)), np.nan)
-        for trial, row in values.items():
-            for block, value in row.items():
-                self._measured[self._places[trial], blocks[block]] = value
-        self._values = self._measured
-        if is_ratio:
-            self._values = np.log(self._measured)
+        measured = np.full((len(self.values), len(blocks)), np.nan)
+        for trial, by_block in self.values.items():
+            for block, value in by_block.items():
+                measured[self._places[trial], blocks[block]] = value
+        return measured
 
-    @property
-    def trials(self) -> int:
-        """Of how many trials all pairs are compared."""
-        return len(self._places)
-
-    def critical_value(self, degrees: float) -> float:
-        """Half-width of an interval in standard errors, after a number of blocks that was given."""
-        return critical_value(self.trials, degrees, families=self._families)
+    @cached_property
+    def _scaled(self) -> NDArray[np.float64]:
+        """The values, or their logarithms if `is_ratio`."""
+        return np.log(self._measured) if self.is_ratio else self._measured
 
     def against(self, trial: str, base: str) -> Contrast | None:
         """Return a trial's value divided by that of a base, or minus it; None without a block that has both.
@@ -134,32 +124,34 @@ class BlockModel:
         Args:
             weights: trial -> weight; their sum is 0. With 1 and -1, one trial against another one.
         """
-        if not weights.keys() <= self._places.keys():
+        if not weights.keys() <= self.values.keys():
             return None
         factors = np.array(list(weights.values()))
         rows = [self._places[trial] for trial in weights]
-        both = ~np.isnan(self._values[rows]).any(axis=0)
-        differences, count = factors @ self._values[rows][:, both], int(both.sum())
+        both = ~np.isnan(self._scaled[rows]).any(axis=0)
+        differences, count = factors @ self._scaled[rows][:, both], int(both.sum())
         if not count:
             return None
-        weights_of_all = np.zeros(self.trials)
-        weights_of_all[rows] = factors
-        middle, half_width = float(differences.mean()), self._half_width(differences, weights_of_all)
+        middle = float(differences.mean())
         centre = self._shown(middle)
-        if self._is_ratio and factors.tolist() == [1.0, -1.0]:
+        if self.is_ratio and factors.tolist() == [1.0, -1.0]:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
             ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
             if np.ptp(ratios) == 0:
                 centre = float(ratios[0])
-        if self._once >= weights.keys() and all(are_same(row[both]) for row in self._measured[rows]):
-            return Contrast(centre, None, None, count, None, is_once=True)
+        unknown = Contrast(centre, None, None, count, None)
+        if weights.keys() <= set(self.once) and all(are_same(row[both]) for row in self._measured[rows]):
+            return replace(unknown, is_once=True)
+        weights_of_all = np.zeros(len(self.values))
+        weights_of_all[rows] = factors
+        half_width = self._half_width(differences, weights_of_all)
         if half_width is None:
-            return Contrast(centre, None, None, count, None)
+            return unknown
         if not half_width:
             return Contrast(centre, centre, centre, count, 0.0)
         low, high = middle - half_width, middle + half_width
-        if not self._is_ratio:
-            limit = self._limit * float(np.abs(factors).sum()) / 2
+        if not self.is_ratio:
+            limit = self.limit * float(np.abs(factors).sum()) / 2
             low, high = max(low, -limit), min(high, limit)
         after = partial(self._half_width_after, differences, weights_of_all)
         return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after)
@@ -174,22 +166,18 @@ class BlockModel:
         count = len(differences)
         is_equal = bool(np.ptp(differences) <= ROUNDING * np.abs(differences).max())
         if count < MIN_REPEATS:
-            return 0.0 if is_equal and self._is_exact else None
-        own = 0.0
-        if not is_equal:
-            own = float(differences.var(ddof=1))
+            return 0.0 if is_equal and self.is_exact else None
+        own = 0.0 if is_equal else float(differences.var(ddof=1))
         squares = float((weights**2).sum())  # 2 of a pair
-        least = squares * self._resolution**2 / 8
+        least = squares * self.resolution**2 / 8
         of_pairs = (np.abs(weights).sum() / 2) ** 2 / (squares / 2)  # 1 of a pair, more of others
 
         def half_width(variance: float, degrees: float, *, of_pair_alone: bool) -> float:
-            critical = critical_value(
-                self.trials, degrees, count, self._looks, of_pair_alone=of_pair_alone, families=self._families
-            )
+            critical = self._critical_value(degrees, count, self.looks, of_pair_alone=of_pair_alone)
             return critical * math.sqrt(of_pairs * max(variance, least) / count)
 
         # Two trials that are equal in every block are not as noisy as others are.
-        if count >= MIN_OWN_VARIANCE or self._is_exact or not differences.any():
+        if count >= MIN_OWN_VARIANCE or self.is_exact or not differences.any():
             return half_width(own, count - 1, of_pair_alone=True)
         noise = self._noise
         common = half_width(max(own, squares * noise.variance), noise.degrees, of_pair_alone=False)
@@ -210,21 +198,22 @@ class BlockModel:
             blocks: their number.
         """
         squares = float((weights**2).sum())
-        variance = max(float(differences.var(ddof=1)), squares * self._resolution**2 / 8)
+        variance = max(float(differences.var(ddof=1)), squares * self.resolution**2 / 8)
         if len(differences) < MIN_OWN_VARIANCE and differences.any():
             variance = max(variance, squares * self._noise.variance)
-        looks: Looks = "none" if self._looks == "none" else "last"
-        critical = critical_value(self.trials, blocks - 1, blocks, looks, of_pair_alone=True, families=self._families)
-        return critical * math.sqrt(variance / blocks)
+        looks: Looks = "none" if self.looks == "none" else "last"
+        return self._critical_value(blocks - 1, blocks, looks, of_pair_alone=True) * math.sqrt(variance / blocks)
+
+    def _critical_value(self, degrees: float, blocks: int, looks: Looks, *, of_pair_alone: bool) -> float:
+        trials = len(self.values)
+        return critical_value(trials, degrees, blocks, looks, of_pair_alone=of_pair_alone, families=self.families)
 
     @cached_property
     def _noise(self) -> Noise:
-        return noise_of(self._values)
+        return noise_of(self._scaled)
 
     def _shown(self, value: float) -> float:
-        if not self._is_ratio:
-            return value
-        return exponential(value)
+        return exponential(value) if self.is_ratio else value
 
 
 def is_decided(contrast: Contrast | None, *, null: float, precision: float, equivalent: float) -> bool:
@@ -239,15 +228,16 @@ def is_decided(contrast: Contrast | None, *, null: float, precision: float, equi
     Returns:
         Whether the interval excludes `null`, or lies within `equivalent` around it, or is narrow enough.
     """
-    if contrast is None or contrast.low is None or contrast.high is None or contrast.half_width is None:
+    if contrast is None or contrast.half_width is None:
         return False
-    if contrast.low > null or contrast.high < null:
+    low, high = contrast.ends
+    if low > null or high < null:
         return True
     least, most = -equivalent, equivalent
     if null:
         precision = math.log1p(precision)
         least, most = 1 / (1 + equivalent), 1 + equivalent
-    is_equivalent = least < contrast.low and contrast.high < most
+    is_equivalent = least < low and high < most
     return is_equivalent or contrast.half_width <= precision
 
 
@@ -261,9 +251,8 @@ def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
         null: the value that means no difference: 1 of ratios, 0 of differences.
         precision: half-width that is narrow enough, as in `is_decided`.
     """
-    if contrast.half_width is None or contrast.low is None or contrast.high is None:
-        return False
-    if contrast.low <= null <= contrast.high:
+    low, high = contrast.ends
+    if contrast.half_width is None or low <= null <= high:
         return False
     size = abs(contrast.centre)
     if null:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dmls_ray.analysis.stats.intervals import Estimate, Interval, is_above, is_below
+from dmls_ray.analysis.stats.intervals import Interval, is_above, is_below
 
 _MOST_DECIMALS = 6
 """A number that needs more decimals is written with an exponent."""
@@ -45,7 +45,7 @@ def _with_exponent(value: float, decimals: int) -> str:
     return f"{value:.{max(digits, 0)}e}"
 
 
-def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
+def format_interval(value: Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
     """Return a value with its interval; the value alone without an interval; empty without a value.
 
     Args:
@@ -67,7 +67,7 @@ def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, nu
     return f"{centre} [{low_text}, {high_text}]"
 
 
-def format_value(value: Estimate | Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
+def format_value(value: Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
     """Return a value without its interval, with no more digits than the interval supports.
 
     Args:
@@ -83,12 +83,18 @@ def format_value(value: Estimate | Interval | None, form: NumberFormat, *, null:
     return form.exactly(centre, decimals)
 
 
-def _supported(value: Estimate | Interval, form: NumberFormat, numbers: Sequence[float]) -> int:
-    """Return the usual decimals of some numbers, but no more than the interval of a value supports."""
+def _supported(value: Interval, form: NumberFormat, numbers: Sequence[float]) -> int:
+    """Return the usual decimals of some numbers, but no more than the interval of a value supports.
+
+    An interval supports decimals to the second digit of its half-width, and to the first digit of the value.
+    """
     usual = max(map(form.usual, numbers))
-    supported = supported_decimals(value)
-    if supported is None:
+    low, high = value.ends
+    if not 0 < high - low < math.inf:
         return usual
+    supported = 1 - math.floor(math.log10((high - low) / 2))
+    if value.centre:
+        supported = max(supported, -math.floor(math.log10(abs(value.centre))))
     return min(usual, supported)
 
 
@@ -109,19 +115,6 @@ def _apart_from(null: float, numbers: Sequence[float], decimals: int) -> tuple[i
         if is_misread(number):
             moved[index] = null + math.copysign(10.0**-decimals, number - null)
     return decimals, moved
-
-
-def supported_decimals(value: Estimate | Interval) -> int | None:
-    """Return the decimals that an interval supports: to the second digit of its half-width, and the first of the value.
-
-    None without an interval, or with one of width 0 or infinity.
-    """
-    if value.low is None or value.high is None or not 0 < value.high - value.low < math.inf:
-        return None
-    digits = 1 - math.floor(math.log10((value.high - value.low) / 2))
-    if not value.centre:
-        return digits
-    return max(digits, -math.floor(math.log10(abs(value.centre))))
 
 
 def _four_digits(value: float) -> int:

@@ -14,7 +14,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -31,40 +31,30 @@ share: from 0 to 1, as accuracies. value: any number."""
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The mean of some values of one quantity and its 95% interval."""
+class Interval:
+    """A number with its interval; without ends, none is known."""
+
+    centre: float
+    low: float | None
+    high: float | None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends; twice the number where none is known."""
+        if self.low is None or self.high is None:
+            return self.centre, self.centre
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Estimate(Interval):
+    """The mean of some values of one quantity and its interval."""
 
     values: tuple[float, ...]
-    quantity: Quantity = "value"
-    level: float = _LEVEL
-    """Confidence level of the interval; above 0.95 if several intervals must be right together."""
-    resolution: float = 0.0
-    """The smallest step of the values, as 1 / n of a share of n samples; 0 where they have none."""
-    is_exact: bool = False
-    """Whether the quantity is the same in every repeat, so that equal values have an interval from one value on."""
-    is_once: bool = False
-    """Whether the repeats repeat the same run, so that equal values have no interval."""
 
     @property
     def n(self) -> int:
         return len(self.values)
-
-    @cached_property
-    def centre(self) -> float:
-        """The geometric mean of rates, amounts and ratios, if all are above 0; else the arithmetic one."""
-        if self._is_equal:
-            return self.values[0]  # exactly, without rounding errors of logarithms
-        middle = _mean(self._scaled)
-        return math.exp(middle) if self._is_positive else middle
-
-    @property
-    def low(self) -> float | None:
-        """None with fewer than `MIN_REPEATS` values, but for equal values of an exact quantity."""
-        return self._interval[0]
-
-    @property
-    def high(self) -> float | None:
-        return self._interval[1]
 
     @property
     def median(self) -> float:
@@ -75,51 +65,8 @@ class Estimate:
         """The sample standard deviation; None with one value."""
         return _deviation(self.values) if self.n > 1 else None
 
-    @cached_property
-    def _is_equal(self) -> bool:
-        return self.values.count(self.values[0]) == self.n
 
-    @cached_property
-    def _is_positive(self) -> bool:
-        return self.quantity in ("rate", "amount", "ratio") and min(self.values) > 0
-
-    @property
-    def _scaled(self) -> Sequence[float]:
-        return list(map(math.log, self.values)) if self._is_positive else self.values
-
-    @cached_property
-    def _interval(self) -> tuple[float, float] | tuple[None, None]:
-        # Computed on demand: most metrics are shown without it.
-        if self.is_once and are_same(self.values):
-            return None, None
-        if self.n < MIN_REPEATS and not (self.is_exact and self._is_equal):
-            return None, None
-        if self._is_equal and not self.resolution:
-            return self.centre, self.centre
-        spread = self.resolution / 2
-        if not self._is_equal:
-            spread = max(spread, _deviation(self._scaled))
-        middle, half_width = _mean(self._scaled), _student(self.n - 1, self.level) * spread / math.sqrt(self.n)
-        low, high = middle - half_width, middle + half_width
-        if self._is_positive:
-            return math.exp(low), exponential(high)
-        if self.quantity != "value":
-            low = max(low, 0.0)
-        if self.quantity == "share":
-            high = min(high, 1.0)
-        return low, high
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number with an interval; without ends, none is known."""
-
-    centre: float
-    low: float | None
-    high: float | None
-
-
-def as_dict(value: Estimate | Interval) -> dict[str, float | None]:
+def as_dict(value: Interval) -> dict[str, float | None]:
     """A number with its interval for JSON, which has no infinity: an infinite end is None, as an unknown one."""
     return {"value": value.centre, "low": _finite(value.low), "high": _finite(value.high)}
 
@@ -128,7 +75,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def clipped(value: Estimate | Interval, limit: float) -> Interval:
+def clipped(value: Interval, limit: float) -> Interval:
     """Return a difference with its interval, which ends at the largest possible one."""
     if value.low is None or value.high is None:
         return Interval(value.centre, value.low, value.high)
@@ -149,8 +96,44 @@ def estimate(
     is_exact: bool = False,
     is_once: bool = False,
 ) -> Estimate:
-    """Return the mean of one value or more, with an interval from `MIN_REPEATS` values on."""
-    return Estimate(tuple(map(float, values)), quantity, level, resolution, is_exact, is_once)
+    """Return the mean of one value or more, with an interval from `MIN_REPEATS` values on.
+
+    The mean of rates, amounts and ratios is the geometric one, if all are above 0; else the arithmetic one.
+
+    Args:
+        values: the values.
+        quantity: what they are.
+        level: confidence level of the interval; above 0.95 if several intervals must be right together.
+        resolution: the smallest step of the values, as 1 / n of a share of n samples; 0 where they have none.
+        is_exact: whether it is the same in every repeat, so that equal values have an interval from one value on.
+        is_once: whether the repeats repeat the same run, so that equal values have no interval.
+    """
+    numbers = tuple(map(float, values))
+    is_equal = numbers.count(numbers[0]) == len(numbers)
+    is_positive = quantity in ("rate", "amount", "ratio") and min(numbers) > 0
+    scaled: Sequence[float] = numbers
+    if is_positive:
+        scaled = list(map(math.log, numbers))
+    middle = _mean(scaled)
+    centre = math.exp(middle) if is_positive else middle
+    if is_equal:
+        centre = numbers[0]  # exactly, without rounding errors of logarithms
+
+    is_enough = len(numbers) >= MIN_REPEATS or (is_exact and is_equal)
+    if not is_enough or (is_once and are_same(numbers)):
+        return Estimate(centre, None, None, numbers)
+    if is_equal and not resolution:
+        return Estimate(centre, centre, centre, numbers)
+    spread = max(resolution / 2, _deviation(scaled))
+    half_width = _student(len(numbers) - 1, level) * spread / math.sqrt(len(numbers))
+    low, high = middle - half_width, middle + half_width
+    if is_positive:
+        return Estimate(centre, math.exp(low), exponential(high), numbers)
+    if quantity != "value":
+        low = max(low, 0.0)
+    if quantity == "share":
+        high = min(high, 1.0)
+    return Estimate(centre, low, high, numbers)
 
 
 def bonferroni_level(count: int) -> float:
@@ -180,34 +163,33 @@ def compare_apart(
     a, b = np.asarray(values, float), np.asarray(base, float)
     shown: Callable[[float], float] = float
     if is_ratio:
-        a, b = np.log(a), np.log(b)
-        shown = exponential
+        a, b, shown = np.log(a), np.log(b), exponential
     middle = float(a.mean() - b.mean())
     is_equal = bool(np.ptp(a) == 0 and np.ptp(b) == 0)
     is_enough = min(len(a), len(b)) >= MIN_REPEATS or (is_exact and is_equal)
     if is_once or not is_enough:
         return Interval(shown(middle), None, None)
-    if is_equal:
-        return Interval(shown(middle), shown(middle), shown(middle))
-    # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
-    error_a, error_b = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
-    variance = error_a + error_b
-    degrees = variance**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
-    half_width = _student(degrees, level) * math.sqrt(variance)
+    half_width = 0.0
+    if not is_equal:
+        # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
+        error_a, error_b = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+        variance = error_a + error_b
+        degrees = variance**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
+        half_width = _student(degrees, level) * math.sqrt(variance)
     return Interval(shown(middle), shown(middle - half_width), shown(middle + half_width))
 
 
-def is_above(value: Estimate | Interval | None, bound: float) -> bool:
+def is_above(value: Interval | None, bound: float) -> bool:
     """Whether a value has an interval, and all of it lies above a bound."""
     return value is not None and value.low is not None and value.low > bound
 
 
-def is_below(value: Estimate | Interval | None, bound: float) -> bool:
+def is_below(value: Interval | None, bound: float) -> bool:
     """Whether a value has an interval, and all of it lies below a bound."""
     return value is not None and value.high is not None and value.high < bound
 
 
-def verdict_of(value: Estimate | Interval, null: float, above: str, below: str) -> str:
+def verdict_of(value: Interval, null: float, above: str, below: str) -> str:
     """Return a word for where an interval lies.
 
     Args:
@@ -233,11 +215,7 @@ def exponential(value: float) -> float:
 
 def _deviation(values: Sequence[float]) -> float:
     """Return the sample standard deviation; `statistics.stdev` computes with fractions and is 100 times slower."""
-    try:
-        mean = math.fsum(values) / len(values)
-        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    except OverflowError:
-        return math.inf
+    return math.dist(values, [_mean(values)] * len(values)) / math.sqrt(len(values) - 1)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,7 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
     if target is None or not observed:
         return None
     times = [_seconds_to(record, target) for record in observed]
-    return _to_target(target, observed, times, lambda record: record.metrics.get("total_s"))
+    return _to_target(target, observed, times, "total_s")
 
 
 def steps_to_target(records: Sequence[RunRecord]) -> TimeToTarget | None:
@@ -93,7 +93,7 @@ def steps_to_target(records: Sequence[RunRecord]) -> TimeToTarget | None:
     if any(_seconds_to(record, target) is not None and "target_steps" not in record.metrics for record in observed):
         return None
     steps = [record.metrics.get("target_steps") for record in observed]
-    return _to_target(target, observed, steps, lambda record: record.metrics.get("steps"))
+    return _to_target(target, observed, steps, "steps")
 
 
 def _observed(records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -107,10 +107,7 @@ def _target_of(records: Sequence[RunRecord]) -> float | None:
 
 
 def _to_target(
-    target: float,
-    observed: Sequence[RunRecord],
-    values: Sequence[float | None],
-    end_of: Callable[[RunRecord], float | None],
+    target: float, observed: Sequence[RunRecord], values: Sequence[float | None], lasted: str
 ) -> TimeToTarget:
     """Return the median of the times or steps to a target.
 
@@ -118,17 +115,15 @@ def _to_target(
         target: the test accuracy.
         observed: the runs.
         values: of each; None where it did not reach the target.
-        end_of: the time, or the steps, that a run lasted.
+        lasted: the metric that says how long a run lasted.
     """
+    lengths = [record.metrics.get(lasted, 0.0) for record in observed]
     reached = [value for value in values if value is not None]
-    if not reached:
-        return TimeToTarget(target, len(observed), 0, None, None, None)
-    longest = max([*reached, *(end_of(record) or 0.0 for record in observed)])
+    longest = max([*reached, *lengths])
     censored = []
-    for record, value in zip(observed, values, strict=True):
+    for record, value, length in zip(observed, values, lengths, strict=True):
         if value is None:
-            was_cut_short = record.outcome in _CUT_SHORT
-            censored.append((end_of(record) or 0.0) if was_cut_short else longest)
+            censored.append(length if record.outcome in _CUT_SHORT else longest)
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 
 
@@ -155,25 +150,26 @@ def _median_and_interval(
     reached: Sequence[float], censored: Sequence[float]
 ) -> tuple[float | None, float | None, float | None]:
     """Return the median of the times and the ends of its interval, in seconds."""
+    count = len(reached) + len(censored)
     if not censored:
         times = estimate(reached, "amount")
         return times.centre, times.low, times.high
+    if 2 * len(reached) < count:
+        # Early censoring can bring the estimate below a half although fewer than half of the runs reached the target.
+        return None, None, None
     from scipy.stats import CensoredData, ecdf  # takes half a second to load
 
     survival = ecdf(CensoredData(uncensored=reached, right=censored)).sf
     median = _first(survival.quantiles, survival.probabilities)
-    if 2 * len(reached) < len(reached) + len(censored):
-        # Early censoring can bring the estimate below a half although fewer than half of the runs reached the target.
-        return None, None, None
-    if len(reached) + len(censored) < MIN_CENSORED:
+    if count < MIN_CENSORED:
         return median, None, None
     with warnings.catch_warnings():
         # The formula is undefined where all runs or none are left; no end is reported there.
         warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
         interval = survival.confidence_interval(0.95, method="log-log")
     # The lower bound of the survival function crosses a half first, so it gives the lower end of the median.
-    low, high = (_first(end.quantiles, end.probabilities) for end in (interval.low, interval.high))
-    return median, low, high
+    low = _first(interval.low.quantiles, interval.low.probabilities)
+    return median, low, _first(interval.high.quantiles, interval.high.probabilities)
 
 
 def _first(times: np.ndarray, survival: np.ndarray) -> float | None:
