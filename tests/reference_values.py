@@ -63,11 +63,11 @@ def _rows(table: Table) -> dict[str, Any]:
 def _claim(claim: Effect) -> dict[str, Any]:
     until = Until()
     return {
-        "trials": [claim.pair.row.trial_id, claim.pair.base.trial_id],
+        "trials": [claim.pair.trial.trial_id, claim.pair.base.trial_id],
         "measure": claim.measure.name,
         "interval": _interval(claim.contrast),
-        "sign": claim.measure.sign(claim.contrast),
-        "is_equal": claim.measure.is_equal(claim.contrast, until),
+        "sign": claim.sign,
+        "is_equal": replace(claim, until=until).verdict == "equal",
         "is_decided": replace(claim, until=until).is_decided,
     }
 

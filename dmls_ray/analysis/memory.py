@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import TRAINING_METRICS
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.trials.trial import Row
+    from dmls_ray.analysis.trials.trial import Trial
 
 MEMORY: Mapping[str, str] = {
     "tensor_mem_mib": "tensor memory",
@@ -22,7 +25,7 @@ MEMORY_KINDS = tuple(metric.name for metric in TRAINING_METRICS if metric.part_o
 """The parts of tensor_mem_mib."""
 
 
-def memory_metric(rows: Sequence[Row]) -> str:
+def memory_metric(rows: Sequence[Trial]) -> str:
     """The metric by which the memory of these trials is compared; empty if none has any."""
     measured = [row for row in rows if any(name in row.estimates for name in MEMORY)]
     names = [name for name in MEMORY if any(name in row.estimates for row in measured)]
@@ -39,13 +42,13 @@ EQUAL_HOST_MIB = 4.0
 """Below this a difference in host_mem_mib is of no use: repeats of one small model differ by up to 2 MiB."""
 
 
-def hardly_differs(sizes: Sequence[float], metric: str) -> bool:
+def hardly_differs(sizes: Sequence[float] | NDArray[np.float64], metric: str) -> bool:
     """Whether these sizes in MiB, of a metric of memory, are about the same; False without any."""
     noise = EQUAL_HOST_MIB if metric == "host_mem_mib" else 0.0
-    return bool(sizes) and max(sizes) - min(sizes) < max(EQUAL_MEMORY * min(sizes), noise)
+    return len(sizes) > 0 and max(sizes) - min(sizes) < max(EQUAL_MEMORY * min(sizes), noise)
 
 
-def memory_limit(row: Row) -> tuple[str, float] | None:
+def memory_limit(row: Trial) -> tuple[str, float] | None:
     """Name and size of the memory limit of a rank: the memory of the GPU, or that of the host divided by its ranks.
 
     None if it is unknown, as with ranks on a machine that the record does not describe.

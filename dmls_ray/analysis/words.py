@@ -8,11 +8,12 @@ from typing import Any
 
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.decide import Decision
-from dmls_ray.analysis.findings.effects import Effect, Pair
+from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.metrics import label_of
-from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
+from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, NumberFormat, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.steps import PARTS, StepChange
 from dmls_ray.util.quantities import duration
@@ -45,6 +46,12 @@ EFFECTS: Mapping[str, str] = {
     "level": "{amount}",
 }
 """Kind of a measure -> an effect that is beyond chance."""
+_AMOUNTS: Mapping[str, tuple[NumberFormat, str, float]] = {
+    "points": (with_sign(NumberFormat(lambda value: 1)), " points", 100.0),
+    "difference": (with_sign(GENERIC), "", 1.0),
+    "level": (GENERIC, "", 1.0),
+}
+"""Kind of a measure -> how its values are written, their unit, and how many units one is; else as ratios."""
 VERDICTS: Mapping[str, str] = {
     "equal": "equal {noun}",
     "close": "no difference in {noun} beyond chance",
@@ -86,17 +93,26 @@ def headline_text(answer: Answer) -> str:
 
 def effect_text(effect: Effect) -> str:
     """An effect in a sentence: `2.83x as fast`, `equal test accuracy`."""
-    measure = effect.measure
-    template = VERDICTS.get(effect.verdict, EFFECTS[measure.kind])
-    amount = measure.text(effect.contrast, interval=False)
-    return template.format(amount=amount, noun=measure.noun, text=measure.text(effect.contrast))
+    template = VERDICTS.get(effect.verdict, EFFECTS[effect.measure.kind])
+    amount = amount_text(effect, interval=False)
+    return template.format(amount=amount, noun=effect.measure.noun, text=amount_text(effect))
+
+
+def amount_text(effect: Effect, *, interval: bool = True) -> str:
+    """The number of an effect: `2.83x [2.26, 3.54]`, `-9.9 points [-15.9, -4.0]`."""
+    form, unit, factor = _AMOUNTS.get(effect.measure.kind, (RATIO, "x", 1.0))
+    centre, low, high = effect.contrast.centre * factor, effect.contrast.low, effect.contrast.high
+    if low is not None and high is not None:
+        low, high = low * factor, high * factor
+    write = format_interval if interval else format_value
+    number, bracket, rest = write(Interval(centre, low, high), form, null=effect.measure.null).partition(" [")
+    return f"{number}{unit}{bracket}{rest}"
 
 
 def effect_cell(effect: Effect) -> str:
     """An effect in a cell, without the unit of its heading; `?` where more repeats may decide it."""
-    measure = effect.measure
     is_known = effect.contrast.low != effect.contrast.high
-    text = measure.text(effect.contrast, interval=is_known).replace(" points", "")
+    text = amount_text(effect, interval=is_known).replace(" points", "")
     return f"{text} ?" if effect.verdict == "open" else text
 
 
@@ -221,7 +237,7 @@ def _names(claims: Sequence[Effect]) -> str:
 
 def claim_text(claim: Effect) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
-    return f"{_pair_text(claim.pair)}: {claim.measure.noun} {claim.measure.text(claim.contrast)}"
+    return f"{_pair_text(claim.pair)}: {claim.measure.noun} {amount_text(claim)}"
 
 
 def _pair_text(pair: Pair) -> str:

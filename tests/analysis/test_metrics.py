@@ -33,7 +33,7 @@ def test_no_interval_of_an_accuracy_or_of_a_time_leaves_what_is_possible() -> No
         {"depth": [1, 2]}, lambda values, repeat: (1.0, {"top5_accuracy": levels[values["depth"]][repeat]})
     )
     for row in make_table(runs).rows:
-        value = row.estimate("top5_accuracy")
+        value = row.estimates.get("top5_accuracy")
         assert value is not None
         assert value.high is not None
         assert value.high <= 1

@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective
+from dmls_ray.analysis.advise.objective import Objective
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.losers import level_text, losers_of
 from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import format_interval
-from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
+from dmls_ray.analysis.stats.intervals import Interval, estimate
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.compare import Comparisons
+from dmls_ray.analysis.trials.compare import TIME_TO_TARGET, Comparisons
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A trial with its value of the objective."""
 
-    row: Row
+    row: Trial
     value: Interval
     text: str
     """Its value with its interval."""
@@ -56,7 +56,7 @@ _TIMES_UNKNOWN = Excluded("times of its epochs not known", "times_unknown")
 
 def judge_trials(
     table: Table, objective: Objective, *, any_accuracy: bool = False, comparisons: Comparisons | None = None
-) -> tuple[list[Candidate], list[tuple[Row, Excluded]]]:
+) -> tuple[list[Candidate], list[tuple[Trial, Excluded]]]:
     """The trials that can be chosen, the best first, and the others, each with the reason.
 
     Args:
@@ -66,7 +66,7 @@ def judge_trials(
         comparisons: how the accuracies compare, if otherwise than in the table.
     """
     candidates: list[Candidate] = []
-    excluded: list[tuple[Row, Excluded]] = []
+    excluded: list[tuple[Trial, Excluded]] = []
     for row in table.rows:
         judged = _judge(row, objective)
         if isinstance(judged, Candidate):
@@ -77,11 +77,11 @@ def judge_trials(
         losers = losers_of(table, [item.row for item in candidates], comparisons)
         candidates = [item for item in candidates if item.row.trial_id not in losers]
         for loss in losers.values():
-            excluded.append((loss.pair.row, Excluded(f"loses: {level_text(loss)}", "loses", loss)))
+            excluded.append((loss.pair.trial, Excluded(f"loses: {level_text(loss)}", "loses", loss)))
     return sorted(candidates, key=lambda item: objective.score(item.value.centre)), excluded
 
 
-def _judge(row: Row, objective: Objective) -> Candidate | Excluded:
+def _judge(row: Trial, objective: Objective) -> Candidate | Excluded:
     if row.independent_ranks:
         return _INDEPENDENT
     if objective.metric == TIME_TO_TARGET:
@@ -89,7 +89,7 @@ def _judge(row: Row, objective: Objective) -> Candidate | Excluded:
     return _by_metric(row, objective)
 
 
-def _by_metric(row: Row, objective: Objective) -> Candidate | Excluded:
+def _by_metric(row: Trial, objective: Objective) -> Candidate | Excluded:
     """A trial with its value of a metric, or why it has none."""
     if not row.counted:
         return Excluded(row.outcome)
@@ -118,7 +118,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Excluded:
     return Candidate(row, value, format_interval(value, objective.form), objective.scores(row))
 
 
-def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Excluded:
+def _by_time_to_target(row: Trial, objective: Objective) -> Candidate | Excluded:
     """A trial with the time that its runs took to the target, or why it has none."""
     reached = time_to_target(row.records, objective.target)
     if reached is None:
@@ -137,7 +137,7 @@ def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Excluded:
     return Candidate(row, value, text, _scores_to_target(row, objective), reached.reached == reached.n)
 
 
-def _scores_to_target(row: Row, objective: Objective) -> dict[int, float]:
+def _scores_to_target(row: Trial, objective: Objective) -> dict[int, float]:
     price = objective.price_per_second(row)
     scores: dict[int, float] = {}
     for record in row.records:

@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import format_of, is_time, label_of, limit_of, resolution_of
+from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import NumberFormat
 from dmls_ray.analysis.stats.intervals import Interval, exponential
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import metric_direction
-
-TIME_TO_TARGET = "target_s"
-"""The metric of an objective that is judged by the time to a target accuracy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +78,7 @@ class Objective:
             ConfigError: the runs do not report what it needs.
         """
         name = cls.choose_metric(table, request)
-        if not any(row.estimate(name) for row in table.rows):
+        if not table.has(name):
             raise ConfigError(f"--for {cls.name} needs {name}, which no run reports; give another --for.")
         minimizes = request.minimizes
         if minimizes is None:
@@ -93,10 +90,6 @@ class Objective:
         """Whether the metric is the same in every repeat, so that one run decides."""
         return self.metric in EXACT
 
-    @property
-    def is_timed(self) -> bool:
-        return is_time(self.metric) or self.metric == TIME_TO_TARGET
-
     def counts(self, value: float) -> bool:
         """Whether a value can be judged: of ratios, one above 0."""
         return self.is_learned or value > 0
@@ -107,20 +100,20 @@ class Objective:
             value = math.log(value)
         return value if self.minimizes else -value
 
-    def scores(self, row: Row) -> dict[int, float]:
+    def scores(self, row: Trial) -> dict[int, float]:
         """The score of each block of a trial."""
         price = self.price_per_second(row)
         values = row.by_block(self.metric)
         return {block: self.score(value * price) for block, value in values.items() if self.counts(value)}
 
-    def price_per_second(self, row: Row) -> float:
+    def price_per_second(self, row: Trial) -> float:
         """What a second of all ranks of a trial costs; 1 where the price does not matter."""
         if self.price_per_hour is None:
             return 1.0
         return row.world_size * self.price_per_hour / 3600
 
     def model(
-        self, rows: Sequence[Row], scores: Mapping[str, Mapping[int, float]], *, looks: Looks | None = None
+        self, rows: Sequence[Trial], scores: Mapping[str, Mapping[int, float]], *, looks: Looks | None = None
     ) -> BlockModel:
         """How the scores of trials compare.
 
@@ -129,18 +122,9 @@ class Objective:
             scores: trial_id -> block -> score; trials without any are left out.
             looks: how their number of blocks came about, if otherwise than for all comparisons of their table.
         """
-        records = [record for row in rows for record in row.counted]
-        values = [value for row in rows for value in row.by_block(self.metric).values()]
-        return rows[0].comparisons.model_of(
-            {trial: by_block for trial, by_block in scores.items() if by_block},
-            timed=self.is_timed,
-            is_ratio=False,  # the scores of ratios are logarithms
-            resolution=resolution_of(self.metric, records),
-            is_exact=self.is_exact,
-            looks=looks,
-            limit=limit_of(self.metric, values),
-            once=[row.trial_id for row in rows if row.is_once(self.metric)],
-        )
+        samples = {trial: by_block for trial, by_block in scores.items() if by_block}
+        # The scores of ratios are logarithms.
+        return rows[0].comparisons.model_of(samples, self.metric, is_ratio=False, looks=looks)
 
     def is_negligible(self, value: float, base: float) -> bool:
         """Whether the difference of two values is of no use, however sure it is."""

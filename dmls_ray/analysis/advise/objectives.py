@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request
+from dmls_ray.analysis.advise.objective import Objective, Request
 from dmls_ray.analysis.memory import EQUAL_HOST_MIB, MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import is_compared

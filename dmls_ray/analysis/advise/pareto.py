@@ -10,7 +10,7 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _DECIMALS = {"total_s": 3, "host_mem_mib": 0}
 """Digits to which means are compared; other metrics to four digits, shares to three decimals."""
@@ -22,7 +22,7 @@ class Front:
 
     axes: Sequence[str]
     """The metrics by which trials are compared."""
-    rows: Sequence[Row]
+    rows: Sequence[Trial]
     """The trials that report all these metrics, and whose ranks trained one model together."""
     places: Sequence[int]
     """Positions in `rows` of the trials on the front."""
@@ -88,16 +88,16 @@ def front_of(
     return Front(list(signs), rows, front(points), memory, list(losers.values()))
 
 
-def _reporting(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
+def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
     """The trials that report all of some metrics."""
     return [row for row in rows if None not in map(row.value_of, metrics)]
 
 
-def _point(row: Row, signs: dict[str, int]) -> list[float]:
+def _point(row: Trial, signs: dict[str, int]) -> list[float]:
     return [sign * _rounded(row, name) for name, sign in signs.items()]
 
 
-def _rounded(row: Row, metric: str) -> float:
+def _rounded(row: Trial, metric: str) -> float:
     level = row.value_of(metric)
     assert level is not None, metric
     if quantity_of(metric) == "share":

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dmls_ray.analysis.advise.candidates import compare_scores, judge_trials, model_of
 from dmls_ray.analysis.advise.objective import Objective, Request, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
-from dmls_ray.analysis.findings.claims import claims_against
 from dmls_ray.analysis.findings.decide import Race
-from dmls_ray.analysis.findings.measures import Duration, Measure, Points, Speed
+from dmls_ray.analysis.findings.effects import compare_each, judged
+from dmls_ray.analysis.findings.measures import Measure, measure_of
 from dmls_ray.analysis.stats.intervals import is_above
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.compare import Comparisons
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 
 def race_for(table: Table, aim: str) -> Race:
@@ -40,8 +41,8 @@ def race_for(table: Table, aim: str) -> Race:
         if best.all_reached and is_above(compare_scores(objective, model, item, best), 0):
             beaten.append(item.row)
         else:
-            left.append(item.row)
-    return Race(beaten, claims_against(best.row, left, measures, table.until))
+            left.append(Pair("", f"{item.name} vs {best.name}", "", item.row, best.row))
+    return Race(beaten, judged(compare_each(left, measures, table.until)))
 
 
 def _target(table: Table, aim: str) -> float | None:
@@ -52,11 +53,11 @@ def _target(table: Table, aim: str) -> float | None:
     return targets.pop()
 
 
-def _measures(table: Table, objective: Objective, rows: Sequence[Row]) -> list[Measure]:
+def _measures(table: Table, objective: Objective, rows: Sequence[Trial]) -> list[Measure]:
     """By what the trials of a race are compared: what decides its aim, or all measures where it is none of them."""
     if objective.is_learned:
-        return [Points(objective.metric)]
+        return [measure_of(objective.metric, "points")]
     measures = table.questions.measures(rows)
     if objective.name == "throughput":
-        return [measure for measure in measures if isinstance(measure, Speed | Duration)]
+        return [measure for measure in measures if measure.kind in ("speed", "duration")]
     return measures

@@ -17,7 +17,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval, as_dict, is_above
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
 
@@ -43,7 +43,7 @@ class Advice:
     table: Table
     ranked: Sequence[Ranked]
     """The candidates, the best first; none where no trial can be chosen."""
-    excluded: Sequence[tuple[Row, Excluded]]
+    excluded: Sequence[tuple[Trial, Excluded]]
     """The trials that cannot be chosen, and why."""
     front: Sequence[str]
     """trial_id of those that no other one beats in all of `front_metrics`, by their means."""
@@ -56,7 +56,7 @@ class Advice:
         """None where no trial can be chosen."""
         return self.ranked[0].candidate if self.ranked else None
 
-    def with_verdict(self, verdict: Verdict) -> list[Row]:
+    def with_verdict(self, verdict: Verdict) -> list[Trial]:
         """The trials with a verdict, the best first."""
         return [item.candidate.row for item in self.ranked if item.verdict == verdict]
 
@@ -86,7 +86,7 @@ class Advice:
             "loss": loss,
         }
 
-    def _describe(self, row: Row, verdict: str) -> dict[str, Any]:
+    def _describe(self, row: Trial, verdict: str) -> dict[str, Any]:
         return {
             "trial_id": row.trial_id,
             "config": row.factors,

@@ -16,7 +16,7 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.labels import describe_configuration, factor_cells
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 SPARE = ("front", "outcome", "n")
 """Heads of `frame` that a narrow terminal may leave out, the first first."""
@@ -89,7 +89,7 @@ def frame(advice: Advice) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
 
-def _cells(advice: Advice, row: Row, value: str, against: str, verdict: str) -> dict[str, str]:
+def _cells(advice: Advice, row: Trial, value: str, against: str, verdict: str) -> dict[str, str]:
     cells = {f"{advice.objective.label} [95%]": value}
     for name in (*costs_of(advice.table), "test_accuracy"):
         if name != advice.objective.metric and advice.table.has(name):

@@ -19,7 +19,7 @@ from dmls_ray.analysis.stats.intervals import (
     estimate,
     verdict_of,
 )
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
@@ -128,7 +128,7 @@ class Basis:
         """Whether intervals know of what changes from one session to the next, or the metric depends on none."""
         return self.unit == "session" or not drifts(self.metric)
 
-    def samples_of(self, row: Row) -> dict[str, float]:
+    def samples_of(self, row: Trial) -> dict[str, float]:
         """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
         by_block = row.by_block(self.metric)
         samples: dict[str, list[float]] = {}

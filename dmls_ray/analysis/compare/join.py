@@ -6,14 +6,14 @@ from dmls_ray.analysis.metrics import in_tables, is_time
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.hashing import digest
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 
 
-def join(a: Results, b: Results) -> tuple[list[tuple[Row, Row]], dict[str, list[str]]]:
+def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, list[str]]]:
     """Join two sweeps of `by_configuration`.
 
     Returns:
@@ -34,14 +34,14 @@ def join(a: Results, b: Results) -> tuple[list[tuple[Row, Row]], dict[str, list[
             "folders that were measured apart (--out, or --fresh)."
         )
     ids = {id(record) for record in a.records}
-    both: list[tuple[Row, Row]] = []
+    both: list[tuple[Trial, Trial]] = []
     only: dict[str, list[str]] = {"A": [], "B": []}
     # One table of both, so that the rows of A and of B have the same fields in the same order.
     for row in make_table(a.of([*a.records, *b.records])).rows:
         of_a = [record for record in row.records if id(record) in ids]
         of_b = [record for record in row.records if id(record) not in ids]
         if of_a and of_b:
-            both.append((Row(row.trial_id, row.factors, of_a), Row(row.trial_id, row.factors, of_b)))
+            both.append((Trial(row.trial_id, row.factors, of_a), Trial(row.trial_id, row.factors, of_b)))
         else:
             only["A" if of_a else "B"].append(describe_configuration(row.factors))
     if not both:

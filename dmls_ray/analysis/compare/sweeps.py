@@ -14,7 +14,7 @@ from dmls_ray.analysis.metrics import quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Estimate, as_dict, bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.util.errors import ConfigError
 
 OVER_ALL = "over all"
@@ -25,8 +25,8 @@ class Pair:
     """A trial that both sweeps have."""
 
     basis: Basis
-    a: Row
-    b: Row
+    a: Trial
+    b: Trial
     change: Change | None = None
     """None where it did not end ok in both, or its ranks trained apart. The intervals of all pairs, and that over all,
     hold together, at 95%.

@@ -27,7 +27,7 @@ from dmls_ray.analysis.figures.series import (
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import count_values
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 MOST_LINES = 4
 """Lines of a panel; of more, there is a panel for each value of the field with the fewest values."""
@@ -46,7 +46,7 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in together if row.counted]
     if not (table.axis and rows):
         return None
-    axis = axis_that_varies(table, rows, table.axis)
+    axis = axis_that_varies(table, table.axis)
     lines = []
     for line in named_lines(table, together, axis):
         if len([row for row in line.rows if row.counted]) > 1:
@@ -121,7 +121,7 @@ def _panel(plotted: Plotted, axis: str, lines: Sequence[Line], title: str) -> li
 
 def _tuned(plotted: Plotted, lines: Sequence[Line], x: Axis) -> list[Series]:
     """At each value of the axis the trial with the best learning rate, with this rate as its text."""
-    best: dict[float | str, Row] = {}
+    best: dict[float | str, Trial] = {}
     for row in rows_of(lines):
         level = row.value_of(plotted.metric)
         place = _place(row, lines[0].axis, x)
@@ -137,6 +137,6 @@ def _tuned(plotted: Plotted, lines: Sequence[Line], x: Axis) -> list[Series]:
     return [replace(item, texts=texts, connected=not x.categories) for item in found]
 
 
-def _place(row: Row, axis: str, x: Axis) -> float | str:
+def _place(row: Trial, axis: str, x: Axis) -> float | str:
     value = row.factors[axis]
     return format_factor(value) if x.categories else value

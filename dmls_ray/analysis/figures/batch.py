@@ -7,7 +7,7 @@ from functools import partial
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import batch_axis, factor_axis, line_series, metric_lines, oom_crosses
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _METRICS = {
     "epoch_s": "training time per epoch (s)",
@@ -22,7 +22,7 @@ def chart(table: Table) -> Chart | None:
     for metric, label in _METRICS.items():
         series: list[Series] = []
         for line in lines:
-            if points := line_series(line, partial(Row.by_block, metric=metric)):
+            if points := line_series(line, partial(Trial.by_block, metric=metric)):
                 series += [*points, *oom_crosses(line)]
         if series:
             x = factor_axis(lines)

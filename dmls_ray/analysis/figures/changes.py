@@ -19,7 +19,7 @@ from dmls_ray.analysis.figures.series import (
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import group_by_other_factors
 from dmls_ray.analysis.trials.labels import describe_changes
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.grid import BASELINE
 
 
@@ -42,7 +42,7 @@ def chart(table: Table) -> Chart | None:
     )  # fmt: skip
 
 
-def _series(table: Table, groups: Sequence[Sequence[Row]], plotted: Plotted, x: Axis) -> list[Series]:
+def _series(table: Table, groups: Sequence[Sequence[Trial]], plotted: Plotted, x: Axis) -> list[Series]:
     """The changes of each group as points, and its baseline as a line with its interval."""
     series: list[Series] = []
     names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in table.changed]

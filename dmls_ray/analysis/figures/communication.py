@@ -17,7 +17,7 @@ from dmls_ray.analysis.figures.series import (
     trial_axis,
 )
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]
@@ -77,7 +77,7 @@ def chart(table: Table) -> Chart | None:
     return Chart(name="communication", title="Communication of gradients", panels=panels, notes=notes)
 
 
-def by_block(row: Row, share: Share) -> Mapping[int, float]:
+def by_block(row: Trial, share: Share) -> Mapping[int, float]:
     """A share by block, over the timed runs whose ranks have DDP's timers."""
     ranks_by_block = {
         record.repeat: [

@@ -14,7 +14,6 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import headline_text
 
 _CURVE_POINTS = 33
-_MEASURED = "best learning rate"
 _CRITICAL = "critical batch"
 
 
@@ -25,8 +24,8 @@ def chart(table: Table) -> Chart | None:
         return None
     x = Axis("global_batch (samples)", log=True)
     label = f"to a test accuracy of {found.target:g}"
-    steps = _measured(found.points, lambda point: point.steps, lambda point: point.least_steps)
-    seconds = _measured(found.points, lambda point: point.seconds, lambda point: point.least_seconds)
+    steps = _measured(found.points, lambda point: point.steps)
+    seconds = _measured(found.points, lambda point: point.seconds)
     panels = [
         Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=[*steps, *_laws(found)]),
         Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
@@ -34,33 +33,20 @@ def chart(table: Table) -> Chart | None:
     return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=_notes(found))
 
 
-def _measured(
-    points: Sequence[BatchPoint],
-    value_of: Callable[[BatchPoint], Estimate | None],
-    least_of: Callable[[BatchPoint], float | None],
-) -> list[Series]:
-    """The batches of which all runs reached the target, those of which some did, and those of which nothing is known.
-
-    Args:
-        points: the batches.
-        value_of: a batch's mean, if all runs reached the target.
-        least_of: a lower limit of it, if some did not.
-    """
-    known, limits, never = [], [], []
+def _measured(points: Sequence[BatchPoint], value_of: Callable[[BatchPoint], Estimate | None]) -> list[Series]:
+    """The batches of which all runs reached the target, with the mean, and the others."""
+    known, missed = [], []
     for point in points:
         batch, text = float(point.batch), _text(point)
-        value, least = value_of(point), least_of(point)
-        if value is not None:
-            known.append(Point(batch, value.centre, value.low, value.high, point.run_ids, text))
-        if least is not None:
-            limits.append(Point(batch, least, runs=point.run_ids, text=text))
-        if value is None and least is None:
-            never.append(Point(batch, None, runs=point.run_ids, text=text))
-    same_as = _MEASURED if known else ""
+        run_ids = tuple(run.run_id for run in point.runs)
+        value = value_of(point)
+        if value is None:
+            missed.append(Point(batch, None, runs=run_ids, text=text))
+        else:
+            known.append(Point(batch, value.centre, value.low, value.high, run_ids, text))
     return [
-        *series_of(_MEASURED, known, connected=True),
-        *series_of("at least: not all runs reached it", limits, kind="bound", same_as=same_as),
-        *series_of("not reached", never, kind="cross"),
+        *series_of("best learning rate", known, connected=True),
+        *series_of("not reached by all runs", missed, kind="cross"),
     ]
 
 
@@ -74,8 +60,6 @@ def _laws(found: CriticalBatch) -> list[Series]:
     for point in found.points:
         if point.steps is not None:
             steps.append(point.steps.centre)
-        if point.least_steps is not None:
-            steps.append(point.least_steps)
     heights = [min(steps), max(steps)]
 
     if found.curve is not None:
@@ -107,11 +91,6 @@ def _upright(name: str, batch: float, ends: tuple[float, float], heights: list[f
 
 def _notes(found: CriticalBatch) -> tuple[str, ...]:
     notes = ["Each batch at the learning rate that needs fewest steps with it."]
-    if any(point.is_censored for point in found.points):
-        notes.append(
-            "A triangle: not all runs of the batch reached the target, so that its mean is above this limit, at which "
-            "they count with the steps of the longest training."
-        )
     notes.append(headline_text(answer_on_critical_batch(found)))
     if found.noise_scale is not None:
         notes.append(f"Gradient noise scale: {format_interval(found.noise_scale, GENERIC)} samples.")
@@ -119,6 +98,6 @@ def _notes(found: CriticalBatch) -> tuple[str, ...]:
 
 
 def _text(point: BatchPoint) -> str:
-    rate = point.row.records[0].config.get("lr")
+    rate = point.trial.records[0].config.get("lr")
     known = f"lr {rate:g}, " if isinstance(rate, float) else ""
-    return f"{known}{point.reached} of {len(point.run_ids)} runs"
+    return f"{known}{len(point.steps_by_repeat)} of {len(point.runs)} runs"

@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.series import limit_rows, measured_series, trial_
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""
@@ -48,12 +48,12 @@ def chart(table: Table) -> Chart | None:
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=tuple(texts))
 
 
-def _ends_differ(row: Row) -> bool:
+def _ends_differ(row: Trial) -> bool:
     """Whether the runs of a trial have different numbers of epochs."""
     return len({len(record.epochs) for record in row.counted}) > 1
 
 
-def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
+def curve(row: Trial, measure: str) -> dict[int, dict[int, float]]:
     """A metric by epoch and block, of the epochs that all runs of a trial have."""
     by_epoch: dict[int, dict[int, float]] = {}
     for record in row.counted:
@@ -65,7 +65,7 @@ def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
     return {epoch: values for epoch, values in sorted(by_epoch.items()) if values.keys() == blocks}
 
 
-def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[Series]:
+def _series(names: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list[Series]:
     series: list[Series] = []
     marks: list[tuple[int, float, str]] = []
     for name, row in names.items():
@@ -105,11 +105,11 @@ def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
     return [f"Equal curves hide each other: {'. '.join(groups)}."] if groups else []
 
 
-def _from_when(row: Row) -> str:
+def _from_when(row: Trial) -> str:
     return f"from epoch {row.overfit_epoch} (n={len(row.counted)})"
 
 
-def _on_overfitting(names: Mapping[str, Row]) -> list[str]:
+def _on_overfitting(names: Mapping[str, Trial]) -> list[str]:
     by_text: dict[str, list[str]] = {}
     for name, row in names.items():
         if row.overfit_epoch is not None:

@@ -22,7 +22,7 @@ from dmls_ray.analysis.figures.series import (
 from dmls_ray.analysis.findings.memory import memory_line
 from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, kind_name, memory_limit, memory_metric
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _MOST_LINES = 3
 """Lines of trials that have a panel of their kinds of memory."""
@@ -61,7 +61,7 @@ def _by_kind(table: Table, notes: list[str]) -> list[Panel]:
     return panels
 
 
-def _bars(name: str, x: Axis, rows: Sequence[Row]) -> list[Series]:
+def _bars(name: str, x: Axis, rows: Sequence[Trial]) -> list[Series]:
     """A kind of memory of each trial."""
     points = []
     for category, row in zip(x.categories, rows, strict=True):

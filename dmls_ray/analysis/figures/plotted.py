@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.figures.chart import Series
 from dmls_ray.analysis.figures.series import measured_series
-from dmls_ray.analysis.findings.measures import Measure, Speed
+from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.metrics import label_of, quantity_of, table_metrics
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _MOST_MEASURES = 3
 _UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
@@ -29,11 +29,13 @@ class Plotted:
     from_zero: bool = False
     """Whether the axis includes 0."""
 
-    def values(self, row: Row) -> Mapping[int, float]:
+    def values(self, row: Trial) -> Mapping[int, float]:
         """The values of a trial by block; empty if it has none."""
         return row.by_block(self.metric) if self.metric else row.rates()
 
-    def series(self, name: str, points: Iterable[tuple[float | str, Row]], *, connected: bool = False) -> list[Series]:
+    def series(
+        self, name: str, points: Iterable[tuple[float | str, Trial]], *, connected: bool = False
+    ) -> list[Series]:
         """The values of trials with their intervals as one series; empty if no trial has a value.
 
         Args:
@@ -67,22 +69,22 @@ def _with_unit(label: str) -> str:
     return f"{words} ({unit})" if words and unit in _UNITS else label
 
 
-def plotted_measure(measure: Measure, rows: Sequence[Row]) -> Plotted:
+def plotted_measure(measure: Measure, rows: Sequence[Trial]) -> Plotted:
     """A measure by which an answer compares these trials."""
-    if not isinstance(measure, Speed):
+    if measure.kind != "speed":
         return plotted_metric(measure.metric, from_zero=measure.is_ratio)
     names = {row.throughput for row in rows if row.by_block(row.throughput)}
     unit = label_of(names.pop()) if len(names) == 1 else "runs/s"
     return Plotted("", f"throughput ({unit})", from_zero=True)
 
 
-def plotted_measures(table: Table, rows: Sequence[Row]) -> list[Plotted]:
+def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
     """The measures by which the answer compares these trials, the most important first."""
-    measured = [item for item in table.questions.measures(rows) if any(map(item.is_of, rows))]
+    measured = [item for item in table.questions.measures(rows) if any(row.by_block(item.metric) for row in rows)]
     return [plotted_measure(item, rows) for item in measured[:_MOST_MEASURES]]
 
 
-def plotted_of_question(table: Table, rows: Sequence[Row], asked: set[str]) -> list[Plotted]:
+def plotted_of_question(table: Table, rows: Sequence[Trial], asked: set[str]) -> list[Plotted]:
     """The metrics that fields ask for, as far as these trials have them.
 
     Args:
@@ -94,7 +96,7 @@ def plotted_of_question(table: Table, rows: Sequence[Row], asked: set[str]) -> l
     return [plotted_metric(name) for name in names if any(row.by_block(name) for row in rows)]
 
 
-def plotted_memory(rows: Sequence[Row]) -> list[Plotted]:
+def plotted_memory(rows: Sequence[Trial]) -> list[Plotted]:
     """The memory of these trials, if it was measured."""
     name = memory_metric(rows)
     return [plotted_metric(name, from_zero=True)] if name else []

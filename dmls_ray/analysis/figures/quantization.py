@@ -20,7 +20,7 @@ from dmls_ray.analysis.findings.quantization import FIELD, metric_of_form
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import count_values, group_by_other_factors
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _PANELS = {
     "test accuracy (fraction of samples)": ("fp32_test_accuracy", "int8_test_accuracy"),
@@ -54,7 +54,7 @@ def chart(table: Table) -> Chart | None:
     )  # fmt: skip
 
 
-def _forms(group: Sequence[Row], metrics: Sequence[str], place: str) -> list[Series]:
+def _forms(group: Sequence[Trial], metrics: Sequence[str], place: str) -> list[Series]:
     """A metric of the fp32 and of the int8 form of the trials that differ in quantization alone."""
     series: list[Series] = []
     for form, metric in zip(_FORMS, metrics, strict=True):
@@ -64,7 +64,7 @@ def _forms(group: Sequence[Row], metrics: Sequence[str], place: str) -> list[Ser
     return series
 
 
-def _of_training(table: Table, groups: Sequence[Sequence[Row]], names: Sequence[str], x: Axis) -> list[Panel]:
+def _of_training(table: Table, groups: Sequence[Sequence[Trial]], names: Sequence[str], x: Axis) -> list[Panel]:
     """The speed of training, with a cross for each trial that could not be measured."""
     measured = [row for group in groups for row in group if row.counted]
     panels = []

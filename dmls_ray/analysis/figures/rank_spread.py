@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, dashed_line, limit_rows, measured_series, trial_labels
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord
 
@@ -55,7 +55,7 @@ def chart(table: Table) -> Chart | None:
     return Chart(name="rank_spread", title="Spread over ranks", panels=panels, notes=notes)
 
 
-def by_rank(row: Row, value: Value, is_time: bool) -> Mapping[int, Mapping[int, float]]:
+def by_rank(row: Trial, value: Value, is_time: bool) -> Mapping[int, Mapping[int, float]]:
     """rank -> block -> % above the mean over the ranks of the run, for runs with at least two values."""
     by_block: dict[int, dict[int, float]] = {}
     for record in row.timed if is_time else row.counted:

@@ -20,7 +20,7 @@ from dmls_ray.analysis.figures.series import (
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _CURVE_POINTS = 25
 
@@ -39,7 +39,7 @@ def chart(table: Table) -> Chart | None:
     strong = table.fixed_batch_field == "global_batch"
     refused: list[str] = []
     for line in lines:
-        throughput += [*line_series(line, Row.rates), *oom_crosses(line)]
+        throughput += [*line_series(line, Trial.rates), *oom_crosses(line)]
         base = next((row for row in line.rows if row.world_size == 1 and row.rates()), None)
         if base is None:
             continue
@@ -99,25 +99,25 @@ def _why_not(law: Fit | Refusal) -> str:
     return f"No curve by {law.name}: {reason}."
 
 
-def _speed_ups(line: Line, base: Row) -> Points:
+def _speed_ups(line: Line, base: Trial) -> Points:
     """world_size -> block -> speed-up over the baseline, world size 1 without DDP, in that block.
 
     As in the table, only blocks in which both ran in the same environment count.
     """
     rates, speed_ups = base.rates(), {}
     for row in line.rows:
-        common = row.comparisons.common_blocks(row, base, timed=True) & rates.keys()
+        common = row.common_blocks(base) & rates.keys()
         speed_ups[row.world_size] = {
             block: rate / rates[block] for block, rate in row.rates().items() if block in common
         }
     return speed_ups
 
 
-def _efficiency(speed_ups: Points, row: Row) -> Mapping[int, float]:
+def _efficiency(speed_ups: Points, row: Trial) -> Mapping[int, float]:
     by_block = speed_ups[row.world_size]
     return {block: by_block[block] / row.world_size for block in sorted(by_block)}
 
 
-def _ends(rows: Sequence[Row]) -> tuple[int, int]:
+def _ends(rows: Sequence[Trial]) -> tuple[int, int]:
     sizes = [row.world_size for row in rows if row.rates()]
     return min(sizes), max(sizes)

@@ -19,7 +19,7 @@ from dmls_ray.analysis.figures.series import (
 )
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 _MOST_FIELDS = 5
 _TO_THE_END = "trained to the end"
@@ -55,7 +55,7 @@ def chart(table: Table) -> Chart | None:
     return Chart(name="search", title=f"{title[:1].upper()}{title[1:]}", panels=panels, notes=notes)
 
 
-def _against(field: str, rows: Sequence[Row], plotted: Plotted, y: Axis) -> Panel:
+def _against(field: str, rows: Sequence[Trial], plotted: Plotted, y: Axis) -> Panel:
     """The metric against a field; trials without a value of the field are left out."""
     rows = [row for row in rows if row.factors[field] is not None]
     if has_numbers(rows, field):
@@ -66,7 +66,7 @@ def _against(field: str, rows: Sequence[Row], plotted: Plotted, y: Axis) -> Pane
     return Panel(x=x, y=y, series=_points(rows, plotted, lambda row: format_factor(row.factors[field])))
 
 
-def _points(rows: Sequence[Row], plotted: Plotted, place: Callable[[Row], float | str]) -> list[Series]:
+def _points(rows: Sequence[Trial], plotted: Plotted, place: Callable[[Trial], float | str]) -> list[Series]:
     """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
     series: list[Series] = []
     for name, is_stopped in ((_TO_THE_END, False), (_STOPPED, True)):
@@ -77,7 +77,7 @@ def _points(rows: Sequence[Row], plotted: Plotted, place: Callable[[Row], float 
     return [*series, *lost_crosses(_TO_THE_END, [(place(row), row) for row in rows])]
 
 
-def _best_so_far(rows: Sequence[Row], numbers: dict[str, int], name: str, *, minimizes: bool) -> list[Series]:
+def _best_so_far(rows: Sequence[Trial], numbers: dict[str, int], name: str, *, minimizes: bool) -> list[Series]:
     """The best value of the trials that were trained to the end, from one trial to the next."""
     best: float | None = None
     x: list[float] = []

@@ -15,7 +15,7 @@ from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.trials.labels import name_of_change
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -67,7 +67,7 @@ class Line:
     name: str
     axis: str
     """Name of the factor."""
-    rows: list[Row]
+    rows: list[Trial]
 
     @property
     def title(self) -> str:
@@ -80,10 +80,10 @@ class BarGroup(NamedTuple):
 
     title: str
     x: Axis
-    rows: list[Row]
+    rows: list[Trial]
 
 
-def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
+def lines_along(table: Table, rows: Sequence[Trial], axis: str) -> list[Line]:
     """The lines of a figure over a numeric factor, named by the fields in which they differ.
 
     Returns:
@@ -95,7 +95,7 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
     return lines
 
 
-def named_lines(table: Table, rows: Sequence[Row], axis: str, changed: Collection[str] = ()) -> list[Line]:
+def named_lines(table: Table, rows: Sequence[Trial], axis: str, changed: Collection[str] = ()) -> list[Line]:
     """The trials that differ in the axis alone, numbers in order, named by the other fields in which they differ."""
     groups = all_groups_along_axis(rows, axis, table.fixed_batch_field)
     within = {axis}
@@ -112,17 +112,17 @@ def named_lines(table: Table, rows: Sequence[Row], axis: str, changed: Collectio
     return lines
 
 
-def rows_of(lines: Iterable[Line]) -> list[Row]:
+def rows_of(lines: Iterable[Line]) -> list[Trial]:
     """The trials of lines."""
     return [row for line in lines for row in line.rows]
 
 
-def trained_together(table: Table) -> list[Row]:
+def trained_together(table: Table) -> list[Trial]:
     """The trials whose ranks trained one model together."""
     return [row for row in table.rows if not row.independent_ranks]
 
 
-def has_numbers(rows: Iterable[Row], name: str) -> bool:
+def has_numbers(rows: Iterable[Trial], name: str) -> bool:
     """Whether all values of a factor have a position on a numeric axis."""
     return all(is_number(row.factors.get(name)) for row in rows)
 
@@ -133,7 +133,7 @@ def batch_axis(table: Table) -> str:
     return "global_batch" if fixed == "global_batch" and "global_batch" in table.varied else "batch_per_rank"
 
 
-def default_axis(table: Table, rows: Sequence[Row]) -> str:
+def default_axis(table: Table, rows: Sequence[Trial]) -> str:
     """The numeric x axis of a figure that has no fixed one; empty if no factor qualifies.
 
     The first of world_size, the batch and the varied fields along which two trials can be joined; none that was changed
@@ -145,13 +145,13 @@ def default_axis(table: Table, rows: Sequence[Row]) -> str:
     return ""
 
 
-def differing_fields(table: Table, rows: Sequence[Row]) -> list[str]:
+def differing_fields(table: Table, rows: Sequence[Trial]) -> list[str]:
     """The fields in which trials differ; of the two batch fields only the fixed one, since the other follows."""
     derived = BATCHES - {table.fixed_batch_field}
     return [name for name in table.varied if name not in derived and count_values(rows, name) > 1]
 
 
-def trial_label(row: Row, names: Sequence[str], changed: Collection[str] = ()) -> str:
+def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ()) -> str:
     """Label of a trial by the fields in which trials differ: `world_size 2, optimizer adam`.
 
     Of more than two fields those at their default are left out, except ranks and batch, unless all are.
@@ -169,7 +169,7 @@ def trial_label(row: Row, names: Sequence[str], changed: Collection[str] = ()) -
     return ", ".join([*change, *(f"{name} {format_factor(row.factors[name])}" for name in shown)])
 
 
-def trial_labels(table: Table, rows: Sequence[Row]) -> list[str]:
+def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
     """The label of each trial; a single trial is labelled by the fields that vary in the table."""
     names = differing_fields(table, rows if len(rows) > 1 else table.rows)
     return [trial_label(row, names, table.changed) for row in rows]
@@ -182,12 +182,12 @@ def factor_axis(lines: Sequence[Line]) -> Axis:
     return Axis(_with_unit(name, rows), log=bool(values) and values[0] > 0 and values[-1] >= 4 * values[0])
 
 
-def category_axis(name: str, rows: Iterable[Row]) -> Axis:
+def category_axis(name: str, rows: Iterable[Trial]) -> Axis:
     """An axis with a category for each value of a factor."""
     return Axis(name, categories=list(dict.fromkeys(format_factor(row.factors[name]) for row in rows)))
 
 
-def trial_axis(table: Table, rows: Sequence[Row]) -> tuple[Axis, list[str]]:
+def trial_axis(table: Table, rows: Sequence[Trial]) -> tuple[Axis, list[str]]:
     """An axis with one category per trial, and the category of each trial.
 
     The categories are the values of the field in which the trials differ, or the labels of the trials if they differ
@@ -201,7 +201,7 @@ def trial_axis(table: Table, rows: Sequence[Row]) -> tuple[Axis, list[str]]:
     return Axis("trial", categories=labels), labels
 
 
-def bar_groups(table: Table, rows: Sequence[Row], most: int) -> tuple[list[BarGroup], tuple[str, ...]]:
+def bar_groups(table: Table, rows: Sequence[Trial], most: int) -> tuple[list[BarGroup], tuple[str, ...]]:
     """The trials of each panel of bars, and a note on those left out.
 
     Where trials differ in the batch, there is a panel for each line of them: its labels are short.
@@ -227,25 +227,25 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _with_unit(name: str, rows: Iterable[Row]) -> str:
+def _with_unit(name: str, rows: Iterable[Trial]) -> str:
     spec = next((spec for row in rows if (spec := _spec(row, name)) is not None), None)
     return f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
 
 
-def _is_default(row: Row, name: str) -> bool:
+def _is_default(row: Trial, name: str) -> bool:
     """Whether a field is at its default; the backend of one rank is None, which is no choice either."""
     value, spec = row.factors[name], _spec(row, name)
     return value is None or (spec is not None and value == spec.default)
 
 
-def _spec(row: Row, name: str) -> FieldSpec | None:
+def _spec(row: Trial, name: str) -> FieldSpec | None:
     """The field of this name, without importing a user-defined training function."""
     return field_specs(workload_of(row.records[0].config).config).get(name)
 
 
 def measured_series(
     name: str,
-    points: Iterable[tuple[float | str, Row, Mapping[int, float]]],
+    points: Iterable[tuple[float | str, Trial, Mapping[int, float]]],
     *,
     quantity: Quantity = "amount",
     metric: str = "",
@@ -274,7 +274,7 @@ def measured_series(
 
 
 def line_series(
-    line: Line, values: Callable[[Row], Mapping[int, float]], *, quantity: Quantity = "amount"
+    line: Line, values: Callable[[Trial], Mapping[int, float]], *, quantity: Quantity = "amount"
 ) -> list[Series]:
     """`measured_series` of a line, with joined points; `values` returns those of a trial by block."""
     points = [(row.factors[line.axis], row, values(row)) for row in line.rows]
@@ -295,14 +295,14 @@ def oom_crosses(line: Line, *, limit: float | None = None) -> list[Series]:
     return _crosses("oom", line.name, points, limit)
 
 
-def lost_crosses(name: str, points: Iterable[tuple[float | str, Row]]) -> list[Series]:
+def lost_crosses(name: str, points: Iterable[tuple[float | str, Trial]]) -> list[Series]:
     """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory.
 
     Args:
         name: the line.
         points: for each trial its x.
     """
-    by_ending: dict[str, list[tuple[float | str, Row, list[RunRecord]]]] = {}
+    by_ending: dict[str, list[tuple[float | str, Trial, list[RunRecord]]]] = {}
     for x, row in points:
         if runs := _oom_runs(row):
             by_ending.setdefault("oom", []).append((x, row, runs))
@@ -315,7 +315,7 @@ def lost_crosses(name: str, points: Iterable[tuple[float | str, Row]]) -> list[S
 
 
 def _crosses(
-    name: str, same_as: str, points: Sequence[tuple[float | str, Row, list[RunRecord]]], limit: float | None = None
+    name: str, same_as: str, points: Sequence[tuple[float | str, Trial, list[RunRecord]]], limit: float | None = None
 ) -> list[Series]:
     crosses = []
     for x, row, runs in points:
@@ -324,7 +324,7 @@ def _crosses(
     return series_of(name, crosses, kind="cross", same_as=same_as)
 
 
-def _oom_runs(row: Row) -> list[RunRecord]:
+def _oom_runs(row: Trial) -> list[RunRecord]:
     return [record for record in row.records if record.outcome is Outcome.OOM]
 
 
@@ -349,7 +349,9 @@ def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tup
     return kept, _note_on_rest(len(kept), len(items), noun, "spread evenly over the table")
 
 
-def limit_rows(table: Table, rows: Sequence[Row], shows: Callable[[Row], bool]) -> tuple[list[Row], tuple[str, ...]]:
+def limit_rows(
+    table: Table, rows: Sequence[Trial], shows: Callable[[Trial], bool]
+) -> tuple[list[Trial], tuple[str, ...]]:
     """At most `MAX_SERIES` trials, in a search the best ones, and a note on those left out.
 
     Args:

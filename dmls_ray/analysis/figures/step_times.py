@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, trial_labels
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 
 _FAR = 10
@@ -47,7 +47,7 @@ def chart(table: Table) -> Chart | None:
     )
 
 
-def quantiles(row: Row) -> Sequence[float]:
+def quantiles(row: Trial) -> Sequence[float]:
     """Milliseconds at each of `STEP_QUANTILES`, the median over the ranks of the runs; empty without step times."""
     by_rank = [
         rank.step_ms_quantiles

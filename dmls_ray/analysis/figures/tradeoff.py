@@ -11,7 +11,7 @@ from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_s
 from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import join_names
 
 _ACCURACY = "test_accuracy"
@@ -65,7 +65,7 @@ def chart(table: Table) -> Chart | None:
     )
 
 
-def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost: str) -> list[Series]:
+def _series(names: Sequence[str], rows: Sequence[Trial], best: Sequence[int], cost: str) -> list[Series]:
     beaten = sorted(set(range(len(rows))).difference(best))
     others, _ = limit_items(beaten, "trials", _MOST_OTHERS)
     groups = [(names[place], [place]) for place in best] if len(best) < MAX_SERIES else [("on the front", list(best))]
@@ -79,7 +79,7 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
     return series
 
 
-def _level(row: Row, measure: str) -> float:
+def _level(row: Trial, measure: str) -> float:
     level = row.value_of(measure)
     assert level is not None, measure
     return level

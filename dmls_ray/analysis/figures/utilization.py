@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import MAX_SERIES, SINGLE_LINE, limit_rows, trial_labels
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 
 _BUSY = {
@@ -56,7 +56,7 @@ def chart(table: Table) -> Chart | None:
     )
 
 
-def middle_run(row: Row) -> RunRecord | None:
+def middle_run(row: Trial) -> RunRecord | None:
     """The timed run with the median total_s."""
     timed = sorted(
         (record for record in row.timed if "total_s" in record.metrics), key=lambda item: item.metrics["total_s"]

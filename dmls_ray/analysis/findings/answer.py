@@ -6,16 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dmls_ray.analysis.findings.claims import compared_rows
-from dmls_ray.analysis.findings.effects import Comparison, Pair, compare, compare_mean, pair_along
+from dmls_ray.analysis.findings.effects import Comparison, compare, compare_each
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.axis import RANKS, Axis
-from dmls_ray.analysis.trials.groups import BATCHES, count_values
+from dmls_ray.analysis.trials.axis import Axis, Pair
+from dmls_ray.analysis.trials.groups import BATCHES, RANKS, count_values
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.steps import StepChange, step_change
-from dmls_ray.analysis.trials.trial import Row
 
 MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""
@@ -53,34 +51,39 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         trials: the trials of the sweep.
         name: the field that the sweep asks about.
     """
-    rows = compared_rows(trials)
+    compared = trials.compared
     caveats = _caveats(trials)
-    measures = trials.questions.measures(rows)
+    measures = trials.questions.measures(compared)
     if not measures:
         return Answer(_without_measures(trials), caveats=caveats)
     within = trials.questions.comparisons_within_trials(trials)
-    varied = axis_that_varies(trials, rows, name)
-    axis = trials.axis_of(varied, rows if varied else ())
-    if name in trials.varied and count_values(rows, name) < 2 and not within:
+    varied = axis_that_varies(trials, name)
+    axis = trials.axis_of(varied) if varied else Axis("", (), is_ordered=False)
+    if name in trials.varied and count_values(compared, name) < 2 and not within:
         caveats["one_value"] = {"field": name}
-    candidates = within or _against_first(trials, axis, measures)
+    candidates = within
+    for group in axis.groups[:1]:
+        candidates = within or compare_each(axis.against_first(group), measures, trials.until)
     if not candidates:
         return Answer(_without_pairs(axis), {"field": axis.noun}, caveats=caveats)
     is_amount = axis.is_ordered or axis.name in RANKS
-    headline, lead = lead_of(candidates, losers_of(trials, rows), is_amount=is_amount and not within)
-    comparisons = [*within, *_of_field(trials, axis, measures)]
-    others = _of_other_fields(trials, rows, axis, measures)
+    headline, lead = lead_of(candidates, losers_of(trials, compared), is_amount=is_amount and not within)
+
+    ends: list[Pair] = []
+    steps: list[Pair] = []
+    for group in axis.groups:
+        ends += axis.ends(group)
+        between = axis.steps(group)
+        steps += between[:1] + between[-1:]
+    others = _of_other_fields(trials, axis, measures)
+    comparisons = [*within, *compare_each(ends, measures, trials.until)]
     room = max(MOST_ROWS - len(comparisons) - len(others), 0)
-    comparisons += [*_steps(trials, axis, measures)[:room], *others]
+    comparisons += compare_each(steps, measures, trials.until)[:room] + others
     if lead[0].key not in [comparison[0].key for comparison in comparisons]:
         comparisons.insert(0, lead)
-    return Answer(headline, facts_of(lead), lead, comparisons, caveats, why_of(lead))
-
-
-def facts_of(lead: Comparison) -> dict[str, str]:
-    """The field of a comparison, and the value that it is compared with."""
     pair = lead[0].pair
-    return {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
+    facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
+    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead))
 
 
 def lead_of(
@@ -96,17 +99,12 @@ def lead_of(
         losers: trial_id of those that lose accuracy: none of these is recommended, unless all lose.
         is_amount: whether the values are amounts, as batches or ranks, rather than choices.
     """
-    kept = [item for item in candidates if item[0].pair.row.trial_id not in losers] or list(candidates)
-    gains: dict[str, list[tuple[float, Comparison]]] = {}
-    for comparison in kept:
-        for effect in comparison:
-            # Without a better direction, any difference counts.
-            if effect.measure.is_outcome and effect.sign and effect.gain >= 0:
-                gains.setdefault(effect.measure.name, []).append((effect.size, comparison))
+    kept = [item for item in candidates if item[0].pair.trial.trial_id not in losers] or list(candidates)
     effects = [effect for comparison in kept for effect in comparison if effect.measure.is_outcome]
     for name in dict.fromkeys(effect.measure.name for effect in effects):
-        if name in gains:
-            return "pair", max(gains[name], key=lambda item: item[0])[1]
+        gains = [_gain(comparison, name) for comparison in kept]
+        if any(gains):
+            return "pair", kept[gains.index(max(gains))]
     if is_amount or len(candidates) == 1:
         return "pair", kept[-1]
     if any(effect.sign for effect in effects):
@@ -114,17 +112,26 @@ def lead_of(
     return "none_differs", max(kept, key=lambda item: item[0].size)
 
 
+def _gain(comparison: Comparison, name: str) -> float:
+    """How large the gain by a measure is; 0 without one beyond chance."""
+    for effect in comparison:
+        # Without a better direction, any difference counts.
+        if effect.measure.name == name and effect.sign and effect.gain >= 0:
+            return effect.size
+    return 0.0
+
+
 def why_of(lead: Comparison) -> StepChange | None:
     """How the steps of two trials differ; None where that is not known, or hardly, and they are not distinguished."""
     pair = lead[0].pair
-    change = None if pair.is_within_trial else step_change(pair.row, pair.base)
+    change = None if pair.trial is pair.base else step_change(pair.trial, pair.base)
     if change is None:
         return None
     is_large = abs(change.step_ms - change.base_ms) >= _EXPLAINED_FROM * change.base_ms
     return change if is_large or lead[0].sign else None
 
 
-def axis_that_varies(trials: SweepTrials, rows: Sequence[Row], name: str) -> str:
+def axis_that_varies(trials: SweepTrials, name: str) -> str:
     """The field that was asked about; if only one of its values was measured, another that varies; empty without one.
 
     The batch that stays fixed stands for the other one. A field that follows from another, as world_size does from
@@ -132,30 +139,31 @@ def axis_that_varies(trials: SweepTrials, rows: Sequence[Row], name: str) -> str
     """
     if name == "batch_per_rank" and trials.fixed_batch_field == "global_batch":
         name = "global_batch"
-    if count_values(rows, name) > 1:
+    if count_values(trials.compared, name) > 1:
         return name
-    others = [other for other in trials.varied if count_values(rows, other) > 1]
-    alone = [other for other in others if trials.axis_of(other, rows).groups]
+    others = [other for other in trials.varied if count_values(trials.compared, other) > 1]
+    alone = [other for other in others if trials.axis_of(other).groups]
     return next(iter([*alone, *others]), "")
 
 
 def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
     """Which trials are not compared."""
-    caveats: dict[str, Mapping[str, Any]] = {}
-    lost = [f"{describe_configuration(row.factors)} ({row.outcome})" for row in trials.rows if not row.counted]
-    if lost:
-        caveats["not_measured"] = {"names": lost}
-    apart = [describe_configuration(row.factors) for row in trials.rows if row.independent_ranks]
-    if apart:
-        caveats["independent"] = {"names": apart}
-    return caveats
+    lost, apart = [], []
+    for trial in trials.rows:
+        name = describe_configuration(trial.factors)
+        if not trial.counted:
+            lost.append(f"{name} ({trial.outcome})")
+        elif trial.independent_ranks:
+            apart.append(name)
+    caveats = {"not_measured": lost, "independent": apart}
+    return {kind: {"names": names} for kind, names in caveats.items() if names}
 
 
 def _without_measures(trials: SweepTrials) -> Headline:
-    counted = [row for row in trials.rows if row.counted]
+    counted = [trial for trial in trials.rows if trial.counted]
     if not counted:
         return "none_ok"
-    return "independent" if all(row.independent_ranks for row in counted) else "searched"
+    return "independent" if all(trial.independent_ranks for trial in counted) else "searched"
 
 
 def _without_pairs(axis: Axis) -> Headline:
@@ -164,51 +172,17 @@ def _without_pairs(axis: Axis) -> Headline:
     return "not_compared" if axis.groups else "no_pair"
 
 
-def _against_first(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
-    """Each value of a field against the first one, in the first group."""
-    found: list[Comparison] = []
-    for group in axis.groups[:1]:
-        for row in group[1:]:
-            found.append(compare(pair_along(axis, group, row, group[0]), measures, trials.until))
-    return [comparison for comparison in found if comparison and comparison[0].measure.is_outcome]
-
-
-def _of_field(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
-    """The field that was asked about, in each group: the last value against the first, or each choice."""
-    found = [compare(pair, measures, trials.until) for pair in _ends(axis)]
-    return [comparison for comparison in found if comparison]
-
-
-def _ends(axis: Axis) -> list[Pair]:
-    """The last value of each group against its first, or, of choices, each against the baseline."""
-    pairs = []
-    for group in axis.groups:
-        others = group[-1:] if axis.is_ordered else group[1:]
-        pairs += [pair_along(axis, group, row, group[0]) for row in others]
-    return pairs
-
-
-def _steps(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
-    """The first and the last step of a field of numbers in each group."""
-    found: list[Comparison] = []
-    for group in axis.groups:
-        if axis.is_ordered and len(group) > 2:
-            for row, base in ((group[1], group[0]), (group[-1], group[-2])):
-                found.append(compare(pair_along(axis, group, row, base), measures, trials.until))
-    return [comparison for comparison in found if comparison]
-
-
-def _of_other_fields(
-    trials: SweepTrials, rows: Sequence[Row], asked: Axis, measures: Sequence[Measure]
-) -> list[Comparison]:
+def _of_other_fields(trials: SweepTrials, asked: Axis, measures: Sequence[Measure]) -> list[Comparison]:
     """What the other fields that vary do, each on average over its groups."""
-    found: list[Comparison] = []
+    found = []
     for name in trials.varied:
         is_derived = name in BATCHES and (asked.name in BATCHES or name != trials.fixed_batch_field)
-        if name == asked.name or is_derived or count_values(rows, name) < 2:
+        if name == asked.name or is_derived or count_values(trials.compared, name) < 2:
             continue
+        axis = trials.axis_of(name)
         by_label: dict[str, list[Pair]] = {}
-        for pair in _ends(trials.axis_of(name, rows)):
-            by_label.setdefault(pair.label, []).append(pair)
-        found += [compare_mean(pairs, measures, trials.until) for pairs in by_label.values()]
+        for group in axis.groups:
+            for pair in axis.ends(group):
+                by_label.setdefault(pair.label, []).append(pair)
+        found += [compare(pairs, measures, trials.until) for pairs in by_label.values()]
     return [comparison for comparison in found if comparison]

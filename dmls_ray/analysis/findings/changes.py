@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.findings.answer import Answer, lead_of, why_of
-from dmls_ray.analysis.findings.claims import changed_pairs, compared_rows
-from dmls_ray.analysis.findings.effects import compare
-from dmls_ray.analysis.findings.measures import Points
+from dmls_ray.analysis.findings.claims import changed_pairs
+from dmls_ray.analysis.findings.effects import compare_each
+from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.config.grid import BASELINE
 
-
-class Gap(Points):
-    """By how much the accuracy on training samples is above that on test samples."""
-
-    noun = "gap to training"
-    better = -1
-
-
-_GAP = Gap("accuracy_gap")
+_GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", better=-1)
+"""By how much the accuracy on training samples is above that on test samples."""
 
 
 def answer_on_changes(trials: SweepTrials, changed: Sequence[str]) -> Answer:
@@ -29,16 +22,16 @@ def answer_on_changes(trials: SweepTrials, changed: Sequence[str]) -> Answer:
         trials: the trials of the sweep.
         changed: the fields that were changed one at a time.
     """
-    rows = compared_rows(trials)
-    measures = trials.questions.measures(rows)
+    measures = trials.questions.measures(trials.compared)
+    runs = [run for trial in trials.compared for run in trial.counted]
     # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
-    if all("train_eval_accuracy" in run.metrics for row in rows for run in row.counted):
+    if all("train_eval_accuracy" in run.metrics for run in runs):
         measures.append(_GAP)
     measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
-    found = [compare(pair, measures, trials.until) for pair in changed_pairs(rows, changed)]
-    comparisons = [comparison for comparison in found if comparison and comparison[0].measure.is_outcome]
+    pairs = changed_pairs(trials, changed)
+    comparisons = compare_each(pairs, measures, trials.until)
     if not comparisons:
-        return Answer("not_compared" if found else "no_baseline")
+        return Answer("not_compared" if pairs else "no_baseline")
     comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
     first_place = [comparison for comparison in comparisons if comparison[0].pair.where == comparisons[0][0].pair.where]
     headline, lead = lead_of(first_place, (), is_amount=False)

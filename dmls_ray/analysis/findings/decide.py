@@ -13,7 +13,7 @@ from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.until import Until
 from dmls_ray.util.errors import ConfigError
 
@@ -28,7 +28,7 @@ Trials = TypeVar("Trials", bound=SweepTrials)
 class Race:
     """The trials of a race after some blocks."""
 
-    beaten: Sequence[Row] = ()
+    beaten: Sequence[Trial] = ()
     """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
     claims: Sequence[Effect] = ()
     """The others against the best one."""
@@ -54,7 +54,7 @@ class Decision:
     claims: Sequence[Effect]
     stage: Stage | None
     """How far the sweep is; None if the number of its repeats was given."""
-    beaten: Sequence[Row] = ()
+    beaten: Sequence[Trial] = ()
     """The trials of a race that take no part in further blocks."""
 
     @cached_property
@@ -68,9 +68,7 @@ class Decision:
 
         A race has none: it only asks which trial is the best.
         """
-        if self.until.race:
-            return []
-        return _widest_first([claim for claim in self.claims if claim.is_rough])
+        return _widest_first([claim for claim in self.claims if claim.is_rough and not self.until.race])
 
     @property
     def goes_on(self) -> bool:
@@ -120,18 +118,18 @@ def decide(
             compared as those of any sweep then.
     """
     stage = trials.stage
-    is_measured = any(row.counted for row in trials.rows)
+    is_measured = any(trial.counted for trial in trials.rows)
     if race is not None and stage is not None and stage.until.aim is not None and is_measured:
         # Who was beaten stays out: with few repeats it may look better again by chance.
-        out = [row for row in trials.rows if row.trial_id in stage.beaten]
-        left = [row for row in trials.rows if row.trial_id not in stage.beaten]
+        out = [trial for trial in trials.rows if trial.trial_id in stage.beaten]
+        left = [trial for trial in trials.rows if trial.trial_id not in stage.beaten]
         try:
             found = race(replace(trials, rows=left), stage.until.aim)
         except ConfigError:
             pass
         else:
             beaten = [*out, *found.beaten]
-            stage = replace(stage, beaten=frozenset(row.trial_id for row in beaten))
+            stage = replace(stage, beaten=frozenset(trial.trial_id for trial in beaten))
             return Decision(stage.until, found.claims, stage, beaten)
     return Decision(trials.until, claims_of(trials, varied, changed), stage)
 

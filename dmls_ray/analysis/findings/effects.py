@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from dmls_ray.analysis.findings.measures import Level, Measure, Setting, Verdict, memory_of
+from dmls_ray.analysis.findings.measures import Measure, memory_of
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
-from dmls_ray.analysis.stats.intervals import Estimate, Interval
-from dmls_ray.analysis.trials.axis import Axis
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.until import Until
+
+Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
+"""more, less: beyond chance. equal: within what counts as no difference. close: known closely, and no difference beyond
+chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
+is compared with nothing."""
 
 _SETTINGS = ("steps", "scaled_lr")
 """What differs along with a field and explains an accuracy: optimizer steps, and the learning rate that was used."""
 _MOST_COUNTED = 100_000
 """Repeats beyond which none are counted."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two trials that are compared."""
-
-    field: str
-    """The field in which they differ; empty if in several."""
-    label: str
-    """Their names: `batch_per_rank 64 vs 32`."""
-    where: str
-    """What they share, and other pairs with these names do not: `2 ranks`; of means, `mean of 4`."""
-    row: Row
-    base: Row
-
-    @property
-    def is_within_trial(self) -> bool:
-        """Whether two values of the same runs are compared."""
-        return self.row is self.base
 
 
 @dataclass(frozen=True)
@@ -58,12 +45,25 @@ class Effect:
     @property
     def verdict(self) -> Verdict:
         """What is known of it."""
-        return self.measure.verdict(self.contrast, self.until)
+        if self.measure.kind == "level":
+            return "level"
+        if self.measure.is_negligible:
+            return "equal"
+        if self.contrast.is_once:
+            return "once"
+        if self.contrast.low is None:
+            return "open"
+        if self.sign:
+            return "more" if self.sign > 0 else "less"
+        if self._is_within(0.0):
+            return "equal"
+        return "close" if self.is_decided else "open"
 
     @property
     def sign(self) -> int:
-        """1 or -1 where it is beyond chance; of one repeat, where its value is."""
-        return self.measure.sign(self.contrast)
+        """1 or -1 where it is above or below no difference beyond chance; without an interval, where its value is."""
+        low, high = self.contrast.ends
+        return (low > self.measure.null) - (high < self.measure.null)
 
     @property
     def gain(self) -> int:
@@ -73,13 +73,23 @@ class Effect:
     @property
     def size(self) -> float:
         """How far it is from no difference."""
-        return self.measure.size(self.contrast)
+        return abs(math.log(self.contrast.centre)) if self.measure.is_ratio else abs(self.contrast.centre)
+
+    def is_worse(self, by: float = 0.0) -> bool:
+        """Whether it is worse by more than so much and beyond chance: 0.02 for 2% of a ratio, or 0.02 of a share."""
+        low, high = self.contrast.ends
+        if self.measure.better < 0:
+            return low > (1 + by if self.measure.is_ratio else by)
+        return high < (1 / (1 + by) if self.measure.is_ratio else -by)
 
     @property
     def is_decided(self) -> bool:
         """Whether more repeats have no use."""
-        null, until = self.measure.null, self.until
-        return is_decided(self.contrast, null=null, precision=until.within, equivalent=until.equivalent)
+        return self._is_within(self.until.within)
+
+    def _is_within(self, precision: float) -> bool:
+        equivalent = self.until.equivalent
+        return is_decided(self.contrast, null=self.measure.null, precision=precision, equivalent=equivalent)
 
     @property
     def is_rough(self) -> bool:
@@ -118,49 +128,51 @@ Comparison = Sequence[Effect]
 """The effects of one pair, in the order of the measures: a row of the table."""
 
 
-def pair_along(axis: Axis, group: Sequence[Row], row: Row, base: Row) -> Pair:
-    """Two trials of a group of an axis."""
-    label = f"{axis.noun} {axis.value(row)} vs {axis.value(base)}"
-    return Pair(axis.name, label, axis.where(group), row, base)
+def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Effect]:
+    """The effects of a pair on the measures that both trials have, memory, and what goes along with them.
 
-
-def compare(pair: Pair, measures: Sequence[Measure], until: Until) -> list[Effect]:
-    """The effects of a pair on the measures that both trials have, memory, and what goes along with them."""
-    effects = []
-    for measure in [*measures, *memory_of([pair.row, pair.base])]:
-        contrast = measure.against(pair.row, pair.base)
+    Of several pairs, of the same two values in several places, the mean effects; the first pair stands for all of them.
+    Empty without a common block.
+    """
+    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], where=f"mean of {len(pairs)}")
+    trials = [(item.trial, item.base) for item in pairs]
+    effects: list[Effect] = []
+    for measure in [*measures, *memory_of([*itertools.chain.from_iterable(trials)])]:
+        contrast = pair.trial.comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
         if contrast is not None:
             effects.append(Effect(pair, measure, contrast, until))
-    return [*effects, *_settings(pair, until)]
+    if effects:
+        effects += _settings(pair, until)
+    return effects
 
 
-def compare_mean(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Effect]:
-    """The mean effects of pairs of the same two values in several places; the first pair stands for all of them."""
-    if len(pairs) == 1:
-        return compare(pairs[0], measures, until)
-    mean = replace(pairs[0], where=f"mean of {len(pairs)}")
-    trials = [(pair.row, pair.base) for pair in pairs]
-    rows = [row for both in trials for row in both]
-    effects = []
-    for measure in [*measures, *memory_of(rows)]:
-        contrast = rows[0].comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
-        if contrast is not None:
-            effects.append(Effect(mean, measure, contrast, until))
-    return [*effects, *_settings(mean, until)]
+def compare_each(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Comparison]:
+    """The effects of each of some pairs that have a common block."""
+    compared = [compare([pair], measures, until) for pair in pairs]
+    return [effects for effects in compared if effects]
 
 
-def level_of(metric: str, label: str, row: Row, value: Estimate | Interval, n: int) -> Effect:
+def judged(comparisons: Sequence[Comparison]) -> list[Effect]:
+    """The effects that a sweep is repeated for."""
+    effects = itertools.chain.from_iterable(comparisons)
+    return [effect for effect in effects if effect.measure.is_judged and not effect.contrast.is_once]
+
+
+def level_of(metric: str, label: str, trial: Trial, value: Interval, n: int) -> Effect:
     """A value of a trial that is compared with nothing."""
-    contrast = Contrast(value.centre, value.low, value.high, n, None)
-    return Effect(Pair("", label, "", row, row), Level(metric), contrast, Until())
+    measure = Measure(metric=metric, kind="level", noun=metric, better=0)
+    return Effect(
+        Pair("", label, "", trial, trial), measure, Contrast(value.centre, value.low, value.high, n, None), Until()
+    )
 
 
 def _settings(pair: Pair, until: Until) -> Iterator[Effect]:
     """What else differs between two trials: it is set, not measured, and has no chance in it."""
-    n = min(len(pair.row.counted), len(pair.base.counted))
+    n = min(len(pair.trial.counted), len(pair.base.counted))
     for metric in _SETTINGS:
-        value = next(iter(pair.row.by_block(metric).values()), 0)
+        value = next(iter(pair.trial.by_block(metric).values()), 0)
         base = next(iter(pair.base.by_block(metric).values()), 0)
         if value and base:
             ratio = value / base
-            yield Effect(pair, Setting(metric), Contrast(ratio, ratio, ratio, n, 0.0), until)
+            measure = Measure(metric=metric, kind="ratio", noun=metric, better=0, is_judged=False, is_outcome=False)
+            yield Effect(pair, measure, Contrast(ratio, ratio, ratio, n, 0.0), until)

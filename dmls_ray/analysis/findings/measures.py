@@ -1,55 +1,48 @@
-"""`Measure`: a quantity by which trials are compared, and how its comparisons are written."""
+"""`Measure`: a quantity by which trials are compared."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
-from dmls_ray.analysis.stats.block_model import Contrast, is_decided
-from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, NumberFormat, format_interval, format_value, with_sign
-from dmls_ray.analysis.stats.intervals import Interval
-from dmls_ray.analysis.trials.compare import Comparisons, speed_metric
-from dmls_ray.analysis.trials.trial import Row
-from dmls_ray.config.until import Until
+from dmls_ray.analysis.trials.compare import speed_metric
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.training_metrics import LEARNED, is_loss
-from dmls_ray.workloads.registry import is_compared, registered_metrics
+from dmls_ray.workloads.registry import is_compared, metric_direction
 
-Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
-"""more, less: beyond chance. equal: within what counts as no difference. close: known closely, and no difference beyond
-chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
-is compared with nothing."""
+Kind = Literal["speed", "duration", "ratio", "points", "difference", "level"]
+"""Which words an effect has. points: a difference of shares, in hundredths. level: a value that is compared with
+nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A quantity of trials. Subclasses say how two values compare."""
+    """A quantity by which trials are compared."""
 
     metric: str
-
-    kind: ClassVar[str]
-    """Which words an effect has."""
-    is_ratio: ClassVar[bool] = False
-    unit: ClassVar[str] = ""
-    scale: ClassVar[float] = 1.0
-    """How many units of an effect are written for one of a value."""
-    form: ClassVar[NumberFormat] = with_sign(GENERIC)
-    is_judged: ClassVar[bool] = True
+    kind: Kind
+    noun: str
+    """What two trials are compared in: `speed`, `test accuracy`."""
+    better: int
+    """1 where more is better, -1 where less is, 0 where that is not known."""
+    is_judged: bool = True
     """Whether a sweep is repeated until it is decided; else it goes along, and is shown where it differs."""
-    is_outcome: ClassVar[bool] = True
+    is_outcome: bool = True
     """Whether it follows from what was run; else it is a part of that."""
+    is_negligible: bool = False
+    """Whether differences of these trials are of no use, however sure they are."""
 
     @property
     def name(self) -> str:
         """Its identifier among the measures of an answer."""
-        return self.metric
+        return "speed" if self.kind == "speed" else self.metric
 
     @property
-    def noun(self) -> str:
-        """What two trials are compared in: `speed`, `test accuracy`."""
-        return self.metric.replace("_", " ") if self.metric in LEARNED else self.metric
+    def is_ratio(self) -> bool:
+        """Whether one value is divided by the other; else it is subtracted."""
+        return self.kind in ("speed", "duration", "ratio")
 
     @property
     def null(self) -> float:
@@ -61,170 +54,6 @@ class Measure:
         """Whether it is a loss or an accuracy: what a configuration is chosen for."""
         return is_loss(self.metric) or self.metric.endswith("accuracy")
 
-    @property
-    def better(self) -> int:
-        """1 where more is better, -1 where less is, 0 where that is not known."""
-        if self.is_result:
-            return -1 if is_loss(self.metric) else 1
-        metric = registered_metrics().get(self.metric)
-        return 0 if metric is None else _BETTER[metric.direction]
-
-    def is_of(self, row: Row) -> bool:
-        """Whether a trial has it."""
-        return bool(row.by_block(self.metric))
-
-    def against(self, row: Row, base: Row, comparisons: Comparisons | None = None) -> Contrast | None:
-        """A trial compared with a baseline; None without a block that has both in one environment.
-
-        Args:
-            row: the trial.
-            base: the baseline.
-            comparisons: how they compare, if otherwise than in their table.
-        """
-        return (comparisons or row.comparisons).against(row, base, self.metric, is_ratio=self.is_ratio)
-
-    def text(self, contrast: Interval, *, interval: bool = True) -> str:
-        """A comparison as it is written: `2.83x [2.26, 3.54]`, `-9.9 points [-15.9, -4.0]`."""
-        low, high = contrast.low, contrast.high
-        if low is not None and high is not None:
-            low, high = low * self.scale, high * self.scale
-        scaled = replace(contrast, centre=contrast.centre * self.scale, low=low, high=high)
-        write = format_interval if interval else format_value
-        number, bracket, rest = write(scaled, self.form, null=self.null).partition(" [")
-        return f"{number}{self.unit}{bracket}{rest}"
-
-    def sign(self, contrast: Interval) -> int:
-        """1 or -1 where a comparison is above or below no difference beyond chance, else 0.
-
-        Without an interval, as of one repeat, where the value itself is.
-        """
-        low, high = _ends(contrast)
-        return (low > self.null) - (high < self.null)
-
-    def size(self, contrast: Interval) -> float:
-        """How far a comparison is from no difference."""
-        return abs(math.log(contrast.centre)) if self.is_ratio else abs(contrast.centre)
-
-    def goodness(self, row: Row) -> float:
-        """The mean of a result, on a scale on which more is better."""
-        return self.better * (row.value_of(self.metric) or 0.0)
-
-    def is_worse(self, contrast: Interval, by: float = 0.0) -> bool:
-        """Whether a result is a higher loss, or a lower accuracy, by more than so much and beyond chance.
-
-        Args:
-            contrast: the comparison.
-            by: 0.02 for 2% of a ratio, or for 0.02 of an accuracy.
-        """
-        low, high = _ends(contrast)
-        if self.better < 0:
-            return low > (1 + by if self.is_ratio else by)
-        return high < (1 / (1 + by) if self.is_ratio else -by)
-
-    def is_equal(self, contrast: Contrast, until: Until) -> bool:
-        """Whether the interval of a comparison lies within what counts as no difference."""
-        decided = is_decided(contrast, null=self.null, precision=0.0, equivalent=until.equivalent)
-        return decided and not self.sign(contrast)
-
-    def verdict(self, contrast: Contrast, until: Until) -> Verdict:
-        """What is known of a comparison."""
-        if contrast.is_once:
-            return "once"
-        if contrast.low is None:
-            return "open"
-        sign = self.sign(contrast)
-        if sign:
-            return "more" if sign > 0 else "less"
-        if self.is_equal(contrast, until):
-            return "equal"
-        is_close = is_decided(contrast, null=self.null, precision=until.within, equivalent=until.equivalent)
-        return "close" if is_close else "open"
-
-
-def _ends(contrast: Interval) -> tuple[float, float]:
-    if contrast.low is None or contrast.high is None:
-        return contrast.centre, contrast.centre
-    return contrast.low, contrast.high
-
-
-class Difference(Measure):
-    """Values of any sign, of which one is subtracted from the other."""
-
-    kind = "difference"
-
-
-class Points(Measure):
-    """Shares, as accuracies, whose differences are written in hundredths."""
-
-    kind = "points"
-    unit = " points"
-    scale = 100.0
-    form = with_sign(NumberFormat(lambda value: 1))
-
-
-class Ratio(Measure):
-    """Values above 0, of which one is divided by the other."""
-
-    kind = "ratio"
-    is_ratio = True
-    unit = "x"
-    form = RATIO
-
-
-class Speed(Ratio):
-    """How fast runs go: by the throughput of their workload, or by runs per second."""
-
-    kind = "speed"
-    name = "speed"
-    noun = "speed"
-    better = 1
-
-
-class Duration(Ratio):
-    """How long runs take, where they may differ in their work."""
-
-    kind = "duration"
-    noun = "time"
-    better = -1
-
-
-class Setting(Ratio):
-    """What was set, as the number of optimizer steps: it explains results and is none."""
-
-    is_outcome = False
-    is_judged = False
-    better = 0
-
-
-class Level(Measure):
-    """Values of a trial that are compared with nothing."""
-
-    kind = "level"
-    form = GENERIC
-
-    def verdict(self, contrast: Contrast, until: Until) -> Verdict:
-        return "level"
-
-
-@dataclass(frozen=True)
-class MemorySize(Ratio):
-    """A size of memory, of which a small difference is of no use, however sure it is."""
-
-    sizes: tuple[float, ...]
-    """MiB of the trials that are compared."""
-
-    better = -1
-    is_judged = False
-
-    @property
-    def noun(self) -> str:
-        return MEMORY[self.metric]
-
-    def verdict(self, contrast: Contrast, until: Until) -> Verdict:
-        if hardly_differs(self.sizes, self.metric):
-            return "equal"
-        return super().verdict(contrast, until)
-
 
 _BETTER = {"max": 1, "min": -1, "none": 0}
 
@@ -235,28 +64,47 @@ _BEST_FIRST = ("test_accuracy", "test_loss", "validation_accuracy", "validation_
 """What was learned, by how much it says of new samples."""
 
 
-def measures_of(rows: Sequence[Row]) -> list[Measure]:
+def speed(metric: str) -> Measure:
+    """How fast runs go: by the throughput of their workload, or by runs per second."""
+    return Measure(metric=metric, kind="speed", noun="speed", better=1)
+
+
+def measure_of(metric: str, kind: Kind) -> Measure:
+    """A metric as a measure, by its name and its entry in the registry."""
+    noun = metric.replace("_", " ") if metric in LEARNED else metric
+    return Measure(metric=metric, kind=kind, noun=noun, better=_BETTER[metric_direction(metric)])
+
+
+def measures_of(trials: Sequence[Trial]) -> list[Measure]:
     """The measures by which an answer compares trials: speed or duration, what was learned, what a user reports."""
     measures: list[Measure] = []
-    rated = [row for row in rows if row.rates()]
+    rated = [trial for trial in trials if trial.rates()]
     if rated:
-        measures.append(Speed(speed_metric(*rated)))
-    elif any(row.by_block("total_s") for row in rows):
-        measures.append(Duration("total_s"))
-    learned = next((name for name in _BEST_FIRST if any(row.by_block(name) for row in rows)), None)
+        measures.append(speed(speed_metric(*rated)))
+    elif any(trial.by_block("total_s") for trial in trials):
+        measures.append(Measure(metric="total_s", kind="duration", noun="time", better=-1))
+    learned = next((name for name in _BEST_FIRST if any(trial.by_block(name) for trial in trials)), None)
     if learned is not None:
-        measures.append(Points(learned) if learned.endswith("accuracy") else Ratio(learned))
-    throughputs = {row.throughput for row in rows}
-    for name in dict.fromkeys(name for row in rows for name in row.estimates if is_compared(name)):
-        values = [value for row in rows for value in row.by_block(name).values()]
+        measures.append(measure_of(learned, "points" if learned.endswith("accuracy") else "ratio"))
+    reported: dict[str, list[float]] = {}
+    for trial in trials:
+        for name in trial.estimates:
+            if is_compared(name) and name != trial.throughput:
+                reported.setdefault(name, []).extend(trial.by_block(name).values())
+    for name, values in reported.items():
         # What is equal in all runs, as a number of tokens, compares nothing.
-        if name not in throughputs and len(set(values)) > 1:
-            measures.append(Ratio(name) if min(values) > 0 else Difference(name))
+        if len(set(values)) > 1:
+            measures.append(measure_of(name, "ratio" if min(values) > 0 else "difference"))
     return measures[:MOST_MEASURES]
 
 
-def memory_of(rows: Sequence[Row]) -> list[MemorySize]:
+def memory_of(trials: Sequence[Trial]) -> list[Measure]:
     """The measure of the memory of some trials; none where it was not measured."""
-    metric = memory_metric(rows)
-    sizes = [row.estimates[metric].centre for row in rows if metric in row.estimates]
-    return [MemorySize(metric, tuple(sizes))] if sizes else []
+    metric = memory_metric(trials)
+    sizes = [trial.estimates[metric].centre for trial in trials if metric in trial.estimates]
+    if not sizes:
+        return []
+    negligible = hardly_differs(sizes, metric)
+    return [
+        Measure(metric=metric, kind="ratio", noun=MEMORY[metric], better=-1, is_judged=False, is_negligible=negligible)
+    ]

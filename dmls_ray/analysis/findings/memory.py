@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs
 from dmls_ray.analysis.metrics import format_of
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 
 MIN_BATCHES = 3
 """Batches from which a line can miss one of them."""
@@ -37,34 +37,27 @@ class MemoryLine:
     def describe(self, batch: float) -> str:
         """An estimate, with what it follows from and how far the line is from what was measured."""
         form = format_of(self.metric)
+        measured = ", ".join(f"{item:g}" for item in self.batches)
         return (
             f"{self.axis} {batch:g} needs about {form(self.at(batch))} MiB of {MEMORY[self.metric]}, by a line over "
-            f"{self.axis} {', '.join(f'{item:g}' for item in self.batches)} that is at most {form(self.missed)} MiB off"
+            f"{self.axis} {measured} that is at most {form(self.missed)} MiB off"
         )
 
 
-def memory_line(rows: Sequence[Row], axis: str, metric: str) -> MemoryLine | None:
+def memory_line(trials: Sequence[Trial], axis: str, metric: str) -> MemoryLine | None:
     """The line over trials that differ in the batch alone; None if no three of the largest batches lie on one.
 
     Small batches may lie above it: there the update of the parameters can need more than the forward pass keeps. So the
     smallest are left out until a line fits.
     """
-    sizes = {float(row.factors[axis]): size for row in rows if (size := row.value_of(metric)) is not None}
-    for start in range(len(sizes) - MIN_BATCHES + 1):
-        batches = sorted(sizes)[start:]
-        if metric not in EXACT and hardly_differs([sizes[batch] for batch in batches], metric):
+    measured = {float(trial.factors[axis]): trial.value_of(metric) for trial in trials if metric in trial.estimates}
+    batches, sizes = np.array(sorted(measured.items()), dtype=float).reshape(-1, 2).T
+    while len(batches) >= MIN_BATCHES:
+        if metric not in EXACT and hardly_differs(sizes, metric):
             return None  # a line through noise
-        line = _fitted(axis, metric, {batch: sizes[batch] for batch in batches})
-        if line.per_sample > 0 and all(
-            abs(line.at(batch) - sizes[batch]) <= MOST_MISSED * sizes[batch] for batch in batches
-        ):
-            return line
+        per_sample, fixed = np.polyfit(batches, sizes, 1)
+        missed = np.abs(fixed + per_sample * batches - sizes)
+        if per_sample > 0 and (missed <= MOST_MISSED * sizes).all():
+            return MemoryLine(metric, axis, batches.tolist(), float(fixed), float(per_sample), float(missed.max()))
+        batches, sizes = batches[1:], sizes[1:]
     return None
-
-
-def _fitted(axis: str, metric: str, sizes: Mapping[float, float]) -> MemoryLine:
-    batches = np.array([*sizes])
-    measured = np.array([*sizes.values()])
-    per_sample, fixed = np.polyfit(batches, measured, 1)
-    missed = float(np.abs(fixed + per_sample * batches - measured).max())
-    return MemoryLine(metric, axis, [*sizes], float(fixed), float(per_sample), missed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from dmls_ray.analysis.findings.measures import Measure, measures_of
 from dmls_ray.analysis.memory import EXACT, memory_metric
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import DEFAULT, workload
@@ -35,17 +35,17 @@ class Questions:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
 
-    def measures(self, rows: Sequence[Row]) -> list[Measure]:
+    def measures(self, trials: Sequence[Trial]) -> list[Measure]:
         """By what these trials are compared, the most important first."""
-        return measures_of(rows)
+        return measures_of(trials)
 
-    def judged(self, rows: Sequence[Row]) -> list[str]:
+    def judged(self, trials: Sequence[Trial]) -> list[str]:
         """All that an answer may have a verdict on: `measures`, what it compares within runs, and memory.
 
         They share the errors of the answer. Memory that is the same in every repeat makes none.
         """
-        judged = [measure.name for measure in self.measures(rows)]
-        memory = memory_metric(rows)
+        judged = [measure.name for measure in self.measures(trials)]
+        memory = memory_metric(trials)
         if memory and memory not in EXACT:
             judged.append(memory)
         return judged
@@ -55,13 +55,13 @@ class Questions:
         return []
 
 
-def questions_of_rows(rows: Sequence[Row]) -> Questions:
-    """Return the questions of the rows' workload; rows of several workloads share the default."""
-    workloads = {row.workload.name: row.workload for row in rows} or {DEFAULT: workload(DEFAULT)}
-    first, *others = [questions_of(item) for item in workloads.values()]
-    if all(type(item) is type(first) for item in others):
-        return first
-    return Questions(first.workload)
+def questions_of_trials(trials: Sequence[Trial]) -> Questions:
+    """Return the questions of the trials' workload; trials of several workloads share the default."""
+    workloads = {trial.workload.name: trial.workload for trial in trials} or {DEFAULT: workload(DEFAULT)}
+    questions = list(map(questions_of, workloads.values()))
+    if len(set(map(type, questions))) == 1:
+        return questions[0]
+    return Questions(questions[0].workload)
 
 
 def questions_of(workload: Workload) -> Questions:

@@ -8,19 +8,19 @@ from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import level_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.outcome import Outcome
 
 _MOST = 3
 """Configurations that the answer names; the table has all."""
 
 
-def best_first(trials: SweepTrials, metric: str, *, minimizes: bool) -> list[Row]:
+def best_first(trials: SweepTrials, metric: str, *, minimizes: bool) -> list[Trial]:
     """The trials that reported a metric, the best first; without those that were stopped early if others were not."""
-    reported = [row for row in trials.rows if row.value_of(metric) is not None]
+    reported = [trial for trial in trials.rows if metric in trial.estimates]
     # A value of an early epoch is not compared with that of a whole training.
-    finished = [row for row in reported if not row.is_stopped]
-    return sorted(finished or reported, key=lambda row: row.value_of(metric) or 0.0, reverse=not minimizes)
+    finished = [trial for trial in reported if not trial.is_stopped]
+    return sorted(finished or reported, key=lambda trial: trial.estimates[metric].centre, reverse=not minimizes)
 
 
 def answer_of_search(trials: SweepTrials, metric: str, *, minimizes: bool) -> Answer:
@@ -35,13 +35,12 @@ def answer_of_search(trials: SweepTrials, metric: str, *, minimizes: bool) -> An
     if not ranked:
         return Answer("not_reported", {"metric": metric})
     comparisons = []
-    for row in ranked[:_MOST]:
-        value = row.estimate(metric)
-        assert value is not None, metric
-        comparisons.append([level_of(metric, describe_configuration(row.factors), row, value, value.n)])
+    for trial in ranked[:_MOST]:
+        value = trial.estimates[metric]
+        comparisons.append([level_of(metric, describe_configuration(trial.factors), trial, value, value.n)])
     facts = {"metric": metric, "which": "least" if minimizes else "highest", "count": len(ranked)}
     caveats: dict[str, dict[str, Any]] = {"best_of_many": {}}
-    records = [record for row in trials.rows for record in row.records]
+    records = [record for trial in trials.rows for record in trial.records]
     stopped = [record for record in records if record.is_stopped and record.outcome is Outcome.OK]
     if stopped:
         caveats["stopped_early"] = {"count": len(stopped), "asked": len(records)}

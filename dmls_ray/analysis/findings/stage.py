@@ -1,4 +1,4 @@
-"""How far a sweep is that repeats its trials until its comparisons are decided: `Stage`.
+"""`Stage`: how far a sweep is that repeats its trials until its comparisons are decided.
 
 It follows from the records alone, so a sweep that goes on, and whoever reads its folder later, see the same.
 """
@@ -6,7 +6,7 @@ It follows from the records alone, so a sweep that goes on, and whoever reads it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,43 +19,40 @@ from dmls_ray.records.outcome import Outcome
 
 @dataclass(frozen=True)
 class Stage:
-    """The blocks of a sweep, and how many more may follow.
+    """The blocks of a sweep, and how many more may follow."""
 
-    Args:
-        records: the runs of the sweep in bench mode.
-        until: until when trials are repeated.
-        beaten: trials that are left out of further blocks.
-    """
-
-    records: tuple[RunRecord, ...]
+    records: Sequence[RunRecord]
+    """The runs of the sweep in bench mode."""
     until: Until
+    """Until when trials are repeated."""
     beaten: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, records: Iterable[RunRecord], until: Until) -> Stage:
-        """The stage of these runs."""
-        return cls(tuple(record for record in records if record.mode == "bench"), until)
+    """Trials that are left out of further blocks."""
 
     @cached_property
-    def trials(self) -> frozenset[str]:
-        """The trials that are repeated: not those that are beaten, nor those without a run that ended ok."""
-        return frozenset(record.trial_id for record in self.records if record.outcome is Outcome.OK) - self.beaten
+    def blocks_of(self) -> dict[str, int]:
+        """Trial -> number of first blocks that have a run of it.
 
-    @cached_property
-    def blocks(self) -> int:
-        """Number of first blocks that have a run of every such trial."""
-        return min((self.blocks_of(trial) for trial in self.trials), default=0)
-
-    def blocks_of(self, trial: str) -> int:
-        """Number of first blocks that have a run of a trial."""
-        return _first_missing(self._repeats.get(trial, set()))
-
-    @cached_property
-    def _repeats(self) -> dict[str, set[int]]:
+        Of the trials that are repeated: not those that are beaten, nor those without a run that ended ok.
+        """
         repeats: dict[str, set[int]] = {}
         for record in self.records:
             repeats.setdefault(record.trial_id, set()).add(record.repeat)
-        return repeats
+        blocks = {}
+        for record in self.records:
+            if record.outcome is Outcome.OK and record.trial_id not in self.beaten:
+                found = repeats[record.trial_id]
+                blocks[record.trial_id] = min({*range(len(found) + 1)} - found)
+        return blocks
+
+    @property
+    def trials(self) -> Collection[str]:
+        """The trials that are repeated."""
+        return self.blocks_of.keys()
+
+    @property
+    def blocks(self) -> int:
+        """Number of first blocks that have a run of every such trial."""
+        return min(self.blocks_of.values(), default=0)
 
     @cached_property
     def _run_s(self) -> dict[str, float]:
@@ -71,18 +68,17 @@ class Stage:
     @cached_property
     def most(self) -> int:
         """Number of blocks that the sweep may have at most, by the number of repeats and the time that are allowed."""
-        most = self.until.max_repeats
-        if self.until.budget is not None and self.block_s > 0:
+        most, budget = self.until.max_repeats, self.until.budget
+        if budget is not None and self.block_s > 0:
             # Trials that are added to a sweep have their share as well: the time of the others is not theirs.
-            behind = {trial for trial in self.trials if self.blocks_of(trial) == self.blocks}
-            all_are = len(behind) == len(self.trials)
-            spent = sum(
-                seconds_of_run(record)
-                for record in self.records
-                if record.repeat >= FIRST_LOOK and (all_are or record.trial_id in behind)
-            )
-            left = math.floor(max(self.until.budget - spent, 0.0) / self.block_s)
-            most = min(most, FIRST_LOOK + math.floor(self.until.budget / self.block_s), self.blocks + left)
+            behind = {trial for trial, blocks in self.blocks_of.items() if blocks == self.blocks}
+            spent = 0.0
+            for record in self.records:
+                is_counted = record.trial_id in behind or behind == self.trials
+                if is_counted and record.repeat >= FIRST_LOOK:
+                    spent += seconds_of_run(record)
+            left = math.floor(max(budget - spent, 0.0) / self.block_s)
+            most = min(most, FIRST_LOOK + math.floor(budget / self.block_s), self.blocks + left)
         return max(most, self.blocks)
 
     def without_those_left_out(self) -> Stage:
@@ -92,8 +88,8 @@ class Stage:
         """
         if not self.until.race:
             return self
-        last = max(map(self.blocks_of, self.trials), default=0)
-        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of(trial) < last - 1))
+        last = max(self.blocks_of.values(), default=0)
+        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of[trial] < last - 1))
 
     @property
     def is_last(self) -> bool:
@@ -113,9 +109,7 @@ class Stage:
     @property
     def next_s(self) -> float:
         """Seconds until the next look: trials that were added have more runs before it than others."""
-        blocks = {trial: self.next_blocks - self.blocks_of(trial) for trial in self.trials}
-        return sum(max(count, 0) * self._run_s[trial] for trial, count in blocks.items())
-
-
-def _first_missing(repeats: set[int]) -> int:
-    return next(repeat for repeat in range(len(repeats) + 1) if repeat not in repeats)
+        seconds = 0.0
+        for trial, blocks in self.blocks_of.items():
+            seconds += max(self.next_blocks - blocks, 0) * self._run_s[trial]
+        return seconds

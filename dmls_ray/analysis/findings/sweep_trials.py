@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dmls_ray.analysis.findings.questions import Questions, questions_of_rows
+from dmls_ray.analysis.findings.questions import Questions, questions_of_trials
 from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.trials.axis import Axis
-from dmls_ray.analysis.trials.build import factor_names, fixed_batch_field, trials_of
+from dmls_ray.analysis.trials.build import factor_names, fixed_batch_field, make_trial
 from dmls_ray.analysis.trials.compare import Comparisons
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.groups import count_values
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.until import Until
 from dmls_ray.records.model import RunRecord
@@ -23,7 +23,7 @@ class SweepTrials:
     """The trials of a sweep, in the order of their fields."""
 
     varied: tuple[str, ...]
-    rows: list[Row]
+    rows: list[Trial]
     fixed_batch_field: str
     """The field that stays constant where ranks or accum_steps change: `batch_per_rank` or `global_batch`."""
     questions: Questions
@@ -37,9 +37,14 @@ class SweepTrials:
     stage: Stage | None = None
     """How far the sweep is; None if the number of its repeats was given."""
 
-    def axis_of(self, name: str, rows: Sequence[Row]) -> Axis:
-        """Groups of some of its trials that differ in one field alone."""
-        return Axis.of(rows, name, self.varied, self.fixed_batch_field)
+    @property
+    def compared(self) -> list[Trial]:
+        """The trials that are compared: those with a run that ended ok, whose ranks trained one model together."""
+        return [trial for trial in self.rows if trial.counted and not trial.independent_ranks]
+
+    def axis_of(self, name: str) -> Axis:
+        """Groups of the trials that are compared that differ in one field alone."""
+        return Axis.of(self.compared, name, self.varied, self.fixed_batch_field)
 
     @property
     def until(self) -> Until:
@@ -49,19 +54,19 @@ class SweepTrials:
     @property
     def metric_names(self) -> list[str]:
         """Names of the metrics that any trial has, in the order of tables."""
-        return field_names([row.estimates for row in self.rows])
+        return field_names(trial.estimates for trial in self.rows)
 
     @property
     def constant(self) -> set[str]:
         """Fields that have a column and yet distinguish no rows: one of the two batches, where the other varies."""
         if len(self.rows) < 2:
             return set()
-        return {name for name in self.varied if len({repr(row.factors[name]) for row in self.rows}) == 1}
+        return {name for name in self.varied if count_values(self.rows, name) == 1}
 
     @property
     def is_timed(self) -> bool:
         """Whether any run was in bench mode, so that its times are comparable."""
-        return any(record.mode == "bench" for row in self.rows for record in row.records)
+        return any(record.mode == "bench" for trial in self.rows for record in trial.records)
 
     @property
     def varied_specs(self) -> list[FieldSpec]:
@@ -76,7 +81,7 @@ class SweepTrials:
 
     def has(self, metric: str) -> bool:
         """Whether any trial has this metric, as a field of its records."""
-        return any(metric in row.estimates for row in self.rows)
+        return any(metric in trial.estimates for trial in self.rows)
 
 
 def sweep_trials(
@@ -93,24 +98,22 @@ def sweep_trials(
     by_trial: dict[str, list[RunRecord]] = {}
     for record in results.records:
         by_trial.setdefault(record.trial_id, []).append(record)
-    factors: list[Mapping[str, Any]] = [factors_of(records[0]) for records in by_trial.values()]
+    factors = [factors_of(records[0]) for records in by_trial.values()]
     names = factor_names(factors, varied)
-    rows = trials_of(factors, list(by_trial.values()), names)
+    trials = list(map(make_trial, factors, by_trial.values(), [names] * len(factors)))
+    trials.sort(key=lambda trial: trial.position(names))
     if best_by is not None:
-        _sort_by(rows, *best_by)
+        metric, minimizes = best_by
+        trials.sort(key=lambda trial: trial.value_of(metric) or 0.0, reverse=not minimizes)
+        trials.sort(key=lambda trial: (trial.value_of(metric) is None, trial.is_stopped))
     stage = None
     if results.until is not None:
-        stage = Stage.of(results.records, results.until).without_those_left_out()
-    questions = questions_of_rows(rows)
+        bench = [record for record in results.records if record.mode == "bench"]
+        stage = Stage(bench, results.until).without_those_left_out()
+    questions = questions_of_trials(trials)
     looks = "none" if stage is None else stage.looks
-    comparisons = Comparisons(rows, looks=looks, measures=len(questions.judged(rows)))
-    for row in rows:
-        row.comparisons = comparisons
+    comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))
+    for trial in trials:
+        trial.comparisons = comparisons
     batch = fixed_batch_field(factors, varied or ())
-    return SweepTrials(names, rows, batch, questions, best_by=best_by, stage=stage)
-
-
-def _sort_by(rows: list[Row], metric: str, minimizes: bool) -> None:
-    sign = 1 if minimizes else -1
-    rows.sort(key=lambda row: sign * (row.value_of(metric) or 0.0))
-    rows.sort(key=lambda row: (row.value_of(metric) is None, row.is_stopped))
+    return SweepTrials(names, trials, batch, questions, best_by=best_by, stage=stage)

@@ -12,9 +12,10 @@ from dmls_ray.analysis.metrics import label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
+from dmls_ray.analysis.stats.time_to_target import steps_to_target
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.trials.steps import bounds_of
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD
 from dmls_ray.records.outcome import Outcome
@@ -140,7 +141,7 @@ def factor_columns(table: Table) -> list[Column]:
 
 
 def _factor(name: str) -> Column:
-    def text(row: Row) -> str:
+    def text(row: Trial) -> str:
         value = row.factors[name]
         return "" if value is None else str(value)
 
@@ -148,7 +149,7 @@ def _factor(name: str) -> Column:
 
 
 def metric_column(
-    name: str, *, interval: bool = False, answers: bool = False, of: Callable[[Row], str] | None = None
+    name: str, *, interval: bool = False, answers: bool = False, of: Callable[[Trial], str] | None = None
 ) -> Column:
     """A metric, registered or custom. A loss is headed by its field; any other registered metric by its label.
 
@@ -161,18 +162,18 @@ def metric_column(
     metric = registered_metrics().get(name)
     metric_of = of or (lambda row: name)
 
-    def text(row: Row) -> str:
+    def text(row: Trial) -> str:
         if answers and not row.counted:
             return row.outcome
         text = row.text(metric_of(row), interval=interval)
         if text and row.is_stopped and (metric is None or metric.scope == "epoch"):
             last = max(record.metrics["stopped_epoch"] for record in row.counted)
             text += f" (epoch {last})"
-        return text + _of_how_many(row.estimate(metric_of(row)), row)
+        return text + _of_how_many(row.estimates.get(metric_of(row)), row)
 
-    def values(row: Row) -> dict[str, Any]:
+    def values(row: Trial) -> dict[str, Any]:
         names = {f"{name}_{attribute}": attribute for attribute in ("low", "high", "median", "deviation")}
-        return _values(row.estimate(metric_of(row)), {name: "centre", **names})
+        return _values(row.estimates.get(metric_of(row)), {name: "centre", **names})
 
     head = name if metric is not None and metric.family == "loss" else label_of(name)
     if interval:
@@ -180,7 +181,7 @@ def metric_column(
     return Column(head, text, values, OF_A_METRIC if metric is None else OF_A_RECORD)
 
 
-def _of_how_many(value: Estimate | Contrast | None, row: Row) -> str:
+def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:
     """Of how many runs a value is, where not all have one."""
     return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
 
@@ -190,50 +191,50 @@ def _values(item: object, names: Mapping[str, str]) -> dict[str, Any]:
     return {name: getattr(item, attribute, None) for name, attribute in names.items()}
 
 
-def _text_column(head: str, text: Callable[[Row], str]) -> Column:
+def _text_column(head: str, text: Callable[[Trial], str]) -> Column:
     name = head.replace(" ", "_")
     return Column(head, text, lambda row: {name: text(row)})
 
 
-def _speed_up_text(row: Row) -> str:
+def _speed_up_text(row: Trial) -> str:
     return format_interval(row.speed_up, RATIO, null=1) + _of_how_many(row.speed_up, row)
 
 
-def _speed_up(row: Row) -> dict[str, Any]:
+def _speed_up(row: Trial) -> dict[str, Any]:
     return _values(row.speed_up, {"speed_up": "centre", "speed_up_low": "low", "speed_up_high": "high"})
 
 
-def _efficiency(row: Row) -> float | None:
+def _efficiency(row: Trial) -> float | None:
     return row.speed_up.centre / row.world_size if row.speed_up else None
 
 
-def _efficiency_text(row: Row) -> str:
+def _efficiency_text(row: Trial) -> str:
     value = _efficiency(row)
     return "" if value is None else RATIO(value)
 
 
-def _target(row: Row) -> dict[str, Any]:
+def _target(row: Trial) -> dict[str, Any]:
     names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
              "target_n": "reached"}  # fmt: skip
     return _values(row.time_to_target(), names)
 
 
-def _target_steps_text(row: Row) -> str:
-    reached = row.steps_to_target()
+def _target_steps_text(row: Trial) -> str:
+    reached = steps_to_target(row.records)
     return "" if reached is None else reached.describe(INTEGER)
 
 
-def _target_steps(row: Row) -> dict[str, Any]:
+def _target_steps(row: Trial) -> dict[str, Any]:
     names = {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"}
     return _values(row.steps_to_target(), names)
 
 
-def _outcomes(row: Row) -> dict[str, Any]:
+def _outcomes(row: Trial) -> dict[str, Any]:
     counts = Counter(record.ending for record in row.records)
     return {"outcome": row.outcome} | {kind: counts[kind] for kind in (*map(str, Outcome), "stopped")}
 
 
-def _oversubscribed(row: Row) -> bool:
+def _oversubscribed(row: Trial) -> bool:
     return any(record.oversubscribed for record in row.records)
 
 

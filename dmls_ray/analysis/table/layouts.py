@@ -18,7 +18,7 @@ from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.presentation import installed_presentations
 from dmls_ray.analysis.table.published_rows import with_published
 from dmls_ray.analysis.trials.labels import factor_cells
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -129,11 +129,11 @@ def _placed(records: Sequence[RunRecord]) -> list[RunRecord]:
     return placed
 
 
-def _texts(row: Row, columns: Sequence[Column]) -> dict[str, str]:
+def _texts(row: Trial, columns: Sequence[Column]) -> dict[str, str]:
     return {column.head: column.text(row) for column in columns}
 
 
-def _with_factors(row: Row, names: Sequence[str], cells: dict[str, str]) -> dict[str, str]:
+def _with_factors(row: Trial, names: Sequence[str], cells: dict[str, str]) -> dict[str, str]:
     return factor_cells({name: row.factors.get(name) for name in names}, other_headers=cells) | cells
 
 

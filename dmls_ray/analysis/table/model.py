@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ class Column:
     """One column of a table: the cell of each trial, as text and as numbers."""
 
     head: str
-    text: Callable[[Row], str]
-    values: Callable[[Row], dict[str, Any]]
+    text: Callable[[Trial], str]
+    values: Callable[[Trial], dict[str, Any]]
     """Name -> number, for programs that read the table."""
     prefix: str = ""
     """Precedes a heading that another column has, too; empty: the heading stays."""
@@ -45,7 +45,7 @@ def _distinct(heads: Sequence[tuple[str, str]]) -> list[str]:
     return named
 
 
-def _heads(column: Column, row: Row) -> list[tuple[str, str]]:
+def _heads(column: Column, row: Trial) -> list[tuple[str, str]]:
     """The names of the numbers of a column, with their prefixes."""
     value, *others = column.values(row)
     return [(value, column.prefix), *((name, column.prefix and OF_AN_INTERVAL) for name in others)]

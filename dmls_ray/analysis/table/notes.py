@@ -11,7 +11,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.table.uneven_steps import uneven_step_ratio
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import join_names
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -51,7 +51,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("outcome", text)
 
 
-def _measured_on(rows: Sequence[Row], records: Sequence[RunRecord]) -> Note:
+def _measured_on(rows: Sequence[Trial], records: Sequence[RunRecord]) -> Note:
     """What the values are, and where, with which versions and when they were measured."""
     machines = {_machine_text(machine) for machine in distinct(record.machine for record in records)}
     versions = set()
@@ -65,7 +65,7 @@ def _measured_on(rows: Sequence[Row], records: Sequence[RunRecord]) -> Note:
     return Note("measured_on", f"{values}; measured on {where}.", about=where)
 
 
-def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row]) -> Iterator[str]:
+def _incomparable(records: Sequence[RunRecord], rows: Sequence[Trial]) -> Iterator[str]:
     """What of the rows cannot be compared, and why."""
     started = [record for record in records if record.outcome is not Outcome.SKIPPED]
     sessions = {record.session for record in started}
@@ -99,7 +99,7 @@ def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row]) -> Iterator
         yield from _trials_by(rows, text_of)
 
 
-def _trials_by(rows: Sequence[Row], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
+def _trials_by(rows: Sequence[Trial], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
     """What runs have to say, each once, with their trials."""
     names: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -135,7 +135,7 @@ def _failure(record: RunRecord) -> str:
     return f"{record.outcome}: {record.reason.removesuffix('.')}"
 
 
-def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> Iterator[str]:
+def _of_scaling(results: Results, rows: Sequence[Trial], fixed_batch_field: str) -> Iterator[str]:
     """What a comparison of world sizes keeps equal."""
     if len({row.world_size for row in rows}) < 2:
         return
@@ -154,7 +154,7 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
         )
 
 
-def _of_test_set(rows: Sequence[Row]) -> str:
+def _of_test_set(rows: Sequence[Trial]) -> str:
     """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
     errors = {}
     for row in rows:

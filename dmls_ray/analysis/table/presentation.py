@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dmls_ray.analysis.findings.questions import hooks_of
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Note, Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
@@ -43,15 +43,15 @@ class Presentation:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
 
-    def fits(self, rows: Sequence[Row]) -> bool:
+    def fits(self, rows: Sequence[Trial]) -> bool:
         """Whether the recorded configurations have what this presentation needs: a folder may come from anybody."""
         return True
 
-    def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
+    def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal."""
         free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
 
-        def rest(row: Row, *besides: str) -> str:
+        def rest(row: Trial, *besides: str) -> str:
             return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
 
         single = [row for row in reversed(rows) if row.world_size == 1]
@@ -63,14 +63,14 @@ class Presentation:
             if base is not None and row.world_size > 1:
                 row.speed_up = row.speed_against(base)
 
-    def order(self, rows: list[Row], names: Sequence[str]) -> None:
+    def order(self, rows: list[Trial], names: Sequence[str]) -> None:
         """Sort the rows in place, which are in the order of their factors."""
 
     def columns(self, table: Table) -> list[Column]:
         """The columns of a table."""
         return default_columns(table)
 
-    def notes(self, rows: Sequence[Row]) -> list[Note]:
+    def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """The notes that a table has besides those of every workload."""
         return []
 
@@ -82,7 +82,7 @@ class Presentation:
 class AbsentPresentation(Presentation):
     """The defaults, for results of a workload that is not installed here."""
 
-    def notes(self, rows: Sequence[Row]) -> list[Note]:
+    def notes(self, rows: Sequence[Trial]) -> list[Note]:
         name = self.workload.name
         return [Note("method", f"The workload {name} is not installed here: install its package to have its columns.")]
 
@@ -96,7 +96,7 @@ def presentation_of(workload: Workload) -> Presentation:
     return hooks_of(workload, "presentation", Presentation)
 
 
-def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
+def presentation_of_rows(rows: Sequence[Trial]) -> Presentation:
     """Return the presentation of a table: that of the rows' workload, if their configurations fit it.
 
     Rows of several workloads share the default.

@@ -11,7 +11,7 @@ from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.trials.groups import BATCHES
 from dmls_ray.analysis.trials.labels import name_of_change
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
@@ -83,7 +83,7 @@ def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
     if len([column for column in kept if column.head in table.changed]) < 2:
         return kept
 
-    def change(row: Row) -> str:
+    def change(row: Trial) -> str:
         return name_of_change(row, table.changed)
 
     column = Column(CHANGE, change, lambda row: {CHANGE: change(row)})

@@ -1,16 +1,28 @@
-"""`Axis`: a field that a sweep varies, and groups of trials that differ in it alone."""
+"""`Axis`: a field that a sweep varies, groups of trials that differ in it alone, and the pairs that are compared."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.analysis.trials.groups import BATCHES, groups_along_axis
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.groups import BATCHES, RANKS, count_values, groups_along_axis
+from dmls_ray.analysis.trials.trial import Trial
 
-RANKS = {"world_size": "ranks", "machines": "machines", "ranks_per_machine": "ranks/machine"}
-"""Fields that count ranks -> the noun of their values. Each value is compared with the smallest."""
+
+@dataclass(frozen=True)
+class Pair:
+    """Two trials that are compared."""
+
+    field: str
+    """The field in which they differ; empty if in several."""
+    label: str
+    """Their names: `batch_per_rank 64 vs 32`."""
+    where: str
+    """What they share, and other pairs with these names do not: `2 ranks`; of means, `mean of 4`."""
+    trial: Trial
+    base: Trial
 
 
 @dataclass(frozen=True)
@@ -18,7 +30,7 @@ class Axis:
     """A field, and groups of trials that differ in it alone."""
 
     name: str
-    groups: Sequence[Sequence[Row]]
+    groups: Sequence[Sequence[Trial]]
     """Each from its first value to its last, or, of choices, its baseline first; in the order of the table."""
     is_ordered: bool
     """Whether its values are numbers, of which neighbours are compared; else each is compared with the baseline."""
@@ -26,50 +38,74 @@ class Axis:
     """The other fields in which the groups differ."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row], name: str, varied: Collection[str], fixed_batch_field: str) -> Axis:
+    def of(cls, trials: Sequence[Trial], name: str, varied: Collection[str], fixed_batch_field: str) -> Axis:
         """An axis of a sweep.
 
         Args:
-            rows: the trials that may be compared.
+            trials: those that may be compared.
             name: a field.
             varied: all fields that vary.
             fixed_batch_field: the batch that stays where the number of ranks changes.
         """
-        is_ordered = name not in RANKS and all(is_number(row.factors.get(name)) for row in rows)
-        groups = groups_along_axis(rows, name, fixed_batch_field)
-        ordered = [_in_order(group, name, is_ordered=is_ordered) for group in groups]
+        is_ordered = name not in RANKS and all(is_number(trial.factors.get(name)) for trial in trials)
+        groups = []
+        for group in groups_along_axis(trials, name, fixed_batch_field):
+            groups.append(_in_order(group, name, is_amount=is_ordered or name in RANKS))
         derived = {name, *(BATCHES - {fixed_batch_field})}
         if "machines" in varied:
             derived.add("world_size")
-        return cls(name, ordered, is_ordered, _distinguishing(ordered, derived))
-
-    def value(self, row: Row) -> str:
-        """The value of a trial: `128`."""
-        value = row.factors[self.name]
-        return "unset" if value is None else str(value)
+        distinguishing: list[str] = []
+        if len(groups) > 1:
+            grouped = [*itertools.chain.from_iterable(groups)]
+            fields = [field for field in grouped[0].factors if field not in derived]
+            distinguishing = [field for field in fields if count_values(grouped, field) > 1]
+        return cls(name, groups, is_ordered, distinguishing)
 
     @property
     def noun(self) -> str:
         """What its values are: `ranks`, `optimizer`."""
         return RANKS.get(self.name, self.name)
 
-    def where(self, group: Sequence[Row]) -> str:
+    def where(self, group: Sequence[Trial]) -> str:
         """What distinguishes a group from the others: `2 ranks`, `precision bf16`; empty where it is alone."""
         texts = []
         for name in self.distinguishing:
             # A field that does not count with some of the trials, as the backend of one rank, is none there.
-            values = {repr(row.factors[name]): row.factors[name] for row in group if row.factors[name] is not None}
+            values = {repr(trial.factors[name]): trial.factors[name] for trial in group}
+            values.pop("None", None)
             if len(values) == 1:
                 texts.append(describe_value(name, *values.values()))
         return ", ".join(texts)
 
+    def pair(self, group: Sequence[Trial], trial: Trial, base: Trial) -> Pair:
+        """Two trials of a group."""
+        value, base_value = (_value_text(item.factors[self.name]) for item in (trial, base))
+        return Pair(self.name, f"{self.noun} {value} vs {base_value}", self.where(group), trial, base)
+
+    def against_first(self, group: Sequence[Trial]) -> list[Pair]:
+        """Each value of a group against the first one."""
+        return [self.pair(group, trial, group[0]) for trial in group[1:]]
+
+    def ends(self, group: Sequence[Trial]) -> list[Pair]:
+        """The last value of a group of numbers against its first; of choices, each against the baseline."""
+        pairs = self.against_first(group)
+        return pairs[-1:] if self.is_ordered else pairs
+
+    def steps(self, group: Sequence[Trial]) -> list[Pair]:
+        """Each value of a group of three numbers or more against the one before; none of choices."""
+        if not self.is_ordered or len(group) < 3:
+            return []
+        return [self.pair(group, trial, base) for base, trial in itertools.pairwise(group)]
+
 
 def describe_value(name: str, value: Any) -> str:
     """A field with its value: `precision bf16`, `1 rank`, `2 ranks/machine`."""
-    noun = RANKS.get(name)
-    if noun is None:
+    if name not in RANKS:
         return f"{name} {value}"
-    return f"{value} {noun.replace('ranks', 'rank').replace('machines', 'machine') if value == 1 else noun}"
+    noun = RANKS[name]
+    if value == 1:
+        noun = noun.replace("ranks", "rank").replace("machines", "machine")
+    return f"{value} {noun}"
 
 
 def is_number(value: object) -> bool:
@@ -77,18 +113,14 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _distinguishing(groups: Sequence[Sequence[Row]], derived: Collection[str]) -> list[str]:
-    if len(groups) < 2:
-        return []
-    rows = [row for group in groups for row in group]
-    names = [name for name in rows[0].factors if name not in derived]
-    return [name for name in names if len({repr(row.factors[name]) for row in rows}) > 1]
+def _value_text(value: Any) -> str:
+    return "unset" if value is None else str(value)
 
 
-def _in_order(group: Sequence[Row], name: str, *, is_ordered: bool) -> list[Row]:
-    if is_ordered or name in RANKS:
-        return sorted(group, key=lambda row: 1 if row.factors[name] is None else row.factors[name])
+def _in_order(group: Sequence[Trial], name: str, *, is_amount: bool) -> list[Trial]:
+    if is_amount:
+        return sorted(group, key=lambda trial: 1 if trial.factors[name] is None else trial.factors[name])
     spec = group[0].workload.specs().get(name)
     default = None if spec is None else spec.default
-    base = next((row for row in group if row.factors[name] == default), group[0])
-    return [base, *(row for row in group if row is not base)]
+    # Sorting is stable: the one at the default comes first, or the first one stays.
+    return sorted(group, key=lambda trial: trial.factors[name] != default)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,21 +9,20 @@ from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, limit_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.looks import Looks
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.provenance import hardware_key, software_facts
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.trials.trial import Row
+    from dmls_ray.analysis.trials.trial import Trial
 
 RUNS_PER_S = "runs_per_s"
 """Name of the rate of runs, by which trials without a throughput are compared."""
+TIME_TO_TARGET = "target_s"
+"""Name of the time to a target accuracy."""
 
 
-def speed_metric(*rows: Row) -> str:
+def speed_metric(*trials: Trial) -> str:
     """The metric of the speed of some trials: their throughput if all have the same, else runs per second."""
-    names = {row.throughput for row in rows if row.by_block(row.throughput)}
-    has_all = len(names) == 1 and all(row.by_block(row.throughput) for row in rows)
-    return names.pop() if has_all else RUNS_PER_S
+    names = {trial.throughput if trial.by_block(trial.throughput) else RUNS_PER_S for trial in trials}
+    return names.pop() if len(names) == 1 else RUNS_PER_S
 
 
 class Comparisons:
@@ -33,34 +31,36 @@ class Comparisons:
     Only values of one block with the same versions are compared; times only of the same machine and device, too.
 
     Args:
-        rows: all trials of the table.
+        trials: all trials of the table.
         looks: how the number of blocks came about.
         measures: by how many measures the answer judges.
     """
 
-    def __init__(self, rows: Sequence[Row], *, looks: Looks = "none", measures: int = 1) -> None:
-        self._rows = {row.trial_id: row for row in rows}
+    def __init__(self, trials: Sequence[Trial], *, looks: Looks = "none", measures: int = 1) -> None:
+        self._trials = {trial.trial_id: trial for trial in trials}
         self._looks: Looks = looks
         self._measures = max(measures, 1)
         self._models: dict[tuple[str, bool], BlockModel] = {}
-        self._software: dict[tuple[int, int], Hashable] = {}
 
-    def within(self, row: Row, metric: str, base: str, *, is_ratio: bool) -> Contrast | None:
+    def against(self, trial: Trial, base: Trial, metric: str, *, is_ratio: bool) -> Contrast | None:
+        """A metric of a trial, or `RUNS_PER_S`, against that of a baseline; None without a block that has both."""
+        return self.model(metric, is_ratio=is_ratio).against(trial.trial_id, base.trial_id)
+
+    def within(self, trial: Trial, metric: str, base: str, *, is_ratio: bool) -> Contrast | None:
         """A metric of a trial against another one of the same runs: their ratio or difference; None without a run."""
-        values = {name: row.by_block(name) for name in (metric, base)}
-        trials = sum(1 for item in self._rows.values() if item.estimate(metric) and item.estimate(base))
+        compared = [item for item in self._trials.values() if item.estimates.keys() >= {metric, base}]
         model = BlockModel(
-            values,
+            {name: trial.by_block(name) for name in (metric, base)},
             is_ratio=is_ratio,
-            resolution=resolution_of(metric, row.counted),
+            resolution=resolution_of(metric, trial.counted),
             looks=self._looks,
             limit=limit_of(metric),
-            once=(metric, base) if row.is_once(metric) else (),
-            families=self._measures * max(trials, 1),
+            once=(metric, base) if trial.is_once(metric) else (),
+            families=self._measures * max(len(compared), 1),
         )
         return model.against(metric, base)
 
-    def mean(self, pairs: Sequence[tuple[Row, Row]], metric: str, *, is_ratio: bool) -> Contrast | None:
+    def mean(self, pairs: Sequence[tuple[Trial, Trial]], metric: str, *, is_ratio: bool) -> Contrast | None:
         """The mean of the comparisons of several pairs of trials, of each the first against the second.
 
         Args:
@@ -72,12 +72,12 @@ class Comparisons:
             None without a block that has all of them.
         """
         weights: dict[str, float] = {}
-        model = self._model_of(metric, is_ratio=is_ratio)
+        model = self.model(metric, is_ratio=is_ratio)
         widths = []
-        for row, base in pairs:
-            weights[row.trial_id] = weights.get(row.trial_id, 0.0) + 1 / len(pairs)
+        for trial, base in pairs:
+            weights[trial.trial_id] = weights.get(trial.trial_id, 0.0) + 1 / len(pairs)
             weights[base.trial_id] = weights.get(base.trial_id, 0.0) - 1 / len(pairs)
-            contrast = model.against(row.trial_id, base.trial_id)
+            contrast = model.against(trial.trial_id, base.trial_id)
             if contrast is not None and contrast.half_width is not None:
                 widths.append(contrast.half_width)
         mean = model.combined(weights)
@@ -86,92 +86,56 @@ class Comparisons:
         # Where the intervals of all pairs hold, the mean lies within the mean of these.
         return mean.narrowed(sum(widths) / len(widths), is_ratio=is_ratio)
 
-    def common_blocks(self, row: Row, base: Row, *, timed: bool) -> set[int]:
-        """The blocks in which two trials may be compared; by times, if `timed`."""
-        in_row, in_base = (self._by_environment(item, {run.repeat: 0.0 for run in item.counted}, timed)
-                           for item in (row, base))  # fmt: skip
-        return {block for block, *_ in in_row.keys() & in_base.keys()}
+    def model(self, metric: str, *, is_ratio: bool) -> BlockModel:
+        """The model of a metric of all trials, or of `RUNS_PER_S`; where ratios are taken, of values above 0."""
+        if (metric, is_ratio) not in self._models:
+            samples: dict[str, dict[int, float]] = {}
+            for trial in self._trials.values():
+                values = trial.by_block(metric)
+                if values:
+                    samples[trial.trial_id] = {
+                        block: value for block, value in values.items() if value > 0 or not is_ratio
+                    }
+            self._models[metric, is_ratio] = self.model_of(samples, metric, is_ratio=is_ratio)
+        return self._models[metric, is_ratio]
 
     def model_of(
-        self,
-        samples: Mapping[str, Mapping[int, float]],
-        *,
-        timed: bool,
-        is_ratio: bool,
-        resolution: float = 0.0,
-        is_exact: bool = False,
-        looks: Looks | None = None,
-        limit: float = math.inf,
-        once: Sequence[str] = (),
+        self, samples: Mapping[str, Mapping[int, float]], metric: str, *, is_ratio: bool, looks: Looks | None = None
     ) -> BlockModel:
         """The model of some values of these trials.
 
         Args:
             samples: trial_id -> block -> value.
-            timed: whether values of other machines and devices are not compared.
+            metric: the metric that the values are, or follow from.
             is_ratio: trials are compared by ratios rather than differences.
-            resolution: the smallest step of the values; 0 where they have none.
-            is_exact: the value is the same in every repeat.
             looks: how the number of blocks came about, if otherwise than for all comparisons.
-            limit: the largest possible difference of two values.
-            once: trials whose repeats repeat the same run.
         """
-        looks = looks or self._looks
-        values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
+        trials = [self._trials[trial_id] for trial_id in samples]
+        is_timed = metric in (RUNS_PER_S, TIME_TO_TARGET) or is_time(metric)
+        records = []
+        measured: list[float] = []
+        values: dict[str, dict[Hashable, float]] = {}
+        for trial in trials:
+            records += trial.counted
+            measured += trial.by_block(metric).values()
+            values[trial.trial_id] = _by_environment(trial, samples[trial.trial_id], is_timed=is_timed)
         return BlockModel(
             values,
             is_ratio=is_ratio,
-            resolution=resolution,
-            is_exact=is_exact,
-            looks=looks,
-            limit=limit,
-            once=once,
+            resolution=resolution_of(metric, records),
+            is_exact=metric in EXACT,
+            looks=looks or self._looks,
+            limit=limit_of(metric, measured),
+            once=[trial.trial_id for trial in trials if trial.is_once(metric)],
             families=self._measures,
         )
 
-    def against(self, row: Row, base: Row, metric: str, *, is_ratio: bool) -> Contrast | None:
-        """A metric of a trial, or `RUNS_PER_S`, against that of a baseline; None without a block that has both."""
-        return self._model_of(metric, is_ratio=is_ratio).against(row.trial_id, base.trial_id)
 
-    def _model_of(self, metric: str, *, is_ratio: bool) -> BlockModel:
-        if (metric, is_ratio) not in self._models:
-            samples: dict[str, dict[int, float]] = {}
-            for trial, row in self._rows.items():
-                values = row.by_block(metric)
-                if values:
-                    samples[trial] = {block: value for block, value in values.items() if value > 0 or not is_ratio}
-            records = [run for trial in samples for run in self._rows[trial].counted]
-            self._models[metric, is_ratio] = self.model_of(
-                samples,
-                timed=metric == RUNS_PER_S or is_time(metric),
-                is_ratio=is_ratio,
-                resolution=resolution_of(metric, records),
-                is_exact=metric in EXACT,
-                limit=limit_of(metric, [value for row in samples.values() for value in row.values()]),
-                once=[trial for trial in samples if self._rows[trial].is_once(metric)],
-            )
-        return self._models[metric, is_ratio]
-
-    def _by_environment(
-        self, row: Row, values: Mapping[int, float], timed: bool
-    ) -> dict[tuple[int, Hashable, Hashable], float]:
-        """Values with block and environment as their key, so that a model pairs only what may be compared."""
-        runs = {record.repeat: record for record in row.counted}
-        return {
-            (block, self._software_of(run), _hardware_of(run) if timed else ()): value
-            for block, value in values.items()
-            if (run := runs.get(block)) is not None
-        }
-
-    def _software_of(self, record: RunRecord) -> Hashable:
-        """Versions and commit. Records of one session share the objects, which are compared once."""
-        key = (id(record.versions), id(record.git))
-        if key not in self._software:
-            self._software[key] = tuple(sorted(software_facts(record.versions, record.git).items()))
-        return self._software[key]
-
-
-def _hardware_of(record: RunRecord) -> tuple[str, ...]:
-    """The machine and device of a run; a device that the configuration names does not count."""
-    device = record.device if record.config.get("device", "auto") == "auto" else ""
-    return (*hardware_key(record.machine), device)
+def _by_environment(trial: Trial, values: Mapping[int, float], *, is_timed: bool) -> dict[Hashable, float]:
+    """Values with block and environment as their key, so that a model pairs only what may be compared."""
+    found: dict[Hashable, float] = {}
+    for block, value in values.items():
+        if block in trial.environments:
+            software, hardware = trial.environments[block]
+            found[block, software, hardware if is_timed else ()] = value
+    return found

@@ -9,8 +9,6 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, registered_metrics
 
-_ACCURACY = ("acc", "accuracy")
-
 
 def same_results(records: Sequence[RunRecord]) -> list[str]:
     """The losses of runs with different seeds, if they are the same in each, in every epoch; else none.
@@ -20,25 +18,21 @@ def same_results(records: Sequence[RunRecord]) -> list[str]:
     """
     if len({record.seed for record in records}) < 2:
         return []
-    runs = [_results(record) for record in records]
-    fractions = [name for name, values in runs[0].items() if not all(float(value).is_integer() for value in values)]
-    losses = [name for name in fractions if is_loss(name)]
-    own = [name for name in fractions if name not in registered_metrics() and not name.endswith(_ACCURACY)]
-    same = [name for name in losses or own if _is_same([run.get(name, []) for run in runs])]
-    return [] if losses and len(same) < len(losses) else same
+    is_same: dict[str, bool] = {}
+    for name in records[0].metrics:
+        runs = [_values(record, name) for record in records]
+        is_learned = name in LEARNED or is_compared(name)
+        if is_learned and not all(value.is_integer() for value in runs[0]):
+            is_as_long = len(set(map(len, runs))) == 1
+            is_same[name] = is_as_long and all(map(are_same, zip(*runs, strict=True)))
+    losses = [name for name in is_same if is_loss(name)]
+    if losses:
+        return losses if all(map(is_same.get, losses)) else []
+    proving = set(is_same) - set(registered_metrics())
+    return [name for name in is_same if is_same[name] and name in proving and not name.endswith(("acc", "accuracy"))]
 
 
-def _results(record: RunRecord) -> dict[str, list[float]]:
-    """What a run learned and reported: metric -> its value of the whole run, and of each epoch that has one."""
-    results: dict[str, list[float]] = {}
-    for metrics in [record.metrics, *(epoch.metrics for epoch in record.epochs)]:
-        for name, value in metrics.items():
-            if name in LEARNED or is_compared(name):
-                results.setdefault(name, []).append(value)
-    return results
-
-
-def _is_same(runs: Sequence[Sequence[float]]) -> bool:
-    """Whether the values of a metric are the same in all runs."""
-    is_as_long = len({len(run) for run in runs}) == 1
-    return is_as_long and all(are_same(values) for values in zip(*runs, strict=True))
+def _values(record: RunRecord, name: str) -> list[float]:
+    """A metric of a whole run, and of each epoch that has it."""
+    metrics = [record.metrics, *(epoch.metrics for epoch in record.epochs)]
+    return [float(item[name]) for item in metrics if name in item]

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, estimate, is_above
+import pandas as pd
+
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
 from dmls_ray.analysis.trials.groups import groups_along_axis
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord
-from dmls_ray.records.model import RunRecord
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -24,8 +25,6 @@ PARTS = {
 """Part of a step -> its words. `exposed_comm_ms` is that of the rank with the least, and `waiting_ms` what the mean
 rank has beyond it."""
 
-COMPUTE = ("forward_ms", "backward_ms", "optimizer_ms")
-
 INPUT_BOUND = 0.25
 COMMUNICATION_BOUND = 0.25
 """Shares of a step from which on waiting for data, or communication and waiting for ranks, is what bounds it."""
@@ -38,97 +37,78 @@ _SLOWER_RANK = 0.05
 """Share of a step by which a rank must be slower than the others to be named."""
 
 
-@dataclass(frozen=True)
-class StepParts:
-    """Milliseconds of the parts of a counted step, as means over the runs of a trial."""
+def step_parts(trial: Trial) -> dict[str, float]:
+    """Milliseconds of the parts of a counted step, as means over the runs of a trial; empty where no run has them.
 
-    parts: dict[str, float]
-    """Part -> milliseconds; they add up to the step. Those that are not known, as forward and backward pass of a
-    user-defined function that calls no `backward()`, are 0: their time is in the rest."""
-
-    @property
-    def step_ms(self) -> float:
-        return sum(self.parts.values())
-
-    def share(self, *names: str) -> float:
-        """The share of some parts in the step."""
-        return sum(self.parts[name] for name in names) / self.step_ms if self.step_ms else 0.0
+    They add up to the step. Those that are not known, as forward and backward pass of a user-defined function that
+    calls no `backward()`, are 0: their time is in the rest.
+    """
+    runs = _parts_by_block(trial)
+    if runs.empty:
+        return {}
+    return {name: float(runs[name].mean()) for name in PARTS}
 
 
-def step_parts(row: Row) -> StepParts | None:
-    """The parts of a trial's steps; None where no run has them."""
-    runs = list(_parts_by_block(row).values())
-    if not runs:
-        return None
-    return StepParts({name: fmean(run[name] for run in runs) for name in PARTS})
-
-
-def bound_of(row: Row, smaller: Row | None = None, larger: Row | None = None) -> str:
+def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
     """What bounds the speed of a trial; empty where its parts are not known, `none` where none dominates.
 
     Without another batch, or where its steps do not distinguish them, `compute or launch`.
 
     Args:
-        row: the trial.
+        trial: the trial.
         smaller: the same trial with the next smaller batch per rank, if there is one.
         larger: the same trial with the next larger batch per rank, if there is one.
     """
-    found = step_parts(row)
-    if found is None:
-        return ""
-    if found.share("data_wait_ms") >= INPUT_BOUND:
+    parts = step_parts(trial)
+    step_ms = sum(parts.values())
+    if not step_ms:
+        return "none" if parts else ""
+    if parts["data_wait_ms"] >= INPUT_BOUND * step_ms:
         return "input"
-    if found.share("exposed_comm_ms", "waiting_ms") >= COMMUNICATION_BOUND:
+    if parts["exposed_comm_ms"] + parts["waiting_ms"] >= COMMUNICATION_BOUND * step_ms:
         return "communication"
-    if found.share(*COMPUTE) < COMPUTE_BOUND:
+    if parts["forward_ms"] + parts["backward_ms"] + parts["optimizer_ms"] < COMPUTE_BOUND * step_ms:
         return "none"
-    growing = _growing_share(row, smaller or row, larger or row)
-    if growing is None:
+    shares = _growing_shares(smaller or trial, trial, larger or trial)
+    if not shares:
         return "compute or launch"
-    low, high = (growing.centre if end is None else end for end in (growing.low, growing.high))
-    return "compute" if low > _HALF else "launch" if high < _HALF else "compute or launch"
+    low, high = estimate(shares).ends
+    if low > _HALF:
+        return "compute"
+    return "launch" if high < _HALF else "compute or launch"
 
 
-def _growing_share(row: Row, smaller: Row, larger: Row) -> Estimate | None:
+def _growing_shares(smaller: Trial, trial: Trial, larger: Trial) -> list[float]:
     """The share of a trial's step that grows with the batch, from the steps with a smaller and a larger one.
 
-    None without two batches in one block.
+    Of each block that has them; none without two batches.
     """
     if smaller is larger:
-        return None
-    below, here, above = ({block: sum(parts.values()) for block, parts in _parts_by_block(item).items()}
-                          for item in (smaller, row, larger))  # fmt: skip
-    blocks = below.keys() & here.keys() & above.keys()
-    for item in (smaller, larger):
-        blocks &= row.comparisons.common_blocks(row, item, timed=True)
-    if not blocks:
-        return None
-    first, batch, last = (item.factors["batch_per_rank"] for item in (smaller, row, larger))
-    growth = {block: (above[block] - below[block]) / (last - first) for block in blocks}
-    return estimate([batch * growth[block] / here[block] for block in sorted(blocks)])
+        return []
+    below, here, above = (_parts_by_block(item).sum(axis=1) for item in (smaller, trial, larger))
+    first, batch, last = (item.factors["batch_per_rank"] for item in (smaller, trial, larger))
+    shares = (batch / (last - first) * (above - below) / here).dropna()
+    shared = trial.common_blocks(smaller) & trial.common_blocks(larger)
+    return [*shares[shares.index.isin(shared)]]
 
 
-_OF_RANK = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
-"""What a rank does itself in a step."""
-
-
-def bounds_of(rows: Sequence[Row], varied: Collection[str], fixed_batch_field: str) -> dict[str, str]:
+def bounds_of(trials: Sequence[Trial], varied: Collection[str], fixed_batch_field: str) -> dict[str, str]:
     """What bounds each trial of a sweep, by trial_id, with its other batches to see what a step takes at any.
 
     Args:
-        rows: the trials.
+        trials: the trials.
         varied: the fields that vary.
         fixed_batch_field: the batch that stays where the number of ranks changes.
     """
-    timed = [row for row in rows if row.timed]
-    found = {row.trial_id: bound_of(row) for row in timed}
+    timed = [trial for trial in trials if trial.timed]
+    found = {trial.trial_id: bound_of(trial) for trial in timed}
     if "batch_per_rank" not in varied:
         return found
-    batched = [row for row in timed if row.factors["batch_per_rank"]]
+    batched = [trial for trial in timed if trial.factors["batch_per_rank"]]
     for group in groups_along_axis(batched, "batch_per_rank", fixed_batch_field):
-        ordered = sorted(group, key=lambda row: int(row.factors["batch_per_rank"]))
-        for smaller, row, larger in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
-            found[row.trial_id] = bound_of(row, smaller, larger)
+        ordered = sorted(group, key=lambda trial: int(trial.factors["batch_per_rank"]))
+        for smaller, trial, larger in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
+            found[trial.trial_id] = bound_of(trial, smaller, larger)
     return found
 
 
@@ -144,63 +124,63 @@ class StepChange:
     """How many times the samples of the other trial a rank has in a step."""
 
 
-def step_change(row: Row, base: Row) -> StepChange | None:
+def step_change(trial: Trial, base: Trial) -> StepChange | None:
     """Where the difference between the steps of two trials goes.
 
     None where a part is not known, or no block has both on one machine and device with the same versions.
 
     Args:
-        row: a trial.
+        trial: a trial.
         base: the one that it is compared with.
     """
-    after, before = step_parts(row), step_parts(base)
-    if after is None or before is None or not row.comparisons.common_blocks(row, base, timed=True):
+    after, before = step_parts(trial), step_parts(base)
+    # Of a user-defined function, the parts may not be known.
+    if not before or not after.get("forward_ms") or not trial.common_blocks(base):
         return None
-    if not after.parts["forward_ms"]:
-        return None  # of a user-defined function, the parts are not known
-    changes = {name: after.parts[name] - before.parts[name] for name in PARTS}
-    samples = _samples_of_rank(row) / _samples_of_rank(base)
-    return StepChange(after.step_ms, before.step_ms, changes, samples)
+    changes = {name: after[name] - before[name] for name in PARTS}
+    samples = _samples_of_rank(trial) / _samples_of_rank(base)
+    return StepChange(sum(after.values()), sum(before.values()), changes, samples)
 
 
-def _samples_of_rank(row: Row) -> float:
-    config = row.records[0].config
+def _samples_of_rank(trial: Trial) -> float:
+    config = trial.records[0].config
     return float(config.get("batch_per_rank") or 1) * float(config.get("accum_steps") or 1)
 
 
-def slower_rank(row: Row) -> tuple[int, float] | None:
+def slower_rank(trial: Trial) -> tuple[int, float] | None:
     """The rank that is slower than the others beyond its own spread over the repeats, and by how many milliseconds.
 
     Slower in what it does itself: waiting for data, computing and the rest. None if there is no such rank.
     """
     by_rank: dict[int, list[float]] = {}
-    for record in row.timed:
+    for record in trial.timed:
         spent = {rank.rank: _spent_ms(rank) for rank in record.ranks if "data_wait_ms" in rank.metrics}
-        for rank, ms in spent.items():
-            others = [value for other, value in spent.items() if other != rank]
-            if others:
-                by_rank.setdefault(rank, []).append(ms - fmean(others))
-    found = step_parts(row)
-    if found is None or not by_rank:
+        if len(spent) > 1:
+            total = sum(spent.values())
+            for rank, ms in spent.items():
+                by_rank.setdefault(rank, []).append(ms - (total - ms) / (len(spent) - 1))
+    if not by_rank:
         return None
     rank, later = max(by_rank.items(), key=lambda item: fmean(item[1]))
-    ms = fmean(later)
     is_known = len(later) >= MIN_REPEATS and is_above(estimate(later), 0)
-    return (rank, ms) if is_known and ms >= _SLOWER_RANK * found.step_ms else None
+    is_large = fmean(later) >= _SLOWER_RANK * sum(step_parts(trial).values())
+    return (rank, fmean(later)) if is_known and is_large else None
 
 
 def _spent_ms(rank: RankRecord) -> float:
-    return sum(rank.metrics.get(name, 0.0) for name in _OF_RANK)
+    """What a rank does itself in a step."""
+    own = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
+    return sum(rank.metrics.get(name, 0.0) for name in own)
 
 
-def _parts_by_block(row: Row) -> dict[int, dict[str, float]]:
-    """The parts of a step in each block that has them."""
-    return {record.repeat: _parts(record) for record in row.timed if "data_wait_ms" in record.metrics}
-
-
-def _parts(record: RunRecord) -> dict[str, float]:
-    parts = {name: record.metrics.get(name, 0.0) for name in PARTS if name != "waiting_ms"}
-    # A rank that is ahead waits inside the timer of its communication.
-    exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
-    parts["waiting_ms"] = fmean(exposed) - min(exposed) if exposed else 0.0
-    return parts
+def _parts_by_block(trial: Trial) -> pd.DataFrame:
+    """The parts of a step, of shape (blocks that have them, parts)."""
+    runs = {}
+    for record in trial.timed:
+        if "data_wait_ms" in record.metrics:
+            parts = {name: record.metrics.get(name, 0.0) for name in PARTS}
+            # A rank that is ahead waits inside the timer of its communication.
+            exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
+            parts["waiting_ms"] = fmean(exposed) - min(exposed) if exposed else 0.0
+            runs[record.repeat] = parts
+    return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])

@@ -1,8 +1,8 @@
-"""`Row`: one trial of a sweep, with its metrics over the repeats."""
+"""`Trial`: one configuration of a sweep, with its metrics over the repeats."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,19 +12,19 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
-from dmls_ray.analysis.stats.time_to_target import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.compare import RUNS_PER_S, Comparisons, speed_metric
 from dmls_ray.analysis.trials.same_runs import same_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
+from dmls_ray.records.provenance import hardware_key, software_facts
 from dmls_ray.records.training_metrics import LEARNED, is_loss
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import registered_metrics, workload_of
 
 
 @dataclass
-class Row:
-    """One trial: its varied fields, its metrics over the repeats, and the outcomes of its runs."""
+class Trial:
+    """One configuration: its varied fields, its metrics over the repeats, and the outcomes of its runs."""
 
     trial_id: str
     factors: dict[str, Any]
@@ -33,7 +33,7 @@ class Row:
     estimates: dict[str, Estimate] = field(default_factory=dict)
     """Its metrics over the repeats, in the order of tables."""
     speed_up: Contrast | None = None
-    """Against the row that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
+    """Against the trial that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
 
     @cached_property
     def comparisons(self) -> Comparisons:
@@ -49,24 +49,21 @@ class Row:
     def world_size(self) -> int:
         return int(self.records[0].config.get("world_size", 1))
 
-    def position(self, names: Sequence[str]) -> tuple[tuple[int, Any], ...]:
-        """The place of the row in an order by some fields, as a sort key.
+    def position(self, names: Sequence[str]) -> list[tuple[bool, bool, Any]]:
+        """The place of the trial in an order by some fields, as a sort key.
 
-        Rows without a value come first. Numbers are in order of size, choices in the order of their field, which begins
-        with the default.
+        Trials without a value come first. Numbers are in order of size, choices in the order of their field, which
+        begins with the default.
         """
         specs = self.workload.specs()
-        places: list[tuple[int, Any]] = []
+        places: list[tuple[bool, bool, Any]] = []
         for name in names:
             value = self.factors.get(name)
-            choices = specs[name].choices if name in specs else ()
-            if value is None:
-                places.append((0, 0))
-            elif value in choices:
-                places.append((1, choices.index(value)))
-            else:
-                places.append((1, value) if isinstance(value, int | float) else (2, str(value)))
-        return tuple(places)
+            if name in specs and value in specs[name].choices:
+                value = specs[name].choices.index(value)
+            is_number = isinstance(value, int | float)
+            places.append((value is not None, not is_number, value if is_number else str(value)))
+        return places
 
     @cached_property
     def outcomes(self) -> set[str]:
@@ -76,8 +73,9 @@ class Row:
     @cached_property
     def outcome(self) -> str:
         """The outcome that all runs have, or the number of runs of each outcome."""
-        one_for_all = len(self.outcomes) == 1
-        return self.records[0].ending if one_for_all else outcome_counts(record.ending for record in self.records)
+        if len(self.outcomes) == 1:
+            return self.records[0].ending
+        return outcome_counts(record.ending for record in self.records)
 
     @property
     def is_stopped(self) -> bool:
@@ -106,6 +104,22 @@ class Row:
         return [record for record in self.counted if record.mode == "bench"]
 
     @cached_property
+    def environments(self) -> dict[int, tuple[Hashable, Hashable]]:
+        """Block -> versions and commit of its counted run, and machine and device; a device that the configuration
+        names does not count.
+        """
+        environments: dict[int, tuple[Hashable, Hashable]] = {}
+        for record in self.counted:
+            device = record.device if record.config.get("device", "auto") == "auto" else ""
+            software = tuple(sorted(software_facts(record.versions, record.git).items()))
+            environments[record.repeat] = software, (*hardware_key(record.machine), device)
+        return environments
+
+    def common_blocks(self, base: Trial) -> set[int]:
+        """The blocks in which the times of this trial and of another one may be compared."""
+        return {block for block, _ in self.environments.items() & base.environments.items()}
+
+    @cached_property
     def same_results(self) -> list[str]:
         """The results that are the same in all repeats, though their seeds differ: the repeats repeat one run."""
         return same_results(self.counted)
@@ -125,11 +139,23 @@ class Row:
         """The metric that says how fast its runs go."""
         return self.workload.throughput or "images_per_s"
 
+    def by_block(self, metric: str) -> dict[int, float]:
+        """A metric of each block, of the counted runs; a time only of runs in bench mode."""
+        if metric == RUNS_PER_S:
+            return self._runs_per_s()
+        records = self.timed if is_time(metric) else self.counted
+        return {record.repeat: record.metrics[metric] for record in records if metric in record.metrics}
+
     def rates(self) -> dict[int, float]:
         """The throughput of each block; without it, runs per second, if all runs do the same work."""
-        return self.by_block(self.throughput) or self.runs_per_s()
+        return self.by_block(self.throughput) or self._runs_per_s()
 
-    def speed_against(self, base: Row) -> Contrast | None:
+    def _runs_per_s(self) -> dict[int, float]:
+        if not self.workload.durations_compare:
+            return {}
+        return {block: 1 / seconds for block, seconds in self.by_block("total_s").items() if seconds > 0}
+
+    def speed_against(self, base: Trial) -> Contrast | None:
         """The ratio of the speed of this trial to that of a baseline of the same table.
 
         By the throughput of their workload where both have it, else by runs per second: a rate is not compared with a
@@ -137,42 +163,17 @@ class Row:
         """
         return self.comparisons.against(self, base, speed_metric(self, base), is_ratio=True)
 
-    def runs_per_s(self) -> dict[int, float]:
-        """Runs per second of each block; empty if runs may differ in their work."""
-        if not self.workload.durations_compare:
-            return {}
-        return {block: 1 / seconds for block, seconds in self.by_block("total_s").items() if seconds > 0}
-
-    def estimate(self, metric: str) -> Estimate | None:
-        """A metric over the repeats; None if no run reports it."""
-        return self.estimates.get(metric)
-
     def value_of(self, metric: str) -> float | None:
         """The mean of a metric; None if no run reports it."""
-        value = self.estimate(metric)
+        value = self.estimates.get(metric)
         return None if value is None else value.centre
 
     def text(self, metric: str, *, interval: bool = False) -> str:
         """A metric as tables write it, with its interval or without; empty if no run reports it."""
         write = format_interval if interval else format_value
-        return write(self.estimate(metric), format_of(metric))
+        return write(self.estimates.get(metric), format_of(metric))
 
     @cached_property
     def overfit_epoch(self) -> int | None:
         """The epoch from which its runs overfit; None if they do not beyond chance."""
         return overfit_epoch(self.counted)
-
-    def time_to_target(self) -> TimeToTarget | None:
-        """When its runs reached their target accuracy; None if they have none."""
-        return time_to_target(self.records)
-
-    def steps_to_target(self) -> TimeToTarget | None:
-        """After how many steps its runs reached their target accuracy; None if that is not known."""
-        return steps_to_target(self.records)
-
-    def by_block(self, metric: str) -> dict[int, float]:
-        """A metric of each block, of the counted runs; a time only of runs in bench mode."""
-        if metric == RUNS_PER_S:
-            return self.runs_per_s()
-        records = self.timed if is_time(metric) else self.counted
-        return {record.repeat: record.metrics[metric] for record in records if metric in record.metrics}

@@ -22,7 +22,7 @@ from dmls_ray.analysis.published.matching import Match, match_training
 from dmls_ray.analysis.table.columns import default_columns, metric_column
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED
 
@@ -39,7 +39,7 @@ class ClassificationPresentation(Presentation):
         fp32 = metric_column(_FP32_ACCURACY, of=functools.partial(metric_of_form, metric=_FP32_ACCURACY))
         return [fp32 if column.head == fp32.head else column for column in columns]
 
-    def notes(self, rows: Sequence[Row]) -> list[Note]:
+    def notes(self, rows: Sequence[Trial]) -> list[Note]:
         records = [record for row in rows for record in row.counted if record.facts.get("vnni") is False]
         if not records:
             return []
@@ -58,7 +58,7 @@ class ClassificationPresentation(Presentation):
 class ClassificationQuestions(Questions):
     """Speed, accuracy and memory; int8 against fp32 in the same runs."""
 
-    def measures(self, rows: Sequence[Row]) -> list[Measure]:
+    def measures(self, rows: Sequence[Trial]) -> list[Measure]:
         """Trials that differ in quantization are not compared by accuracy: int8 is compared within each with fp32."""
         measures = super().measures(rows)
         kinds = {row.records[0].config.get(FIELD) for row in rows}
@@ -66,7 +66,7 @@ class ClassificationQuestions(Questions):
             return [measure for measure in measures if measure.name not in LEARNED]
         return measures
 
-    def judged(self, rows: Sequence[Row]) -> list[str]:
+    def judged(self, rows: Sequence[Trial]) -> list[str]:
         """Also int8 against fp32, where quantization varies, and the gap to training, where regularisers do."""
         judged = [*super().judged(rows), *judged_by_quantization(rows)]
         specs = self.workload.specs()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
 from dmls_ray.analysis.figures.series import limit_items, measured_series
-from dmls_ray.analysis.findings.measures import Measure, Speed
+from dmls_ray.analysis.findings.measures import Measure, speed
 from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
@@ -19,7 +19,7 @@ from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import describe_value
 from dmls_ray.analysis.trials.compare import speed_metric
 from dmls_ray.analysis.trials.groups import group_by_other_factors
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE, is_complete
 from dmls_ray.workloads.grayscale.presentation_published import (
@@ -61,7 +61,7 @@ def chart(table: Table) -> Chart | None:
     )  # fmt: skip
 
 
-def _bars(rows: Sequence[Row], title: str) -> Panel:
+def _bars(rows: Sequence[Trial], title: str) -> Panel:
     series = []
     for device, place in _PLACES.items():
         points = [(_name(row), row, row.by_block("pass_ms")) for row in rows if _config(row)["device"] == device]
@@ -71,7 +71,7 @@ def _bars(rows: Sequence[Row], title: str) -> Panel:
     return Panel(x=x, y=y, series=series, title=title)
 
 
-def _images_of(group: Sequence[Row], groups: Sequence[Sequence[Row]]) -> str:
+def _images_of(group: Sequence[Trial], groups: Sequence[Sequence[Trial]]) -> str:
     """What distinguishes the images of a group from those of others: `images 400`."""
     firsts = [rows[0].factors for rows in groups]
     names = [name for name in firsts[0] if name not in IMPLEMENTATION_FIELDS]
@@ -85,17 +85,17 @@ class GrayscalePresentation(Presentation):
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"implementations": chart}
     layouts: ClassVar[Mapping[str, Layout]] = {"implementation": BY_IMPLEMENTATION}
 
-    def fits(self, rows: Sequence[Row]) -> bool:
+    def fits(self, rows: Sequence[Trial]) -> bool:
         return all(is_complete(_config(row)) for row in rows if row.counted)
 
-    def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
+    def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
             baseline = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
             for row in group:
                 if baseline is not None and row is not baseline:
                     row.speed_up = row.speed_against(baseline)
 
-    def order(self, rows: list[Row], names: Sequence[str]) -> None:
+    def order(self, rows: list[Trial], names: Sequence[str]) -> None:
         rows.sort(key=lambda row: -_ms(row))
         others = [name for name in names if name not in IMPLEMENTATION_FIELDS]
         rows.sort(key=lambda row: row.position(others))
@@ -110,7 +110,7 @@ class GrayscalePresentation(Presentation):
             *ENDING,
         ]
 
-    def notes(self, rows: Sequence[Row]) -> list[Note]:
+    def notes(self, rows: Sequence[Trial]) -> list[Note]:
         complete = [row for row in rows if row.counted and is_complete(_config(row))]
         measured = [row for row in complete if row.value_of("pass_ms") is not None]
         ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
@@ -129,7 +129,7 @@ class GrayscalePresentation(Presentation):
             notes.append(Note("method", _OF_COPY))
         elif ours:
             notes.append(Note("method", _NO_COPY))
-        estimates = [row.estimate("levels_apart") for row in ours]
+        estimates = [row.estimates.get("levels_apart") for row in ours]
         apart = [value for estimate in estimates if estimate is not None for value in estimate.values]
         if apart:
             text = f"No grey level is more than {max(apart):.0f} from that of the float64 reference."
@@ -145,18 +145,18 @@ class GrayscaleQuestions(Questions):
 
     duration_set_by = "images are turned grey for as long as --timed-s says"
 
-    def measures(self, rows: Sequence[Row]) -> list[Measure]:
+    def measures(self, rows: Sequence[Trial]) -> list[Measure]:
         rated = [row for row in rows if row.rates()]
-        return [Speed(speed_metric(*rated))] if rated else []
+        return [speed(speed_metric(*rated))] if rated else []
 
 
-def _config(row: Row) -> Mapping[str, Any]:
+def _config(row: Trial) -> Mapping[str, Any]:
     return row.counted[0].config
 
 
-def _name(row: Row) -> str:
+def _name(row: Trial) -> str:
     return str(_config(row)["implementation"])
 
 
-def _ms(row: Row) -> float:
+def _ms(row: Trial) -> float:
     return row.value_of("pass_ms") or 0.0

@@ -85,7 +85,7 @@ def test_a_trial_that_was_beaten_stays_out_however_good_it_was_in_its_few_repeat
     swept.until = Until(race=True, aim="throughput", budget=None)
     found = decision(make_table(swept, ["batch_per_rank"]))
     assert 16 in [row.factors["batch_per_rank"] for row in found.beaten]
-    assert 16 not in [claim.pair.row.factors["batch_per_rank"] for claim in found.claims]
+    assert 16 not in [claim.pair.trial.factors["batch_per_rank"] for claim in found.claims]
 
 
 def test_a_race_with_one_trial_left_is_decided() -> None:

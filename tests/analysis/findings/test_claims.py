@@ -16,7 +16,7 @@ def pairs(axes: dict[str, Any], axis: str, *, measure: str = "speed", **more: An
     varied = [name for name, values in axes.items() if isinstance(values, list)]
     claims = claims_of(make_table(swept, varied), varied)
     return [
-        (claim.pair.row.factors[axis], claim.pair.base.factors[axis])
+        (claim.pair.trial.factors[axis], claim.pair.base.factors[axis])
         for claim in claims
         if claim.pair.field == axis and claim.measure.name == measure
     ]

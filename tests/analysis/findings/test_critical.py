@@ -10,6 +10,7 @@ from dmls_ray.analysis.figures.critical_batch import chart
 from dmls_ray.analysis.findings.critical import CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points
@@ -40,6 +41,11 @@ def found_in(swept: Results) -> CriticalBatch:
     return found
 
 
+def critical_in(swept: Results) -> Interval | None:
+    curve = found_in(swept).curve
+    return None if curve is None else curve.critical
+
+
 def test_the_critical_batch_of_the_curve_is_found_again() -> None:
     found = found_in(runs(critical=60))
     assert found.curve is not None
@@ -57,7 +63,7 @@ def test_its_interval_holds_the_true_one_in_about_95_of_100_noisy_sweeps() -> No
             record.metrics["target_steps"] = round(
                 (record.metrics["target_steps"] or 1) * float(random.lognormal(0, 0.1))
             )
-        critical = found_in(swept).critical
+        critical = critical_in(swept)
         assert critical is not None
         held += (critical.low or 0) <= 60 <= (critical.high or 0)
     assert held >= 53
@@ -71,7 +77,6 @@ def test_steps_that_are_on_no_such_curve_have_no_critical_batch(noise: float) ->
         steps = 2000 / record.config["batch_per_rank"] if record.config["batch_per_rank"] < 100 else 200
         record.metrics["target_steps"] = round(steps * float(random.lognormal(0, noise)))
     found = found_in(swept)
-    assert found.critical is None
     assert found.curve is None
     answer = answer_on_critical_batch(found)
     assert (answer.headline, next(iter(answer.caveats))) == ("critical_unknown", "misfit")
@@ -86,7 +91,7 @@ def test_a_fit_is_refuted_by_noise_alone_at_most_5_times_in_100() -> None:
             record.metrics["target_steps"] = round(
                 (record.metrics["target_steps"] or 1) * float(random.lognormal(0, 0.1))
             )
-        refuted += found_in(swept).critical is None
+        refuted += found_in(swept).curve is None
     assert refuted <= 6
 
 
@@ -107,7 +112,7 @@ def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> N
                 2 * per_epoch,
                 math.ceil(steps / per_epoch) * per_epoch,
             )
-        critical = found_in(swept).critical
+        critical = critical_in(swept)
         if critical is None:  # refuted by chance
             continue
         centres.append(critical.centre)
@@ -120,8 +125,8 @@ def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> N
 def test_each_batch_is_judged_at_its_best_learning_rate_which_other_runs_chose() -> None:
     found = found_in(runs(critical=60))
     assert found.is_split
-    assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
-    assert {len(point.run_ids) for point in found.points} == {3}
+    assert {point.trial.records[0].config["lr"] for point in found.points} == {0.002}
+    assert {len(point.runs) for point in found.points} == {3}
     assert not any(point.is_at_edge for point in found.points)
 
 
@@ -141,7 +146,7 @@ def test_a_learning_rate_with_which_a_run_did_not_get_there_is_worse_than_any() 
     for record in swept.records:
         if record.config["lr"] == 0.002 and record.repeat == 0:
             del record.metrics["target_steps"], record.metrics["target_s"]
-    assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
+    assert 0.002 not in {point.trial.records[0].config["lr"] for point in found_in(swept).points}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.DIVERGED, Outcome.OOM, Outcome.TIMEOUT])
@@ -151,7 +156,7 @@ def test_a_learning_rate_with_which_a_run_did_not_end_ok_is_worse_than_any(outco
         if record.config["lr"] == 0.002 and record.repeat == 0:
             record.outcome = outcome
             del record.metrics["target_steps"], record.metrics["target_s"]
-    assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
+    assert 0.002 not in {point.trial.records[0].config["lr"] for point in found_in(swept).points}
 
 
 def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
@@ -161,11 +166,11 @@ def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
             record.outcome = Outcome.KILLED
             del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
-    assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
+    assert {point.trial.records[0].config["lr"] for point in found.points} == {0.002}
     assert not any(point.is_censored for point in found.points)
 
 
-def test_a_batch_of_which_some_runs_get_there_has_a_lower_limit_and_is_in_no_curve() -> None:
+def test_a_batch_of_which_some_runs_get_there_has_no_mean_and_is_in_no_curve() -> None:
     swept = runs(critical=60)
     for record in swept.records:
         record.metrics["steps"], record.metrics["total_s"], record.config["target_tests"] = 1000, 9.0, 500
@@ -173,16 +178,11 @@ def test_a_batch_of_which_some_runs_get_there_has_a_lower_limit_and_is_in_no_cur
             del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     last = found.points[-1]
-    reached = 50 * (1 + 60 / 256)  # two of the three reported runs; the third counts with all steps of its training
-    assert (last.steps, last.seconds, last.reached) == (None, None, 2)
-    assert last.least_steps == pytest.approx((reached**2 * 1000) ** (1 / 3), rel=0.01)
-    assert last.least_seconds is not None
-    assert found.critical is not None
-    assert found.critical.centre == pytest.approx(60, rel=0.02)
+    assert (last.steps, last.seconds, len(last.steps_by_repeat), len(last.runs)) == (None, None, 2, 3)
+    assert found.curve is not None
+    assert found.curve.critical.centre == pytest.approx(60, rel=0.02)
     steps, seconds = panels(chart(make_table(swept)), 2)
-    limit = "at least: not all runs reached it"
-    assert points(steps, limit) == {256.0: pytest.approx(last.least_steps)}
-    assert points(seconds, limit) == {256.0: pytest.approx(last.least_seconds)}
+    assert {256.0: None} == points(steps, "not reached by all runs") == points(seconds, "not reached by all runs")
     assert 256.0 not in points(steps, "best learning rate")
     assert answer_on_critical_batch(found).caveats["not_reached"]["batches"] == [256]
 
@@ -221,10 +221,10 @@ def test_a_batch_that_never_gets_there_is_a_cross_and_is_in_no_curve() -> None:
             del record.metrics["target_steps"], record.metrics["target_s"]
     found = found_in(swept)
     assert found.points[-1].steps is None
-    assert found.critical is not None
-    assert found.critical.centre == pytest.approx(60, rel=0.02)
+    assert found.curve is not None
+    assert found.curve.critical.centre == pytest.approx(60, rel=0.02)
     steps, _ = panels(chart(make_table(swept)), 2)
-    assert points(steps, "not reached") == {256.0: None}
+    assert points(steps, "not reached by all runs") == {256.0: None}
     assert answer_on_critical_batch(found).caveats["not_reached"]["batches"] == [256]
 
 
@@ -247,7 +247,7 @@ def test_fewer_than_four_batches_have_no_curve() -> None:
     swept = runs(critical=60)
     swept = swept.of([record for record in swept.records if record.config["batch_per_rank"] < 64])
     found = found_in(swept)
-    assert found.critical is None
+    assert found.curve is None
     assert "few_batches" in answer_on_critical_batch(found).caveats
 
 

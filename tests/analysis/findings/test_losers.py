@@ -44,7 +44,7 @@ def of_optimizers(**axes: Any) -> Results:
 
 def lost(swept: Results, name: str) -> list[Any]:
     table = make_table(swept)
-    return [loser.pair.row.factors[name] for loser in losers_of(table, table.rows).values()]
+    return [loser.pair.trial.factors[name] for loser in losers_of(table, table.rows).values()]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> 
 
 def led_by(swept: Results, name: str) -> tuple[str, Any]:
     found = answer_on_axis(make_table(swept), name)
-    return found.headline, found.lead[0].pair.row.factors[name]
+    return found.headline, found.lead[0].pair.trial.factors[name]
 
 
 def test_no_headline_is_about_a_learning_rate_that_has_not_learned() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from dmls_ray.analysis.findings.memory import memory_line
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from tests.analysis.samples import results
 
 
-def rows_of(size: Callable[[int], float], batches: list[int]) -> list[Row]:
+def rows_of(size: Callable[[int], float], batches: list[int]) -> list[Trial]:
     """Trials of these batches with this memory each."""
     runs = results({"batch_per_rank": batches}, lambda values, repeat: 100.0)
     for record in runs.records:

@@ -27,18 +27,18 @@ def test_its_own_pairs_come_first_and_lead(summary: SweepSummary) -> None:
     labels = [comparison[0].pair.label for comparison in found.comparisons]
     assert labels[:3] == ["int8 by dynamic vs fp32", "int8 by static vs fp32", "int8 by qat vs fp32"]
     assert labels[3:] == ["quantization dynamic vs off", "quantization static vs off", "quantization qat vs off"]
-    assert found.lead[0].pair.is_within_trial
+    assert found.lead[0].pair.trial is found.lead[0].pair.base
     assert [effect.measure.noun for effect in found.lead] == ["test accuracy", "inference speed", "file size"]
 
 
 def test_they_are_decided_as_those_of_trials_are(summary: SweepSummary) -> None:
-    within = [claim for claim in summary.decision.claims if claim.pair.is_within_trial]
+    within = [claim for claim in summary.decision.claims if claim.pair.trial is claim.pair.base]
     assert len({claim.pair.label for claim in within}) == 3
     assert {claim.measure.noun for claim in within} == {"test accuracy", "inference speed"}
 
 
 def test_trials_of_other_kinds_are_not_compared_by_accuracy(summary: SweepSummary) -> None:
-    between = [claim for claim in summary.decision.claims if not claim.pair.is_within_trial]
+    between = [claim for claim in summary.decision.claims if claim.pair.trial is not claim.pair.base]
     assert {claim.pair.field for claim in between} == {FIELD}
     assert {claim.measure.name for claim in between} == {"speed"}
 

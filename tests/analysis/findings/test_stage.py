@@ -15,32 +15,32 @@ LONG = Until(budget=None)
 
 def stage(repeats: int, until: Until = LONG, rate: float = 1000.0) -> Stage:
     """Of two trials; a run takes 2000 / rate seconds."""
-    return Stage.of(results(BATCHES, lambda values, repeat: rate, repeats=repeats).records, until)
+    return Stage(results(BATCHES, lambda values, repeat: rate, repeats=repeats).records, until)
 
 
 def test_a_block_counts_when_every_trial_has_ended_in_it() -> None:
     assert stage(4).blocks == 4
     records = results(BATCHES, lambda values, repeat: 100.0, repeats=4).records
-    assert Stage.of(records[:-1], LONG).blocks == 3
-    assert Stage.of([], LONG).blocks == 0
+    assert Stage(records[:-1], LONG).blocks == 3
+    assert Stage([], LONG).blocks == 0
     records[-1].outcome = Outcome.KILLED
-    assert Stage.of(records, LONG).blocks == 4, "a run that was killed is not run again in this call"
+    assert Stage(records, LONG).blocks == 4, "a run that was killed is not run again in this call"
 
 
 def test_trials_that_are_added_to_a_sweep_have_their_share_of_its_time() -> None:
     """A run takes 2 s; the first trial has 9 blocks, and the others have had their first three."""
     records = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 1000.0, repeats=9).records
     records = [record for record in records if record.config["batch_per_rank"] == 16 or record.repeat < 3]
-    found = Stage.of(records, Until(budget=36))
+    found = Stage(records, Until(budget=36))
     assert found.blocks == 3
     assert found.most == 3 + 36 / 6
     assert (found.next_blocks, found.next_s) == (5, 2 * 2 * 2), "the first trial has these runs already"
-    assert Stage.of(records, Until(budget=5)).is_last
+    assert Stage(records, Until(budget=5)).is_last
 
 
 def test_a_trial_of_which_no_run_ended_ok_takes_no_part_in_further_blocks() -> None:
     records = results(BATCHES, lambda values, repeat: None if values["batch_per_rank"] == 32 else 100.0).records
-    found = Stage.of(records[:-1], LONG)
+    found = Stage(records[:-1], LONG)
     assert found.blocks == 3
     assert found.trials == {record.trial_id for record in records if record.config["batch_per_rank"] == 16}
 

@@ -11,7 +11,7 @@ from typing import Any
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -112,11 +112,11 @@ def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
     return RankResult(rank=rank, machine="lab", device="cpu", values=values, run=run)
 
 
-def _batch(row: Row) -> int:
+def _batch(row: Trial) -> int:
     return int(row.records[0].config["batch_per_rank"])
 
 
-def _runs(row: Row) -> tuple[str, ...]:
+def _runs(row: Trial) -> tuple[str, ...]:
     return tuple(record.run_id for record in row.records)
 
 

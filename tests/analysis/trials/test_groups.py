@@ -4,16 +4,16 @@ from typing import Any
 
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.groups import all_groups_along_axis, count_values, group_by_other_factors
-from dmls_ray.analysis.trials.trial import Row
+from dmls_ray.analysis.trials.trial import Trial
 from tests.analysis.samples import results
 
 
-def rows_of(axes: dict[str, Any], **more: Any) -> tuple[list[Row], str]:
+def rows_of(axes: dict[str, Any], **more: Any) -> tuple[list[Trial], str]:
     table = make_table(results(axes, lambda values, repeat: 100.0, **more))
     return table.rows, table.fixed_batch_field
 
 
-def values(groups: list[list[Row]], *names: str) -> list[list[tuple[Any, ...]]]:
+def values(groups: list[list[Trial]], *names: str) -> list[list[tuple[Any, ...]]]:
     return [[tuple(row.factors[name] for name in names) for row in group] for group in groups]
 
 
