@@ -19,7 +19,7 @@ from dmls_ray.util.errors import ConfigError
 class DefaultAxes:
     """The fields that a script varies by default, and their values."""
 
-    axis: str
+    axis: str | None
     """The field that the script asks about."""
     axes: Mapping[str, Any]
     variants: Sequence[Variant] = ({},)

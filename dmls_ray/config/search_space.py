@@ -81,9 +81,12 @@ class SearchSpace:
 
     def at_most(self, count: int) -> int:
         """`count`, or the number of points if that is smaller."""
-        if any(isinstance(item, Range) for item in self.free.values()):
-            return count
-        return min(count, math.prod(map(len, self.free.values())))
+        points = 1
+        for item in self.free.values():
+            if isinstance(item, Range):
+                return count
+            points *= len(item)
+        return min(count, points)
 
     def contains(self, point: Mapping[str, Any]) -> bool:
         """Whether a point lies in this space."""

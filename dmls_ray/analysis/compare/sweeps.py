@@ -181,16 +181,17 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         level = level_over_all = bonferroni_level(1)  # they are the same
     for pair in compared:
         pair.change = basis.change(*pair.samples, level, pair.resolution, is_once=pair.is_once)
-    means = [basis.means_of([pair.samples[side] for pair in compared]) for side in range(2)]
+    means_a = basis.means_of([pair.samples[0] for pair in compared])
+    means_b = basis.means_of([pair.samples[1] for pair in compared])
     resolution = max(pair.resolution for pair in pairs) / max(len(compared), 1)
-    overall = basis.change(*means, level_over_all, resolution, is_once=all(pair.is_once for pair in pairs))
+    overall = basis.change(means_a, means_b, level_over_all, resolution, is_once=all(pair.is_once for pair in pairs))
     return SweepComparison(
         metric=metric,
         unit=basis.unit,
         pairs=pairs,
         only=only,
         overall=overall,
-        samples=(len(means[0]), len(means[1])),
+        samples=(len(means_a), len(means_b)),
         # What was run in one sweep alone makes no difference between them.
         provenance=differences(a, b, {pair.a.trial_id for pair in pairs}),
     )

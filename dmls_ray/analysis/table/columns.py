@@ -12,7 +12,7 @@ from dmls_ray.analysis.metrics import label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
-from dmls_ray.analysis.stats.time_to_target import steps_to_target
+from dmls_ray.analysis.stats.time_to_target import steps_to_target, time_to_target
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
@@ -216,7 +216,7 @@ def _efficiency_text(row: Trial) -> str:
 def _target(row: Trial) -> dict[str, Any]:
     names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
              "target_n": "reached"}  # fmt: skip
-    return _values(row.time_to_target(), names)
+    return _values(time_to_target(row.records), names)
 
 
 def _target_steps_text(row: Trial) -> str:
@@ -226,7 +226,7 @@ def _target_steps_text(row: Trial) -> str:
 
 def _target_steps(row: Trial) -> dict[str, Any]:
     names = {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"}
-    return _values(row.steps_to_target(), names)
+    return _values(steps_to_target(row.records), names)
 
 
 def _outcomes(row: Trial) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _oversubscribed(row: Trial) -> bool:
 SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
 _TARGET_STEPS = Column(f"steps to target{INTERVAL}", _target_steps_text, _target_steps)
-_TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
+_TARGET = Column(f"s to target{INTERVAL}", lambda row: str(time_to_target(row.records) or ""), _target)
 _OVERSUBSCRIBED = Column(
     "oversubscribed",
     lambda row: "yes" if _oversubscribed(row) else "",

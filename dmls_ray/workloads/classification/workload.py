@@ -126,7 +126,7 @@ class ClassificationWorkload(Workload):
         load_decoded(*arguments)
 
     def modules(self, config: TrialConfig) -> Sequence[str]:
-        modules = []
+        modules: list[str] = []
         for name in (config.model, config.dataset):
             if isinstance(name, SentName):
                 modules += name.sent.modules
