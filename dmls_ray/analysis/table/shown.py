@@ -66,7 +66,7 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
         named = [_named(table, name) for name in names]
         return Shown([*factors, *(column for column in named if column not in factors)])
     telling = _telling(table, factors)
-    spare = _spare_first(table, [*telling, *others[1:]])
+    spare = _spare_first(table, telling, others)
     # So many go that a page has room for the others.
     hidden = spare[: max(0, len(telling) + len(others) - MOST_COLUMNS)]
     kept = [column for column in (*telling, *others) if column not in hidden]
@@ -90,8 +90,8 @@ def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
     return [*(item for item in kept if item.head not in table.changed), column]
 
 
-def _spare_first(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Those of some columns that a page can spare, the first first.
+def _spare_first(table: Table, factors: Sequence[Column], others: Sequence[Column]) -> list[Column]:
+    """The columns that a page can spare, the first first.
 
     Those that say nothing new: outcomes that are all ok, and the batch that follows from the other one. Then those that
     metrics name as spare; then, from the right, columns of one text in all rows, others, measures of the answer, and
@@ -102,6 +102,8 @@ def _spare_first(table: Table, columns: Sequence[Column]) -> list[Column]:
     asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
     is_all_ok = all(row.outcome == Outcome.OK for row in table.rows)
     needed = {"n", CHANGE, *table.varied}
+    if table.best_by is not None or not asked:
+        needed.add(_head(others[0]))
     # The column of the first measure has the outcome of each trial without a value.
     if any(row.counted and row.outcome != Outcome.OK for row in table.rows):
         needed.add("outcome")
@@ -120,7 +122,7 @@ def _spare_first(table: Table, columns: Sequence[Column]) -> list[Column]:
             return 5
         return 3 if len({column.text(row) for row in table.rows}) == 1 else 4
 
-    spare = [column for column in reversed(columns) if _head(column) not in needed]
+    spare = [column for column in reversed([*factors, *others]) if _head(column) not in needed]
     spare.sort(key=lambda column: heads.index(_head(column)) if _head(column) in heads else 0)
     return sorted(spare, key=rank)
 
