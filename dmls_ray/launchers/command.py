@@ -36,9 +36,6 @@ _PACKAGE = str(Path(__file__).parents[2])
 _KILL_TIMEOUT_S = 10.0
 """How long killed processes may take to end; one that waits in the kernel for a device or a network disk does not."""
 
-_PF_EXITING = 0x4
-"""Flag of Linux for a process in exit."""
-
 _POLL_INTERVAL_S = 0.05
 
 _LOG_LINES = 15
@@ -83,7 +80,6 @@ def run_command(
                 cwd=cwd if os.path.isdir(cwd) else None,
             )
 
-        _, started = _exit_and_start(process.pid)
         remaining: list[int] = []
         try:
             while process.poll() is None:
@@ -92,7 +88,7 @@ def run_command(
                     break
                 time.sleep(_POLL_INTERVAL_S)
         finally:
-            remaining = _end_processes(path_of_run, process, started)
+            remaining = _end_processes(path_of_run, process)
 
         folder.pass_on_events(emit)
         log_lines = folder.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
@@ -116,20 +112,16 @@ def _loopback_interface() -> Mapping[str, str]:
     return {}
 
 
-def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes], started: int) -> list[int]:
+def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[int]:
     """End all processes of a run, also those whose parent has died, so that they are no children of the command.
-
-    Args:
-        path_of_run: the folder of the run.
-        command: the command that started them.
-        started: when the command started, in clock ticks since boot.
 
     Returns:
         Pids of processes that SIGKILL has not ended in time.
     """
     until = time.monotonic() + _KILL_TIMEOUT_S
     alive: set[psutil.Process] = set()
-    while alive := {*filter(_is_alive, alive), *_processes_of(path_of_run, command, started)}:
+    # A process that gives back its memory has no environment any more, so it is looked at until it has ended.
+    while alive := {*filter(_is_alive, alive), *_processes_of(path_of_run, command)}:
         if time.monotonic() > until:
             break
         for member in alive:
@@ -140,45 +132,24 @@ def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes], started:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether a process has not ended, or is still giving back its memory."""
     try:
         return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
         return False
 
 
-def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes], started: int) -> list[psutil.Process]:
+def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[psutil.Process]:
     found = []
     if command.poll() is None:
         root = psutil.Process(command.pid)
         # A process that shows another title may have lost its environment.
         found += [*root.children(recursive=True), root]
     for process in psutil.process_iter():
-        environment: Mapping[str, str] = {}
         # Processes of other users cannot be examined, and zombies have no environment.
         with contextlib.suppress(psutil.Error, OSError):
-            environment = process.environ()
-        if environment.get(RUN) == str(path_of_run) or (not environment and _may_be_in_exit(process, started)):
-            found.append(process)
+            if process.environ().get(RUN) == str(path_of_run):
+                found.append(process)
     return found
-
-
-def _may_be_in_exit(process: psutil.Process, started: int) -> bool:
-    """Whether a process may be of the run and in exit: it has no environment then, but still memory to give back."""
-    is_exiting, began = _exit_and_start(process.pid)
-    with contextlib.suppress(psutil.Error):
-        return is_exiting and began >= started and process.uids().real == os.getuid() and _is_alive(process)
-    return False
-
-
-def _exit_and_start(pid: int) -> tuple[bool, int]:
-    """Whether a process is in exit, and when it started, in clock ticks since boot; (False, 0) without Linux' /proc."""
-    try:
-        # The name of the program, in parentheses, may have spaces; flags and start are the 9th and the 22nd field.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return False, 0
-    return bool(int(fields[6]) & _PF_EXITING), int(fields[19])
 
 
 def _no_result(

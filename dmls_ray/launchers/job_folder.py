@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,11 +19,8 @@ from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import part_of
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
-from dmls_ray.training.rank import ArtifactOptions
+from dmls_ray.training.rank import ArtifactOptions, Emit, limit_progress
 from dmls_ray.util.atomic import atomic_write_text
-
-_PROGRESS_INTERVAL_S = 1.0
-"""Minimum time between two signs of progress that are written."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +57,18 @@ class JobFolder:
         return job
 
     @contextlib.contextmanager
-    def events(self, rank: int) -> Iterator[Callable[[RankEvent], None]]:
+    def events(self, rank: int) -> Iterator[Emit]:
         """The `emit` of a rank: rank 0 writes events, other ranks write none."""
         if rank:
             yield lambda event: None
             return
-        last = time.monotonic()
         with open(self._events_file, "a", encoding="utf-8", buffering=1) as file:
 
-            def emit(event: RankEvent) -> None:
-                nonlocal last
-                if isinstance(event, Progress) and time.monotonic() - last < _PROGRESS_INTERVAL_S:
-                    return
-                last = time.monotonic()
+            def write(event: RankEvent) -> None:
                 values = {"epoch": event.epoch.values} if isinstance(event, EpochEnded) else {}
                 file.write(json.dumps(values) + "\n")
 
-            yield emit
+            yield limit_progress(write)
 
     def pass_on_events(self, emit: Callable[[RankEvent], object]) -> None:
         """Emit the events that were written completely since the last call."""

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,86 +216,15 @@ def test_what_a_run_leaves_running_ends_with_it(tmp_path: Path, monkeypatch: pyt
     assert not is_alive(pid)
 
 
-HELD_IN_EXIT = """
-import ctypes, os, pathlib, subprocess, sys, time
-folder = pathlib.Path(sys.argv[1])
-while not (folder / "started").exists():
-    time.sleep(0.01)
-# The first process of a PID namespace stays in exit until the others have been reaped.
-if ctypes.CDLL(None).unshare(0x10000000 | 0x20000000):  # CLONE_NEWUSER and CLONE_NEWPID
-    sys.exit("no namespaces")
-first = subprocess.Popen(["sleep", "600"], env={**os.environ, "DMLS_RAY_RUN": str(folder)})
-second = subprocess.Popen(["sleep", "600"])
-first.kill()
-os.waitid(os.P_PID, second.pid, os.WEXITED | os.WNOWAIT)
-print(first.pid, flush=True)
-(folder / "held").touch()
-if sys.argv[2] == "for ever":
-    sys.stdin.read()
-time.sleep(1)
-second.wait()
-first.wait()
-"""
-
-WAIT_FOR_HELD = """
-import pathlib, sys, time
-folder = pathlib.Path(sys.argv[1])
-(folder / "started").touch()
-while not (folder / "held").exists():
-    time.sleep(0.01)
-"""
-
-
-@pytest.fixture
-def held_in_exit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[list[RankResult], int]]]:
-    """Run a command that ends while a process of its run is in exit; returns the results and that process."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run_with(how_long: str) -> tuple[list[RankResult], int]:
-        def command_of(self: Spawn, trial: TrialConfig, program: list[str]) -> list[str]:
-            words = [sys.executable, "-c", HELD_IN_EXIT, program[-1], how_long]
-            started.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-            return [sys.executable, "-c", WAIT_FOR_HELD, program[-1]]
-
-        monkeypatch.setattr(Spawn, "command", command_of)
-        results = run(config("spawn"), end_reason=lambda: "no namespaces" if started[0].poll() else "")
-        assert started[0].stdout is not None
-        line = started[0].stdout.readline()
-        if not line:
-            pytest.skip("this user may make no PID namespace")
-        return results, int(line)
-
-    yield run_with
-    for process in started:
-        process.communicate()
-
-
 def is_alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-
-
-def test_a_process_in_exit_is_waited_for_though_it_has_no_environment_any_more(
-    held_in_exit: Callable[[str], tuple[list[RankResult], int]],
-) -> None:
-    (result,), pid = held_in_exit("for a second")
-    assert not is_alive(pid)
-    assert "SIGKILL" not in result.traceback
-
-
-def test_a_process_that_sigkill_does_not_end_is_named_and_not_waited_for_without_a_bound(
-    held_in_exit: Callable[[str], tuple[list[RankResult], int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "_KILL_TIMEOUT_S", 0.5)
-    (result,), pid = held_in_exit("for ever")
-    assert is_alive(pid)
-    assert result.traceback.splitlines()[-1] == f"SIGKILL did not end process {pid} in 0.5 s."
 
 
 def test_a_run_whose_process_does_not_end_although_it_was_killed_has_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     # As one that waits for a network drive which is gone.
     started: list[subprocess.Popen[bytes]] = []
 
-    def cannot_end(path_of_run: Path, process: subprocess.Popen[bytes], began: int) -> list[int]:
+    def cannot_end(path_of_run: Path, process: subprocess.Popen[bytes]) -> list[int]:
         started.append(process)
         return [process.pid]
 
@@ -307,6 +235,7 @@ def test_a_run_whose_process_does_not_end_although_it_was_killed_has_a_result(mo
     process.wait()
     assert rank.outcome == "killed"
     assert f"its command (pid {process.pid}) does not end although it was killed" in rank.reason
+    assert rank.traceback.splitlines()[-1] == f"SIGKILL did not end process {process.pid} in 10 s."
 
 
 def stops_itself(config: Any, rank: Any, emit: Any) -> None:
