@@ -42,7 +42,7 @@ from tests.conftest import jpeg
 
 SEED = 20_261_122
 INPUTS = {
-    "runs.jsonl": 5_000, "objects": 1_500, "sweep.json": 2_000, "decoded images": 1_000,
+    "runs.jsonl": 6_000, "sweep.json": 2_000, "decoded images": 1_000,
     "images": 1_000, "checkpoints": 300,
 }  # fmt: skip
 """Damaged inputs of each kind."""

@@ -38,18 +38,17 @@ class LiveView(PlainView):
 
     def event(self, run: Run, event: RunEvent) -> None:
         super().event(run, event)
-        self._under_way = self._progress.name(run)
+        self._under_way = run.label(self._varied)
         if isinstance(event, EpochEnded):
             self._under_way += f"  {_describe_epoch(event, run.values.get('epochs'))}"
 
     def render(self) -> Group:
         """What the terminal shows now, below the lines."""
-        progress = self._progress
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
-            ProgressBar(total=max(progress.total, 1), completed=progress.ended, width=30),
-            f"{progress.ended}/{progress.total} runs",
-            f"{duration(time.monotonic() - progress.began)} gone",
+            ProgressBar(total=max(self.total, 1), completed=self.ended, width=30),
+            f"{self.ended}/{self.total} runs",
+            f"{duration(time.monotonic() - self.began)} gone",
         )
         # What looks like mark-up in a name is none.
         return Group(Text(escape_control_chars(self._under_way), style="cyan", no_wrap=True), bar)

@@ -24,7 +24,7 @@ END_TIMEOUT_S = 30.0
 """How long a machine may take to start a process that ends another, and to see that gone."""
 
 CLOCK_STEP_S = 60.0
-"""How far the system's clock may be set, by which Linux tells when a process started; pids are reused later."""
+"""How far the system's clock may be set: the time at which a process started follows from it. Pids are reused later."""
 
 KILL_TIMEOUT_S = 3.0
 """How long a process that was killed may take to end. One that waits for a device or a network drive takes longer."""

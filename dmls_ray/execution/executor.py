@@ -5,22 +5,19 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
-from dmls_ray.config.grid import Run, configs_of
+from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.busy_cluster import describe_wait
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.heartbeat import Heartbeat
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
-from dmls_ray.execution.run_notes import RunNotes
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.view import PlainView
 from dmls_ray.records.model import RunRecord
@@ -82,8 +79,9 @@ class Executor:
         self._by_id: dict[str, Run] = {}
         self._lacking: set[str] = set()
         """Runs that were skipped for lack of machines."""
+        self._not_recorded = {""}
+        """What was noted about values that no record holds."""
         self._has_board = False
-        self._notes = RunNotes()
         self._checked = 0.0
         """When the cluster was last looked at."""
 
@@ -131,12 +129,25 @@ class Executor:
         check_machines(resources)
         runs = self._set_aside(resources)
         while runs:
-            for line in describe_wait(configs_of(runs), resources, self.options.wait_for_ranks):
-                self.view.note(line)
+            self._note_busy(resources, runs)
             self._begin(runs, here=resources.has_this_machine)
             now = self._run_on(session, resources, runs)
             runs = self._feasible_now(resources, now)
             resources = now
+
+    def _note_busy(self, resources: Resources, runs: Sequence[Run]) -> None:
+        """Note that ranks wait for other jobs of the cluster: Ray itself would wait in silence."""
+        from dmls_ray.cluster.resources import free_resources
+        from dmls_ray.cluster.scheduler.membership import START_TIMEOUT_S as RANKS_TIMEOUT_S
+
+        free, wait_s = free_resources(), max(RANKS_TIMEOUT_S, self.options.wait_for_ranks)
+        for device, kind, there in (("cpu", "CPU", resources.cores), ("cuda", "GPU", resources.gpus)):
+            sizes = [config.world_size for config in configs_of(runs) if resources.device_of(config) == device]
+            if free.get(kind, 0) < min(max(sizes, default=0), there):
+                self.view.note(
+                    f"The cluster has {free.get(kind, 0):g} {kind}s free and the ranks need {max(sizes)}: they start "
+                    f"when other jobs have ended. The sweep waits {wait_s:g} s for it (--wait-for-ranks)."
+                )
 
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
@@ -150,20 +161,25 @@ class Executor:
     def _set_aside(self, resources: Resources) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others. Raises as `check_accelerator`."""
         check_accelerator(resources, configs_of(self._missing))
-        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
-        self._by_id = {run.run_id: run for run in judged.runs}
+        judged = self._judge(resources)
         self.recorder.oversubscribes = resources.oversubscribes
         if self.search and self.space:
             return self.search.examples(judged)
 
-        records = {record.run_id: record for record in self.store.records}
+        reasons = {record.run_id: record.reason for record in self.store.records}
         wanted = [self._by_id[run.run_id] for run in self._missing]
         for run in wanted:
             if run.skip:
                 self._lacking.add(run.run_id)
-            if run.skip and (run.run_id not in records or records[run.run_id].reason != run.skip):
-                self._keep(self.recorder.skipped(run))
+                if reasons.get(run.run_id) != run.skip:
+                    self._keep(self.recorder.skipped(run))
         return [run for run in wanted if not run.skip]
+
+    def _judge(self, resources: Resources) -> Plan:
+        """The plan with the reason why a run is not feasible on these machines."""
+        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
+        self._by_id = {run.run_id: run for run in judged.runs}
+        return judged
 
     def _feasible_now(self, before: Resources, now: Resources) -> list[Run]:
         """The runs that were skipped for lack of machines, and are feasible since others have joined."""
@@ -172,9 +188,7 @@ class Executor:
         is_comparable = bool(before.gpus) == bool(now.gpus)
         if not joined or not self._lacking or not is_comparable:
             return []
-        judged = self.plan.skip_infeasible(self._job_factory(now).infeasible_reason)
-        self._by_id = {run.run_id: run for run in judged.runs}
-        runs = [run for run in judged.runs if run.run_id in self._lacking and not run.skip]
+        runs = [run for run in self._judge(now).runs if run.run_id in self._lacking and not run.skip]
         self._lacking -= {run.run_id for run in runs}
         if runs:
             self.view.note(f"{len(runs)} runs that were skipped fit on the machines that are there by now.")
@@ -211,13 +225,18 @@ class Executor:
         serve = functools.partial(
             run_jobs, group, listener=self._listen, launch=run_command, check=lambda: self._check(session, group)
         )
-        with group, self._noted_if_stopped():
-            # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
-            self._begin_board(first)
-            if self.search:
-                serve(self.search.trials(factory, jobs, group.ranks))
-            else:
-                serve(listed(jobs, self._in_turn(first)))
+        try:
+            with group:
+                # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
+                self._begin_board(first)
+                if self.search:
+                    serve(self.search.trials(factory, jobs, group.ranks))
+                else:
+                    serve(listed(jobs, self._in_turn(first)))
+        except KeyboardInterrupt:
+            # At once, since whoever stops a job may kill it a few seconds later.
+            self.view.note("Stopping: the runs that have ended are kept.")
+            raise
         return group.resources
 
     def _group_spec(self, resources: Resources, runs: Sequence[Run], jobs: Sequence[Job]) -> WorkerGroupSpec:
@@ -245,15 +264,6 @@ class Executor:
         again = {run.run_id for run in first}
         kept = [record for record in self.store.records if record.run_id not in again]
         self.board.begin(kept)
-
-    @contextmanager
-    def _noted_if_stopped(self) -> Iterator[None]:
-        try:
-            yield
-        except KeyboardInterrupt:
-            # At once, since whoever stops a job may kill it a few seconds later.
-            self.view.note("Stopping: the runs that have ended are kept.")
-            raise
 
     def _check(self, session: RaySession, group: WorkerGroup) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.
@@ -318,8 +328,9 @@ class Executor:
         self.board.run_finished(record)
         if self.search and (note := self.search.missing_metric_note(record)):
             self.view.note(note)
-        for note in self._notes.of(record):
-            self.view.note(note)
+        if record.not_recorded not in self._not_recorded:
+            self._not_recorded.add(record.not_recorded)
+            self.view.note(f"Run {record.run_id}: not recorded: {record.not_recorded}.")
 
     def _keep(self, record: RunRecord) -> None:
         try:

@@ -89,19 +89,16 @@ class FolderState:
             folder: the results folder.
         """
         options = self._options
-        if options.save_weights:
-            yield from self._note_on_file("weights.pt", self.plan.repeats, folder)
-        yield from self._note_on_file("trace-rank0.json.gz", options.trace, folder)
-
-    def _note_on_file(self, name: str, repeats: int, folder: Path) -> Iterator[str]:
-        """A note where runs that have ended have no such file, of the first repeats of each trial."""
-        count = 0
-        for run in self.plan.runs:
-            if run.run_id in self.finished and run.repeat < repeats:
-                count += not (run_folder(folder, run.run_id) / name).exists()
-        if count:
-            verb = "has" if count == 1 else "have"
-            yield (
-                f"{count_noun(count, 'run')} that had ended {verb} no {name}, which is written at the end of a run. "
-                "Pass --fresh to run all again."
-            )
+        repeats_with = {
+            "weights.pt": self.plan.repeats if options.save_weights else 0,
+            "trace-rank0.json.gz": options.trace,
+        }
+        for name, repeats in repeats_with.items():
+            ended = [run for run in self.plan.runs if run.run_id in self.finished and run.repeat < repeats]
+            folders = [run_folder(folder, run.run_id) for run in ended]
+            lacking = [path for path in folders if not (path / name).exists()]
+            if lacking:
+                yield (
+                    f"{count_noun(len(lacking), 'run')} that ended before left no {name}, which is written at the end "
+                    "of a run. Pass --fresh to run all again."
+                )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,13 +85,20 @@ def run_plan(
             view.note(summary)
         was_restored = not state.missing and _restore_trials(plan, options, store)
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
-        with _derived_files(store, view, board, was_restored=was_restored):
+        before, has_space = len(store.all_records), True
+        try:
             if state.missing:
-                _note_other_machines(store.records, view)
-                _note_other_versions(store.records, view)
+                _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
                 heartbeat.report(done=len(store.all_records))
                 Executor(state, options, store, view, board, space=space, heartbeat=heartbeat).run()
+        except NotKeptError:
+            has_space = False
+            raise
+        finally:
+            if has_space:
+                _write_derived(store, view, changed=was_restored or len(store.all_records) > before)
+            board.end(store.records)
         results = results_so_far()
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
@@ -111,24 +117,6 @@ def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpa
     if options.until is not None:
         results.until = options.until
     return results
-
-
-@contextmanager
-def _derived_files(
-    store: Store, view: PlainView, board: LiveTensorBoardWriter, *, was_restored: bool
-) -> Iterator[None]:
-    """Write the files that follow from the runs when the block ends, in whichever way; not where the disk is full."""
-    before = len(store.all_records)
-    has_space = True
-    try:
-        yield
-    except NotKeptError:
-        has_space = False
-        raise
-    finally:
-        if has_space:
-            _write_derived(store, view, changed=was_restored or len(store.all_records) > before)
-        board.end(store.records)
 
 
 def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], location: Path | str) -> None:
@@ -223,30 +211,22 @@ def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRe
     return [record for record in records if record.run_id in wanted]
 
 
-def _note_other_machines(records: Sequence[RunRecord], view: PlainView) -> None:
-    others = {
-        record.machine.get("host", "another machine")
-        for record in records
-        if record.outcome is not Outcome.SKIPPED and hardware_key(record.machine) != hardware_key(describe_machine())
-    }
+def _note_other_runs(records: Sequence[RunRecord], view: PlainView) -> None:
+    """Note that the folder has runs of other machines or versions: no comparison pairs them with the runs to come."""
+    measured = [record for record in records if record.outcome is not Outcome.SKIPPED]
+    here = describe_machine()
+    others = [record.machine for record in measured if hardware_key(record.machine) != hardware_key(here)]
     if others:
+        hosts = sorted({machine.get("host", "another machine") for machine in others})
         view.note(
-            f"This folder holds runs of {', '.join(sorted(others))}, and this is {describe_machine()['host']}: "
-            "their times cannot be compared. Pass --fresh to start a new folder."
+            f"This folder holds runs of {', '.join(hosts)}, and this is {here['host']}: their times cannot be "
+            "compared. Pass --fresh to start a new folder."
         )
-
-
-def _note_other_versions(records: Sequence[RunRecord], view: PlainView) -> None:
-    """Note that the folder has runs of other versions: no comparison pairs them with the runs to come."""
-    here = software_facts(describe_versions(), describe_git())
-    others: dict[str, list[dict[str, str]]] = {}
-    for record in records:
-        facts = software_facts(record.versions, record.git)
-        if record.outcome is not Outcome.SKIPPED and facts != here:
-            others.setdefault(str(sorted(facts.items())), []).append(facts)
-    for same in others.values():
-        there, now = differing_facts([same[0], here])
+    now = software_facts(describe_versions(), describe_git())
+    versions = [software_facts(record.versions, record.git) for record in measured]
+    for facts in {str(facts): facts for facts in versions if facts != now}.values():
+        there, present = differing_facts([facts, now])
         view.note(
-            f"This folder holds {count_noun(len(same), 'run')} of other versions ({there}), and these are {now}: they "
-            "are not compared. Pass --fresh to start a new folder."
+            f"This folder holds {count_noun(versions.count(facts), 'run')} of other versions ({there}), and these are "
+            f"{present}: they are not compared. Pass --fresh to start a new folder."
         )

@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -44,10 +45,7 @@ class Supervisor:
     """Starts the sweep, follows its heartbeat, and starts it again."""
 
     def __init__(self) -> None:
-        self._sweep = 0
-        """Process of the sweep; 0 before the first start."""
-        self._code: int | None = None
-        """Its exit code, negative for a signal; None while it runs."""
+        self._sweep: subprocess.Popen[bytes] | None = None
         self._status: dict[str, Any] = {}
         """What the sweep has reported."""
         self._silent_s = 0.0
@@ -64,15 +62,13 @@ class Supervisor:
         restarts = 0
         while True:
             done = self._done
-            reason = self._follow(is_restart=restarts > 0 or done > 0)
-            self._end_processes()
-            if self._is_stopped:
-                if self._status["ended"] and self._code != EXIT_LOST:
-                    return self._code or 0
+            code, reason = self._follow(is_restart=restarts > 0 or done > 0)
+            _end_processes()
+            if self._is_stopped and (code == EXIT_LOST or not self._status["ended"]):
                 _print("Stopped. The runs that had ended are kept; the same command runs the others.")
                 return EXIT_INTERRUPTED
-            if not reason:
-                return self._code or 0
+            if self._is_stopped or not reason:
+                return code
             restarts = 1 if self._done > done else restarts + 1
             if restarts > self._status.get("restarts", 0):
                 _print(f"{reason}. Runs kept: {self._done}; the same command runs the others.")
@@ -89,8 +85,8 @@ class Supervisor:
     def _forward(self, number: int, _: object) -> None:
         self._is_stopped = True
         self._silent_s = 0.0
-        if self._sweep and self._code is None:
-            os.kill(self._sweep, number)
+        if self._sweep is not None:
+            self._sweep.send_signal(number)
 
     def _pause(self, seconds: int) -> None:
         """Wait before a restart: a cluster that was joined may come back."""
@@ -100,51 +96,58 @@ class Supervisor:
 
     # --- one start ------------------------------------------------------------------------------------------
 
-    def _follow(self, *, is_restart: bool) -> str:
-        """Run the sweep to its end; returns why it is to be started again, empty where it has ended by itself."""
-        reader = self._start(is_restart=is_restart)
-        silence, rest, is_open = "", b"", True
-        while self._code is None:
-            ready, _, _ = select.select([reader] if is_open else [], [], [], _POLL_S if is_open else 0.05)
-            if ready:
-                self._silent_s = 0.0
-                text = os.read(reader, 65536)
-                is_open = bool(text)
-                *lines, rest = (rest + text).split(b"\n")
-                for line in lines:
-                    self._status |= json.loads(line)
-            else:
-                # Not the time that has passed: this process may have been stopped together with the sweep.
-                self._silent_s += _POLL_S if is_open else 0.05
-                if self._silent_s > self._patience_s and not silence:
-                    silence = f"The sweep did not answer for {self._patience_s:g} s"
-                    os.kill(self._sweep, signal.SIGKILL)
-            self._reap()
-        os.close(reader)
-        if silence:
-            return silence
-        if self._status.get("ended"):
-            return str(self._status["reason"]) if self._code == EXIT_LOST else ""
-        if self._code < 0:
-            return f"The process of the sweep was ended by {signal.Signals(-self._code).name}"
-        return f"The process of the sweep ended with exit code {self._code}"
+    def _follow(self, *, is_restart: bool) -> tuple[int, str]:
+        """Run the sweep to its end.
 
-    def _start(self, *, is_restart: bool) -> int:
-        """Start the command again in a new process; returns the end of a pipe where its reports arrive."""
+        Returns:
+            Its exit code, negative for a signal; and why it is to be started again, empty where it has ended by itself.
+        """
+        reader, sweep = self._start(is_restart=is_restart)
+        silence, rest, poll_s = "", b"", _POLL_S
+        while sweep.poll() is None:
+            # A pipe that is closed, since the process ends, is always ready.
+            ready = poll_s == _POLL_S and select.select([reader], [], [], _POLL_S)[0]
+            text = os.read(reader, 65536) if ready else b""
+            if ready and not text:
+                poll_s = 0.05
+            *lines, rest = (rest + text).split(b"\n")
+            for line in lines:
+                self._status |= json.loads(line)
+            if text:
+                self._silent_s = 0.0
+                continue
+            if poll_s != _POLL_S:
+                time.sleep(poll_s)
+            # Not the time that has passed: this process may have been stopped together with the sweep.
+            self._silent_s += poll_s
+            if self._silent_s > self._patience_s and not silence:
+                silence = f"The sweep did not answer for {self._patience_s:g} s"
+                sweep.kill()
+        os.close(reader)
+        code = sweep.returncode
+        if silence:
+            return code, silence
+        if self._status["ended"]:
+            return code, str(self._status["reason"]) if code == EXIT_LOST else ""
+        if code < 0:
+            return code, f"The process of the sweep was ended by {signal.Signals(-code).name}"
+        return code, f"The process of the sweep ended with exit code {code}"
+
+    def _start(self, *, is_restart: bool) -> tuple[int, subprocess.Popen[bytes]]:
+        """Start the command again in a new process; returns also the end of a pipe where its reports arrive."""
         reader, writer = os.pipe()
-        os.set_inheritable(writer, True)
         given = {
             "descriptor": writer,
             "supervisor": os.getpid(),
             "folder": self._status.get("folder", ""),
             "is_restart": is_restart,
         }
-        self._code, self._silent_s = None, 0.0
+        self._silent_s = 0.0
         self._status |= {"ended": False, "within_s": None}
-        environment = {**os.environ, CHANNEL: json.dumps(given)}
-        self._sweep = os.posix_spawn(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        command = [sys.executable, *sys.orig_argv[1:]]
+        self._sweep = subprocess.Popen(command, env={**os.environ, CHANNEL: json.dumps(given)}, pass_fds=[writer])
         os.close(writer)
-        return reader
+        return reader, self._sweep
 
     @property
     def _patience_s(self) -> float:
@@ -154,24 +157,17 @@ class Supervisor:
             return float("inf")
         return min(within_s, STOP_TIMEOUT_S) if self._is_stopped else float(within_s)
 
-    def _reap(self) -> None:
-        """Take note of the end of the sweep, and of orphans that it left."""
-        with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == self._sweep:
-                    self._code = os.waitstatus_to_exitcode(ended[1])
 
-    def _end_processes(self) -> None:
-        """Kill what is left of the sweep: its processes, and those of a cluster that it has started."""
-        import psutil  # here, since the sweep is to start soon
+def _end_processes() -> None:
+    """Kill what is left of the sweep: its processes, and those of a cluster that it has started."""
+    import psutil  # here, since the sweep is to start soon
 
-        until = time.monotonic() + END_TIMEOUT_S
-        while (left := psutil.Process().children(recursive=True)) and time.monotonic() < until:
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-            self._reap()
-            time.sleep(0.02)
+    until = time.monotonic() + END_TIMEOUT_S
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < until:
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.02)
 
 
 def _print(line: str) -> None:

@@ -52,63 +52,18 @@ class ProgressConsole(Console):
             discard_output(sys.stderr)
 
 
-class Progress:
-    """How far a sweep is.
-
-    Args:
-        pending: the runs to come, in their order.
-        records: all that is known: earlier runs of this folder, too.
-        varied: the fields by which runs are named.
-        total: number of runs to come, where a searcher still has to choose them.
-    """
-
-    def __init__(
-        self,
-        pending: Sequence[Run] = (),
-        records: Sequence[RunRecord] = (),
-        varied: Sequence[str] = (),
-        *,
-        total: int | None = None,
-    ) -> None:
-        self.total, self.ended = len(pending) if total is None else total, 0
-        self.began = time.monotonic()
-        self._varied = tuple(varied)
-        self._durations = Durations(records)
-        self._left = Counter(run.trial_id for run in pending)
-        if total is not None:
-            self._left[_UNKNOWN] = total
-
-    def extend(self, more: Sequence[Run]) -> None:
-        """There are more runs."""
-        self.total += len(more)
-        self._left.update(run.trial_id for run in more)
-
-    def end(self, record: RunRecord) -> None:
-        """A run has ended."""
-        self.ended += 1
-        self._durations.add(record)
-        self._left[record.trial_id if record.trial_id in self._left else _UNKNOWN] -= 1
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
-        left = {trial_id: count for trial_id, count in self._left.items() if count}
-        seconds = {trial_id: self._durations.expected_s(trial_id) for trial_id in left}
-        if None in seconds.values():
-            return None
-        return sum((seconds[trial_id] or 0.0) * count for trial_id, count in left.items())
-
-    def name(self, run: Run) -> str:
-        """What to call a run."""
-        return run.label(self._varied)
-
-
 class PlainView:
     """Shows the events of a sweep: prints one line for each run that has ended, with the time left."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._progress = Progress()
+        self.total, self.ended = 0, 0
+        """Number of runs to come, and how many of them have ended."""
+        self.began = time.monotonic()
+        self._varied: Sequence[str] = ()
+        self._durations = Durations()
+        self._left: Counter[str] = Counter()
+        """Runs to come, by trial."""
 
     def __enter__(self) -> PlainView:
         return self
@@ -131,7 +86,15 @@ class PlainView:
             varied: the fields by which runs are named.
             total: number of runs to come, where they are not known yet.
         """
-        self._progress = Progress(pending, records, varied, total=total)
+        self.total, self.ended, self.began = 0, 0, time.monotonic()
+        self._varied, self._durations, self._left = varied, Durations(records), Counter()
+        self._count(pending)
+        if total is not None:
+            self.total = self._left[_UNKNOWN] = total
+
+    def _count(self, more: Sequence[Run]) -> None:
+        self.total += len(more)
+        self._left.update(run.trial_id for run in more)
 
     def extend(self, more: Sequence[Run], reason: str) -> None:
         """Go on with further runs.
@@ -140,22 +103,34 @@ class PlainView:
             more: the runs, in their order.
             reason: why there are more.
         """
-        self._progress.extend(more)
+        self._count(more)
         self.note(reason)
 
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
         if isinstance(event, RunStarted) and event.attempt > 1:
-            self.note(f"{self._progress.name(run)}: {event.after}; attempt {event.attempt}")
+            self.note(f"{run.label(self._varied)}: {event.after}; attempt {event.attempt}")
 
     def done(self, run: Run, record: RunRecord) -> None:
         """Show that a run has ended."""
-        progress = self._progress
-        progress.end(record)
-        width = len(str(progress.total))
-        left = progress.left_s
+        self.ended += 1
+        self._durations.add(record)
+        self._left[record.trial_id if record.trial_id in self._left else _UNKNOWN] -= 1
+        width = len(str(self.total))
+        left = self._left_s
         tail = f", about {duration(left)} left" if left else ""
-        self.note(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {describe_end(record)}{tail}")
+        self.note(f"[{self.ended:{width}}/{self.total}] {run.label(self._varied)}: {describe_end(record)}{tail}")
+
+    @property
+    def _left_s(self) -> float | None:
+        """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
+        total = 0.0
+        for trial_id, count in self._left.items():
+            seconds = self._durations.expected_s(trial_id)
+            if count and seconds is None:
+                return None
+            total += count * (seconds or 0.0)
+        return total
 
 
 def describe_end(record: RunRecord) -> str:
