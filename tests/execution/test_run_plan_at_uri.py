@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from dmls_ray.cli import sweep_script
-from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
-from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.util.errors import ConfigError, StoreError
-from dmls_ray.workloads.registry import workload
 from tests.analysis.samples import results
 from tests.execution.test_run_plan import GRID, Notes
 from tests.records.test_model import record
@@ -77,23 +73,6 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
         Options(out="s3://KEY:HIDDEN@bucket/x")
     with pytest.raises(ConfigError, match="is a URI that lacks a slash"):
         Options(out=Path("s3://bucket/x"))  # type: ignore[arg-type]
-
-
-def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Executor, "run", lambda self: None)
-    plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
-    kept, chosen = [], workload("classification")
-    for out in (f"{bucket}/sweep", str(tmp_path / "sweep")):
-        view, options = Notes(), Options(out=out)
-        run_plan(plan, options, view)  # type: ignore[arg-type]
-        jobs = JobFactory(local_resources(), options, chosen, Path("folder"))
-        kept.append(
-            (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
-        )
-    note = "Profiles and other files of ranks need a folder, and --out is a URI: they are left out."
-    assert kept == [(False, [note]), (True, [])]
 
 
 def test_a_dry_run_shows_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
