@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dmls_ray.records.validation import SHARED_CHECKS
+from dmls_ray.records.validation import SHARED_TYPES
 from dmls_ray.util.text import utf8_safe
 
 
@@ -46,7 +46,7 @@ class SharedObjects:
         """The object of a field of a record.
 
         Args:
-            field: the field, one of `SHARED_CHECKS`.
+            field: the field, one of `SHARED_TYPES`.
             content: its JSON; or its default, which is returned as it is.
 
         Raises:
@@ -59,7 +59,7 @@ class SharedObjects:
         if key not in self._decoded:
             try:
                 values = msgspec.json.decode(content, type=dict[str, Any])
-                SHARED_CHECKS[field](values)
+                msgspec.convert(values, SHARED_TYPES[field])
             except ValueError as error:
                 raise ValueError(f"{field}: {error}") from error
             self._decoded[key] = values

@@ -16,7 +16,7 @@ from msgspec import Meta, Raw
 from dmls_ray.records.codec import SharedObjects, encode_json
 from dmls_ray.records.epoch_and_rank import EpochRecord, Int, Metrics, RankRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.validation import SHARED_CHECKS, Picture, RunName
+from dmls_ray.records.validation import SHARED_TYPES, Picture, RunName
 from dmls_ray.util.errors import StoreError
 
 SCHEMA = 2
@@ -181,7 +181,7 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
         if record.started_at:
             datetime.fromisoformat(record.started_at)
         shared = shared or SharedObjects()
-        for name in SHARED_CHECKS:
+        for name in SHARED_TYPES:
             setattr(record, name, shared.decode(name, getattr(record, name)))
         # Copies, since the originals refer to the whole line.
         record._epochs, record._ranks = record._epochs.copy(), record._ranks.copy()

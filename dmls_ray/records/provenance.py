@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import itertools
 import os
 import platform
 import shutil
@@ -74,36 +75,18 @@ def describe_git() -> dict[str, Any]:
 
 def describe_user_git(path: Path) -> dict[str, Any]:
     """Commit of the checkout that a user's file or folder is in, and whether the checkout is dirty: it has changes, or
-    Python files or notebooks that are neither tracked nor ignored. Empty outside a checkout; `dirty` is None where git
-    fails.
+    Python files or notebooks that are neither tracked nor ignored. Empty outside a checkout.
     """
     folder = path if path.is_dir() else path.parent
     commit = _git(folder, "rev-parse", "HEAD")
-    if not commit or not _is_in_checkout(folder):
+    # A home folder may be a checkout of settings, and a project in it no part of that.
+    if not commit or not _git(folder, "ls-files", "--", "."):
         return {}
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     # Untracked results are no change of the code.
-    new = _git(folder, *_LIST_NEW, "--", *_ALL_CODE)
-    return {"commit": commit, "dirty": None if changes is None or new is None else bool(changes or new)}
-
-
-_CODE = ("*.py", "*.ipynb")
-"""Files of code, below a folder."""
-
-_ALL_CODE = tuple(f":/{pattern}" for pattern in _CODE)
-"""Files of code in a checkout."""
-
-_LIST_NEW = ("ls-files", "--others", "--exclude-standard", "--exclude=.ipynb_checkpoints")
-"""The command of git that lists what is neither tracked nor ignored."""
-
-
-def _is_in_checkout(folder: Path) -> bool:
-    """Whether a folder is part of the checkout around it. A home folder may be a checkout of settings, and a project in
-    it no part of that; a new folder with code in a checkout of code is.
-    """
-    if _git(folder, "ls-files", "--", "."):
-        return True
-    return bool(_git(folder, "ls-files", "--", *_ALL_CODE) and _git(folder, *_LIST_NEW, "--", *_CODE))
+    untracked = ("ls-files", "--others", "--exclude-standard", "--exclude=.ipynb_checkpoints")
+    new = _git(folder, *untracked, "--", ":/*.py", ":/*.ipynb")
+    return {"commit": commit, "dirty": bool(changes or new)}
 
 
 _PREFIXES = ("CUDA_", "GLOO_", "MKL_", "NCCL_", "OMP_", "PYTORCH_", "TORCH_")
@@ -134,12 +117,13 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
     for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
         levels = []
         for cache in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
-            files = [cache / name for name in ("level", "size", "shared_cpu_list")]
-            if not all(file.exists() for file in files):  # as on some ARM processors and virtual machines
-                continue
-            level, size, shared = (file.read_text(encoding="utf-8").strip() for file in files)
-            if size[-1:] in units and size[:-1].isdigit():
+            try:
+                level, size, shared = (
+                    (cache / name).read_text(encoding="utf-8").strip() for name in ("level", "size", "shared_cpu_list")
+                )
                 levels.append((int(level), float(size[:-1]) * units[size[-1]], shared))
+            except (OSError, LookupError, ValueError):  # as on some ARM processors and virtual machines
+                continue
         if levels:
             _, size_mib, shared = max(levels)
             caches[shared] = size_mib
@@ -153,22 +137,21 @@ def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
 
 def commit_text(git: Mapping[str, Any]) -> str:
     """`0123456789ab with changes 89abcdef`: what a described checkout contributes to a run; empty without a commit."""
-    if not git.get("commit"):
-        return ""
-    # Older records say only whether any file of the checkout had changes.
-    changed = " with changes" if git.get("changes", git.get("dirty")) else ""
-    return f"{git['commit'][:12]}{changed}{' ' if git.get('changes') else ''}{git.get('changes', '')}"
+    commit = str(git.get("commit") or "")[:12]
+    return f"{commit} with changes {git['changes']}" if commit and git.get("changes") else commit
 
 
 def software_facts(versions: Mapping[str, Any], git: Mapping[str, Any]) -> dict[str, str]:
     """Versions and the commit of dmls_ray by name. Runs are comparable only where all are equal."""
-    commit = commit_text(git)
-    return {**{name: str(version) for name, version in versions.items()}, **({"commit": commit} if commit else {})}
+    facts = {name: str(version) for name, version in versions.items()}
+    if commit := commit_text(git):
+        facts["commit"] = commit
+    return facts
 
 
 def differing_facts(described: Sequence[Mapping[str, str]]) -> list[str]:
     """For each of several `software_facts`, those that not all share: `torch 2.9.0, commit 0123456789ab`."""
-    names = dict.fromkeys(name for facts in described for name in facts)
+    names = dict.fromkeys(itertools.chain.from_iterable(described))
     differing = [name for name in names if len({facts.get(name) for facts in described}) > 1]
     return [", ".join(f"{name} {facts.get(name, 'unknown')}" for name in differing) for facts in described]
 
@@ -223,10 +206,10 @@ def _gpus() -> dict[str, Any]:
     return {"gpus": names, "gpu_memory_mib": memory, "driver": driver}
 
 
-def _git(folder: Path, *words: str) -> str | None:
-    """The output of a command of git; None where it fails."""
+def _git(folder: Path, *words: str) -> str:
+    """The output of a command of git; empty where it fails."""
     try:
-        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace").strip()

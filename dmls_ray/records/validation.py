@@ -6,14 +6,13 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from dmls_ray.config.fields import FieldSpec, field_specs
-from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.fields import FieldSpec
 
 RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
 """The name of a folder: no separator, no `..`, no character that a terminal or a page interprets."""
@@ -35,7 +34,9 @@ def check_field_values(specs: Mapping[str, FieldSpec], config: Mapping[str, Any]
     """
     for name, value in config.items():
         spec = specs.get(name)
-        if spec is None or value is None or spec.type not in _TYPES:
+        # Published reports do not say what every field was.
+        is_unknown = value is None and name != "world_size"
+        if spec is None or spec.type not in _TYPES or is_unknown:
             continue
         if type(value) not in _TYPES[spec.type]:
             raise ValueError(f"{name} is {type(value).__name__} and not {spec.type}")
@@ -46,61 +47,36 @@ def check_field_values(specs: Mapping[str, FieldSpec], config: Mapping[str, Any]
 _TYPES: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 
 
-def _check_config(config: Mapping[str, Any]) -> None:
-    if config.get("world_size", 1) is None:
-        raise ValueError("world_size is null and not int")
-    check_field_values(field_specs(RuntimeConfig), config)
-
-
-Scalar = str | int | float | bool | None
-Facts = dict[str, Scalar | list[Scalar]]
-"""Description of a machine, its versions or its code."""
-
-
-class _MachineFacts(msgspec.Struct):
-    """The facts of a machine that tables use."""
+class _Machine(msgspec.Struct):
+    """The facts of a machine that tables use; others may be there."""
 
     host: str = ""
     cpu: str = ""
     os: str = ""
+    cores: int | None = None
+    memory_mib: float | None = None
     gpus: list[str] = []
+    gpu_memory_mib: list[float] = []
     other_machines: list[str] = msgspec.field(name="beside", default_factory=list)
 
 
-def _check_facts(facts: Mapping[str, Any]) -> None:
-    msgspec.convert(facts, Facts)
-
-
-def _check_machine(machine: Mapping[str, Any]) -> None:
-    _check_facts(machine)
-    msgspec.convert(machine, _MachineFacts)
-
-
-class _GitFacts(msgspec.Struct):
-    """The facts of a checkout that tables use."""
+class _Checkout(msgspec.Struct):
+    """The facts of a git checkout that tables use."""
 
     commit: str | None = None
+    dirty: bool | None = None
     changes: str | None = None
 
 
-def _check_git(git: Mapping[str, Any]) -> None:
-    _check_facts(git)
-    msgspec.convert(git, _GitFacts)
-
-
-def _check_digests(digests: Mapping[str, Any]) -> None:
-    msgspec.convert(digests, dict[str, str])
-
-
-SHARED_CHECKS: Mapping[str, Callable[[dict[str, Any]], None]] = {
-    "config": _check_config,
-    "code": _check_digests,
-    "data": _check_digests,
-    "machine": _check_machine,
-    "versions": _check_facts,
-    "git": _check_git,
+SHARED_TYPES: Mapping[str, Any] = {
+    "config": dict[str, Any],
+    "code": dict[str, str],
+    "data": dict[str, str],
+    "machine": _Machine,
+    "versions": dict[str, str],
+    "git": _Checkout,
 }
-"""Fields that many records share -> the check of their values."""
+"""Fields that many records share -> the type of their values. The workload of a configuration checks its values."""
 
 
 class _Until(msgspec.Struct):
@@ -129,10 +105,10 @@ class _Session(msgspec.Struct):
     changed: list[str] = []
     repeats: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     until: _Until | None = None
-    machine: Facts | None = None
-    versions: Facts | None = None
-    git: Facts | None = None
-    user_git: Facts = {}
+    machine: _Machine | None = None
+    versions: dict[str, str] | None = None
+    git: _Checkout | None = None
+    user_git: _Checkout | None = None
     environment: dict[str, str] = {}
     code: dict[str, str] = {}
     data: dict[str, str] = {}
@@ -140,8 +116,6 @@ class _Session(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.mode == "search" and self.metric is None:
             raise ValueError("a search has no metric")
-        _check_git(self.git or {})
-        _check_git(self.user_git)
 
 
 class _SweepFile(msgspec.Struct):

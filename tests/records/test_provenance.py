@@ -88,8 +88,6 @@ def test_software_is_equal_if_versions_commit_and_changes_of_the_package_are() -
     for other in ({"commit": "b" * 40}, {"changes": "01"}):
         assert facts != software_facts(versions, {**git, **other})
     assert facts != software_facts({**versions, "cuda": "13"}, git)
-    older = {"commit": "a" * 40, "dirty": True}
-    assert software_facts({}, older) == {"commit": f"{'a' * 12} with changes"}
     assert software_facts({}, {}) == {}
 
 
@@ -145,22 +143,6 @@ def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_code_and_not_with_n
         helper.unlink()
     script.write_text("steps = 2\n")
     assert describe_user_git(script) == {**clean, "dirty": True}
-
-
-@pytest.mark.parametrize("name", ["train.py", "train.ipynb", "deep/train.py"])
-def test_a_new_folder_with_code_in_a_checkout_of_code_is_part_of_it_unless_it_is_ignored(
-    tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "model.py").write_text("")
-    (tmp_path / ".gitignore").write_text("scratch\n")
-    commit_all(tmp_path)
-    for folder in ("new", "scratch"):
-        (tmp_path / folder / name).parent.mkdir(parents=True)
-        (tmp_path / folder / name).write_text("")
-    described = describe_user_git(tmp_path / "new" / name)
-    assert (len(described["commit"]), described["dirty"]) == (40, True)
-    assert describe_user_git(tmp_path / "new") == described
-    assert describe_user_git(tmp_path / "scratch" / name) == {}
 
 
 def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it(tmp_path: Path) -> None:

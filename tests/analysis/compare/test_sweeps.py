@@ -302,11 +302,11 @@ def test_machines_versions_and_source_that_differ_are_named() -> None:
     for record in b.records:
         record.machine = {**record.machine, "cpu": "Other CPU"}
         record.versions = {**record.versions, "torch": "3"}
-        record.git = {"commit": "0123456789abcdef", "dirty": True}
+        record.git = {"commit": "0123456789abcdef", "dirty": True, "changes": "89ab"}
     assert provenance(a, b) == {
         "machine cpu": (["Some CPU"], ["Other CPU"]),
         "versions torch": (["2"], ["3"]),
-        "commit": ([], ["0123456789ab with changes"]),
+        "commit": ([], ["0123456789ab with changes 89ab"]),
     }
     assert "versions torch: 2 in A, 3 in B." in notes(compare_sweeps(a, b))
     # What one of them alone has is no difference between them.
