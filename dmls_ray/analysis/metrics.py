@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.intervals import Quantity
@@ -22,6 +23,16 @@ _FORMATS: Mapping[str, NumberFormat] = {
 }
 
 
+def metric_of(name: str) -> Metric:
+    """Return the entry of a metric; for a custom metric, one with its name as heading, of any number."""
+    return registered_metrics().get(name) or _custom(name)
+
+
+@cache
+def _custom(name: str) -> Metric:
+    return Metric(name=name, label=name, kind="value", direction="none", scope="run")
+
+
 def table_metrics() -> Mapping[str, Metric]:
     """Return the metrics that have columns in tables, in the order of tables."""
     return {name: metric for name, metric in registered_metrics().items() if metric.label}
@@ -29,20 +40,17 @@ def table_metrics() -> Mapping[str, Metric]:
 
 def in_tables(name: str) -> bool:
     """Return whether tables may have a column of a metric: always of one without an entry."""
-    metric = registered_metrics().get(name)
-    return metric is None or metric.label != ""
+    return metric_of(name).label != ""
 
 
 def label_of(name: str) -> str:
     """Return the heading of a metric; for a custom metric, its name."""
-    metric = registered_metrics().get(name)
-    return metric.label or name if metric else name
+    return metric_of(name).label or name
 
 
 def format_of(name: str) -> NumberFormat:
     """Return how a metric is written; a custom metric may be any number."""
-    metric = registered_metrics().get(name)
-    return _FORMATS[metric.format] if metric else GENERIC
+    return _FORMATS[metric_of(name).format]
 
 
 def quantity_of(name: str, values: Collection[float] = ()) -> Quantity:
@@ -52,10 +60,10 @@ def quantity_of(name: str, values: Collection[float] = ()) -> Quantity:
         name: the metric; a custom one may be any number.
         values: its values: a custom accuracy is a share if none is outside of 0 to 1.
     """
-    metric = registered_metrics().get(name)
-    if metric is None and name.endswith("accuracy") and values and all(0 <= value <= 1 for value in values):
+    is_custom = name not in registered_metrics()
+    if is_custom and name.endswith("accuracy") and values and 0 <= min(values) <= max(values) <= 1:
         return "share"
-    return metric.kind if metric and metric.label else "value"
+    return metric_of(name).kind if in_tables(name) else "value"
 
 
 def limit_of(name: str, values: Collection[float] = ()) -> float:
@@ -67,20 +75,16 @@ def limit_of(name: str, values: Collection[float] = ()) -> float:
     """
     if quantity_of(name, values) == "share":
         return 1.0
-    metric = registered_metrics().get(name)
-    return 2.0 if metric and metric.share_of else math.inf
+    return 2.0 if metric_of(name).share_of else math.inf
 
 
 def resolution_of(name: str, records: Iterable[RunRecord]) -> float:
     """Return what one sample makes of a share: the smallest step of its values; 0 where it has no known step."""
-    metric = registered_metrics().get(name)
-    if metric is None or not metric.share_of:
-        return 0.0
-    counts = [count for record in records if (count := record.metrics.get(metric.share_of))]
+    counted = metric_of(name).share_of
+    counts = [record.metrics[counted] for record in records if record.metrics.get(counted)]
     return 1 / min(counts) if counts else 0.0
 
 
 def is_time(name: str) -> bool:
     """Whether a metric means nothing where runs shared the machine."""
-    metric = registered_metrics().get(name)
-    return metric is not None and metric.is_time and metric.label != ""
+    return metric_of(name).is_time and in_tables(name)

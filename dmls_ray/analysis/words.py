@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.decide import Decision
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.metrics import label_of
-from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, NumberFormat, format_interval, format_value, with_sign
-from dmls_ray.analysis.stats.intervals import Estimate, Interval
+from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
+from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.labels import describe_configuration
@@ -46,8 +45,8 @@ EFFECTS: Mapping[str, str] = {
     "level": "{amount}",
 }
 """Kind of a measure -> an effect that is beyond chance."""
-_AMOUNTS: Mapping[str, tuple[NumberFormat, str, float]] = {
-    "points": (with_sign(NumberFormat(lambda value: 1)), " points", 100.0),
+_AMOUNTS = {
+    "points": (POINTS, " points", 100.0),
     "difference": (with_sign(GENERIC), "", 1.0),
     "level": (GENERIC, "", 1.0),
 }
@@ -65,7 +64,8 @@ CAVEATS: Mapping[str, str] = {
     "one_value": "only one value of {field} was measured",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
     "stopped_early": "{count} of {asked} runs were stopped early",
-    "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, measured {steps}",
+    "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
+    "were measured",
     "few_batches": "the critical batch: fewer than {fewest} batches reach {target:g} in every run",
     "fit_untested": "how well the curve fits: that is tested from {repeats} reported repeats on",
     "not_reached": "steps at {batches}: not every run reaches {target:g}",
@@ -132,10 +132,16 @@ def _is_said(effect: Effect) -> bool:
 
 def undecided_text(answer: Answer, decision: Decision | None) -> str:
     """What is not known, and what would decide it; empty where nothing is compared."""
-    parts = [CAVEATS[name].format(**_plain(facts)) for name, facts in answer.caveats.items()]
-    is_compared = any(effect.verdict != "level" for comparison in answer.comparisons for effect in comparison)
+    parts = []
+    is_compared = any(comparison[0].verdict != "level" for comparison in answer.comparisons)
     if decision is not None and decision.claims and is_compared:
-        parts.insert(0, _open_text(decision, names=False))
+        parts.append(_open_text(decision))
+    for name, facts in answer.caveats.items():
+        shown = dict(facts)
+        for key, value in facts.items():
+            if isinstance(value, list):
+                shown[key] = join_names(list(map(str, value)), _SHOWN, ", ")
+        parts.append(CAVEATS[name].format(**shown))
     return f"Undecided (?): {'; '.join(parts)}." if parts else ""
 
 
@@ -143,10 +149,12 @@ def why_text(change: StepChange | None) -> str:
     """Where the difference between the steps of two trials goes; empty where it is not known."""
     if change is None:
         return ""
+    amounts = sorted(change.changes.items(), key=lambda item: -abs(item[1]))
     total = sum(map(abs, change.changes.values()))
-    decimals = _decimals(max(map(abs, change.changes.values())))
+    largest = abs(amounts[0][1])
+    decimals = 2 - (largest >= 1) - (largest >= 100)  # two digits or more
     parts = []
-    for name, ms in sorted(change.changes.items(), key=lambda item: -abs(item[1])):
+    for name, ms in amounts:
         if abs(ms) >= _NAMED_FROM * total > 0:
             parts.append(f"{ms:+.{decimals}f} {_PARTS[name]}")
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
@@ -171,37 +179,31 @@ def end_text(decision: Decision) -> str:
     """Why no more blocks are run; empty without comparisons."""
     if not decision.claims and not decision.beaten:
         return ""
-    return f"Undecided: {_open_text(decision, names=True)}.{_beaten_text(decision)}"
+    named = f" ({_names(decision.open)})" if decision.open else ""
+    return f"Undecided{named}: {_open_text(decision)}.{_beaten_text(decision)}"
 
 
-def _open_text(decision: Decision, *, names: bool) -> str:
-    comparisons = count_noun(len(decision.claims), "comparison")
-    stage = decision.stage
-    after = "" if stage is None else f" after {count_noun(stage.blocks, 'repeat')}"
-    if not decision.open:
-        return f"none of {comparisons}{after}"
-    named = f": {_names(decision.open)}" if names else ""
-    return f"{len(decision.open)} of {comparisons}{after}{named}; {_way_out(decision)}"
-
-
-def _way_out(decision: Decision) -> str:
-    """What decides the open comparisons."""
+def _open_text(decision: Decision) -> str:
+    """How many comparisons are open, and what decides them."""
     stage, wanted, until = decision.stage, decision.wanted, decision.until
+    count = f"{len(decision.open) or 'none'} of {count_noun(len(decision.claims), 'comparison')}"
+    texts = [count if stage is None else f"{count} after {count_noun(stage.blocks, 'repeat')}"]
+    if not decision.open:
+        return texts[0]
     if decision.goes_on:
-        return "--repeats auto goes on"
-    if stage is not None and not stage.is_last:
-        return "too few of their runs ended ok"
-    if not wanted.decided and not wanted.hopeless:
-        return f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides"
-    texts = []
-    if wanted.decided:
-        texts.append(f"about {wanted.repeats} repeats would decide {wanted.decided}: {_flags(decision)}")
-    if wanted.hopeless:
-        texts.append(f"no realistic number of repeats decides {wanted.hopeless} on this machine")
-    if stage is not None and stage.blocks >= until.max_repeats:
-        texts.insert(0, f"--max-repeats {until.max_repeats} allows no more")
+        texts.append("--repeats auto goes on")
+    elif stage is not None and not stage.is_last:
+        texts.append("too few of their runs ended ok")
+    elif stage is not None and stage.blocks >= until.max_repeats:
+        texts.append(f"--max-repeats {until.max_repeats} allows no more")
     elif stage is not None:
-        texts.insert(0, f"--budget {until.budget:g} has no time for more")
+        texts.append(f"--budget {until.budget:g} has no time for more")
+    elif not wanted.decided and not wanted.hopeless:
+        texts.append(f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides")
+    if wanted.decided and not decision.goes_on:
+        texts.append(f"about {wanted.repeats} repeats would decide {wanted.decided}: {_flags(decision)}")
+    if wanted.hopeless and not decision.goes_on:
+        texts.append(f"no realistic number of repeats decides {wanted.hopeless} on this machine")
     return "; ".join(texts)
 
 
@@ -212,22 +214,17 @@ def _flags(decision: Decision) -> str:
         return f"--repeats {repeats}"
     flags = []
     if until.budget is not None and decision.wanted_s > until.budget:
-        flags.append(f"--budget {_round_up(decision.wanted_s)}")
+        minutes = math.ceil(decision.wanted_s * 1.2 / 60)  # with some to spare
+        flags.append(f"--budget {minutes}m" if minutes < 120 else f"--budget {math.ceil(minutes / 60)}h")
     if repeats > until.max_repeats:
         flags.append(f"--max-repeats {repeats}")
     return " ".join(flags) or "a larger --budget"
 
 
-def _round_up(seconds: float) -> str:
-    """Seconds with some to spare, as a flag takes them."""
-    minutes = math.ceil(seconds * 1.2 / 60)
-    return f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60)}h"
-
-
 def _beaten_text(decision: Decision) -> str:
     if not decision.beaten:
         return ""
-    names = join_names([describe_configuration(row.factors) for row in decision.beaten], separator=", ")
+    names = join_names([describe_configuration(trial.factors) for trial in decision.beaten], separator=", ")
     return f" Beaten for {decision.until.aim} and left out of further repeats: {names}."
 
 
@@ -251,24 +248,6 @@ def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:
     if is_fresh:
         again = "the same command, with --out on this folder in place of --fresh,"
     return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again} runs them."
-
-
-def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as they are written."""
-    plain = dict(facts)
-    for name, value in facts.items():
-        if isinstance(value, Interval | Estimate):
-            plain[name] = format_interval(value, GENERIC)
-        elif isinstance(value, list):
-            plain[name] = join_names([str(item) for item in value], _SHOWN, ", ")
-    return plain
-
-
-def _decimals(value: float) -> int:
-    """Decimals that keep two digits or more."""
-    if value >= 100:
-        return 0
-    return 1 if value >= 1 else 2
 
 
 def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:

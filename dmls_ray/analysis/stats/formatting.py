@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmls_ray.analysis.stats.intervals import Interval, is_above, is_below
@@ -16,10 +16,19 @@ _MOST_DECIMALS = 6
 class NumberFormat:
     """How a kind of number is written."""
 
-    usual: Callable[[float], int]
-    """Number of decimals without an interval, and the largest number with one."""
+    decimals: tuple[tuple[float, int], ...]
+    """The least size of a number, and the usual decimals from there on; the largest first. Without any, four digits."""
     signed: bool = False
     """Whether positive numbers have a sign, too."""
+
+    def usual(self, value: float) -> int:
+        """Return the number of decimals without an interval, and the largest number with one."""
+        for least, count in self.decimals:
+            if abs(value) >= least:
+                return count
+        if abs(value) >= 1e4 or value.is_integer() or not math.isfinite(value):
+            return 0
+        return 3 - math.floor(math.log10(abs(value)))
 
     def __call__(self, value: float) -> str:
         """Return the number with its usual decimals."""
@@ -117,47 +126,28 @@ def _apart_from(null: float, numbers: Sequence[float], decimals: int) -> tuple[i
     return decimals, moved
 
 
-def _four_digits(value: float) -> int:
-    if abs(value) >= 1e4 or value.is_integer() or not math.isfinite(value):
-        return 0
-    return 3 - math.floor(math.log10(abs(value)))
-
-
-def _by_size(*steps: tuple[float, int]) -> Callable[[float], int]:
-    """A number of decimals by the size of a number.
-
-    Args:
-        steps: the least size, and the decimals from there on; the largest first, the last for all others.
-    """
-
-    def decimals(value: float) -> int:
-        for least, count in steps:
-            if abs(value) >= least:
-                return count
-        return steps[-1][1]
-
-    return decimals
-
-
-RATE = NumberFormat(_by_size((100, 0), (0, 1)))
+RATE = NumberFormat(((100, 0), (0, 1)))
 """Images a second."""
 
-SECONDS = NumberFormat(_by_size((100, 0), (10, 1), (0, 3)))
+SECONDS = NumberFormat(((100, 0), (10, 1), (0, 3)))
 """Seconds or milliseconds, to about three digits."""
 
-RATIO = NumberFormat(_by_size((1000, 0), (100, 1), (0, 2)))
+RATIO = NumberFormat(((1000, 0), (100, 1), (0, 2)))
 """A factor, as a speed-up."""
 
-MEMORY = NumberFormat(_by_size((100, 0), (10, 1), (0.1, 2), (0, 3)))
+MEMORY = NumberFormat(((100, 0), (10, 1), (0.1, 2), (0, 3)))
 """MiB, to about three digits."""
 
-INTEGER = NumberFormat(lambda value: 0)
+INTEGER = NumberFormat(((0, 0),))
 """Bytes, and the resident set in MiB."""
 
-ACCURACY = NumberFormat(lambda value: 3)
+ACCURACY = NumberFormat(((0, 3),))
 """A fraction from 0 to 1."""
 
-GENERIC = NumberFormat(_four_digits)
+POINTS = NumberFormat(((0, 1),), signed=True)
+"""Hundredths of an accuracy."""
+
+GENERIC = NumberFormat(())
 """Any other number, to four digits."""
 
 

@@ -8,6 +8,7 @@ from dmls_ray.analysis.stats.formatting import (
     ACCURACY,
     GENERIC,
     INTEGER,
+    POINTS,
     RATE,
     RATIO,
     SECONDS,
@@ -17,8 +18,6 @@ from dmls_ray.analysis.stats.formatting import (
     with_sign,
 )
 from dmls_ray.analysis.stats.intervals import Interval
-
-_POINTS = with_sign(NumberFormat(lambda value: 1))
 
 
 @pytest.mark.parametrize(
@@ -51,10 +50,10 @@ def test_numbers_have_the_digits_that_their_interval_supports(
         (RATIO, 1.0, Interval(1.0, 0.998, 1.002), "1.000 [0.998, 1.002]"),
         (RATIO, 1.0, Interval(0.92, 0.846, 1.0004), "0.9200 [0.8460, 1.0004]"),
         (RATIO, 1.0, Interval(0.92, 0.846, 1.0), "0.92 [0.85, 1.00]"),
-        (_POINTS, 0.0, Interval(0.813, -0.013, 1.638), "+0.81 [-0.01, +1.64]"),
-        (_POINTS, 0.0, Interval(-0.813, -1.638, 0.013), "-0.81 [-1.64, +0.01]"),
-        (_POINTS, 0.0, Interval(0.0, 0.0, 0.0), "+0.0 [+0.0, +0.0]"),
-        (_POINTS, 0.0, Interval(0.5, -2e-9, 1.0), "+0.500000 [-0.000001, +1.000000]"),
+        (POINTS, 0.0, Interval(0.813, -0.013, 1.638), "+0.81 [-0.01, +1.64]"),
+        (POINTS, 0.0, Interval(-0.813, -1.638, 0.013), "-0.81 [-1.64, +0.01]"),
+        (POINTS, 0.0, Interval(0.0, 0.0, 0.0), "+0.0 [+0.0, +0.0]"),
+        (POINTS, 0.0, Interval(0.5, -2e-9, 1.0), "+0.500000 [-0.000001, +1.000000]"),
         (RATIO, 1.0, Interval(1.5, 1 + 1e-9, 2.0), "1.500000 [1.000001, 2.000000]"),
         (with_sign(ACCURACY), 0.0, Interval(0.0004, 0.0001, 0.0007), "+0.0004 [+0.0001, +0.0007]"),
         (GENERIC, None, Interval(1.0, 1e-3, 5e9), "1 [0, 5,000,000,000]"),
@@ -72,7 +71,7 @@ def test_an_interval_is_written_with_no_difference_in_it_if_and_only_if_it_conta
         (RATIO, 1.0, Interval(1.0022, 1.0019, 1.0025), "1.002"),
         (RATIO, 1.0, Interval(1.0022, 0.9999, 1.0045), "1.00"),
         (RATIO, 1.0, Interval(1.0022, None, None), "1.00"),
-        (_POINTS, 0.0, Interval(-0.02, -0.03, -0.01), "-0.02"),
+        (POINTS, 0.0, Interval(-0.02, -0.03, -0.01), "-0.02"),
     ],
 )
 def test_a_value_whose_interval_leaves_no_difference_out_is_not_written_as_no_difference(
