@@ -59,11 +59,15 @@ class PhaseClock:
             self._began += seconds
             self.instruments_s += seconds
 
-    def resume(self, seconds: Mapping[str, float], total_s: float) -> None:
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"seconds": self.seconds, "total_s": self.total_s}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Add the times of an earlier part of the run."""
-        for name, value in seconds.items():
+        for name, value in state["seconds"].items():
             self.seconds[name] += value
-        self._began -= total_s
+        self._began -= state["total_s"]
 
     @property
     def total_s(self) -> float:

@@ -42,7 +42,7 @@ class EarlyStopping:
             self._weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
         return bool(stop)
 
-    def restore(self, model: nn.Module) -> None:
+    def load_best(self, model: nn.Module) -> None:
         """Load the weights of the best epoch into the model."""
         if self._weights:
             model.load_state_dict(self._weights)
@@ -51,6 +51,6 @@ class EarlyStopping:
         """All that the next decision depends on."""
         return {"best": self._best, "best_epoch": self.best_epoch, "weights": self._weights}
 
-    def resume(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
         self._best, self.best_epoch, self._weights = state["best"], state["best_epoch"], state["weights"]

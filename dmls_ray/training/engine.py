@@ -109,6 +109,10 @@ class RankTrainer(Generic[Task]):
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
         self.agreement: dict[str, Any] = {}
+        self._shared = {"update": self.optimizer_step, "stopping": self.stopping, "target": self.target}
+        """Parts of a checkpoint whose state is equal on all ranks."""
+        self._local = {"clock": self.clock, "timer": self.timer, "noise": self.noise, "task": self.task}
+        """Parts whose state is that of this rank; None: the run has none."""
 
     def run(self, emit: Emit) -> Outcome:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
@@ -133,7 +137,7 @@ class RankTrainer(Generic[Task]):
                 with self.clock.phase("checkpoint_s"):
                     self._save(stop)
 
-        self.stopping.restore(self.model)
+        self.stopping.load_best(self.model)
         if self.rank.world_size > 1:
             with self.clock.untimed():
                 steps = self.steps_per_epoch * (len(self.epochs) - (self.resumed_epoch or 0))
@@ -247,22 +251,10 @@ class RankTrainer(Generic[Task]):
         return self.collective.max([self.clock.total_s])[0]
 
     def _save(self, stop: bool) -> None:
-        shared = {
-            "model": self.model.state_dict(),
-            "update": self.optimizer_step.state(),
-            "stopping": self.stopping.state(),
-            "epochs": [epoch.values for epoch in self.epochs],
-            "reached": self.target.reached,
-            "stop": stop,
-        }
-        local = {
-            "epochs": [epoch.values for epoch in self.local_epochs],
-            "seconds": self.clock.seconds,
-            "total_s": self.clock.total_s,
-            **self.timer.state(),
-            "noise": None if self.noise is None else self.noise.state(),
-            **self.task.state(),
-        }
+        shared: dict[str, Any] = {name: part.state() for name, part in self._shared.items()}
+        shared |= {"model": self.model.state_dict(), "epochs": [epoch.values for epoch in self.epochs], "stop": stop}
+        local: dict[str, Any] = {name: part.state() for name, part in self._local.items() if part is not None}
+        local["epochs"] = [epoch.values for epoch in self.local_epochs]
         self.checkpoints.save(len(self.epochs), shared, local)
 
     def _resume(self) -> bool:
@@ -272,16 +264,13 @@ class RankTrainer(Generic[Task]):
             return False
         self.resumed_epoch, shared, local = checkpoint
         self.model.load_state_dict(shared["model"])
-        self.optimizer_step.restore(shared["update"])
-        self.stopping.resume(shared["stopping"])
         self.epochs = list(map(_epoch_of, shared["epochs"]))
-        self.target.reached = shared["reached"]
         self.local_epochs = list(map(_epoch_of, local["epochs"]))
-        self.clock.resume(local["seconds"], local["total_s"])
-        self.timer.restore(local)
-        if self.noise is not None:
-            self.noise.restore(local["noise"])
-        self.task.restore(local)
+        for name, part in self._shared.items():
+            part.restore(shared[name])
+        for name, part in self._local.items():
+            if part is not None:
+                part.restore(local[name])
         return bool(shared["stop"])
 
     def result(self, outcome: Outcome) -> dict[str, Any]:

@@ -28,6 +28,14 @@ class Target:
         self.reached: dict[str, Any] = {}
         """The epoch, the steps and the seconds of the first test that reached the target; empty before it."""
 
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return self.reached
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self.reached = state
+
     @property
     def ends_run(self) -> bool:
         """Whether training ends after this epoch."""

@@ -24,7 +24,7 @@ def follow(watch: EarlyStopping, metric: str, values: list[float]) -> tuple[int,
         nn.init.constant_(model.weight, float(number))
         if watch.observe(EpochRecord(epoch=number, metrics={metric: value}), model):
             break
-    watch.restore(model)
+    watch.load_best(model)
     return number, model.weight.item()
 
 
@@ -57,7 +57,7 @@ def test_early_stopping_continues_from_its_saved_state() -> None:
     watch = stopping("test_loss", 2)
     follow(watch, "test_loss", [2, 3])
     again = stopping("test_loss", 2)
-    again.resume(watch.state())
+    again.restore(watch.state())
     assert again.observe(EpochRecord(epoch=3, metrics={"test_loss": 2.5}), nn.Linear(1, 1, bias=False))
 
 
