@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.engine import run_training
-from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import MicroBatch, micro_batches
-from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
 
 
 def discard_first_run(device: str) -> float:
@@ -85,23 +84,3 @@ class _SmallTask(TrainingTask):
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         return F.cross_entropy(outputs, batch[1], reduction="sum")
-
-    def meter(self, together: int) -> _LossMeter:
-        return _LossMeter()
-
-
-class _LossMeter:
-    """Sum of losses."""
-
-    def __init__(self) -> None:
-        self._loss, self._samples = 0.0, 0
-
-    def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
-        self._loss, self._samples = self._loss + float(loss.detach()), self._samples + len(batch[1])
-
-    def add_evaluation(self, outputs: Any, batch: Any) -> None:
-        self.add_training(F.cross_entropy(outputs, batch[1], reduction="sum"), outputs, batch)
-
-    def means(self, collective: Collective) -> Means:
-        (loss,) = collective.sum([self._loss / self._samples])
-        return Means(self._samples, {"loss": loss}, {"loss": loss})

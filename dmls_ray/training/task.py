@@ -45,6 +45,30 @@ class Meter(Protocol):
         """The means so far; all ranks call it together."""
 
 
+class LossMeter:
+    """Sums of losses and samples.
+
+    Args:
+        loss: the summed loss of outputs and a batch, whose last part are its labels.
+    """
+
+    def __init__(self, loss: Callable[[Any, Any], Tensor]) -> None:
+        self._loss_of = loss
+        self._loss, self._samples = 0.0, 0
+
+    def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
+        self._loss += loss.item()
+        self._samples += len(batch[-1])
+
+    def add_evaluation(self, outputs: Any, batch: Any) -> None:
+        self.add_training(self._loss_of(outputs, batch), outputs, batch)
+
+    def means(self, collective: Collective) -> Means:
+        loss, samples = collective.sum([self._loss, self._samples])
+        local = {"loss": self._loss / self._samples} if self._samples else {}
+        return Means(int(samples), local, {"loss": loss / samples})
+
+
 class TrainingTask(ABC):
     """The model, data, loss and evaluation of one run on one rank."""
 
@@ -82,9 +106,11 @@ class TrainingTask(ABC):
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         """The loss to train on, summed over the samples of a batch; called under autocast."""
 
-    @abstractmethod
     def meter(self, together: int) -> Meter:
-        """A new meter, which may keep the outputs of this number of batches before it sums them."""
+        """A new meter, which may keep the outputs of this number of batches before it sums them; by default, of the
+        loss alone.
+        """
+        return LossMeter(self.loss)
 
     def evaluation_forward(self, forward: Forward) -> Forward:
         """The forward pass to evaluate after an epoch; by default, that of the trained model."""

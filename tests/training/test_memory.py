@@ -80,18 +80,6 @@ def test_the_memory_of_the_host_is_without_pages_of_files(folder: str, tmp_path:
             assert read(meter, "host_mem_mib") < 10
 
 
-@linux
-def test_pages_of_files_that_are_read_after_the_training_are_not_taken_off_its_memory(tmp_path: Path) -> None:
-    path = tmp_path / "test_images"
-    path.write_bytes(bytes(64 * MIB))
-    meter = MemoryMeter(CPU)
-    with meter.training():
-        fill(32)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        assert not any(mapped[:: mmap.PAGESIZE])
-        assert 25 < read(meter, "host_mem_mib") < 45
-
-
 def test_a_rank_reports_the_data_set_on_its_device_apart() -> None:
     trial = TrialConfig(
         dataset="synthetic:shape=1x16x16,classes=4,train=2048,test=2048", batch_per_rank=512, epochs=1, device="cpu"

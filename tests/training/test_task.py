@@ -15,10 +15,9 @@ from dmls_ray.config.training import TrainingConfig
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.engine import run_training
-from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
-from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
 from tests.new_processes import run_ranks
 
 SLOPE = 3.0
@@ -27,22 +26,6 @@ SLOPE = 3.0
 @dataclass(frozen=True, kw_only=True)
 class LineConfig(TrainingConfig):
     slope: float = SLOPE
-
-
-class SquaredErrorMeter:
-    def __init__(self) -> None:
-        self.loss, self.samples = 0.0, 0
-
-    def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
-        self.loss, self.samples = self.loss + float(loss.detach()), self.samples + len(batch[0])
-
-    def add_evaluation(self, outputs: Any, batch: Any) -> None:
-        self.add_training((outputs - batch[1]).square().sum(), outputs, batch)
-
-    def means(self, collective: Collective) -> Means:
-        loss, samples = collective.sum([self.loss, float(self.samples)])
-        local = {"loss": self.loss / self.samples} if self.samples else {}
-        return Means(int(samples), local, {"loss": loss / samples})
 
 
 class LineTask(TrainingTask):
@@ -75,9 +58,6 @@ class LineTask(TrainingTask):
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         loss: Tensor = (outputs - batch[1]).square().sum()
         return loss
-
-    def meter(self, together: int) -> SquaredErrorMeter:
-        return SquaredErrorMeter()
 
 
 def train_line(config: LineConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

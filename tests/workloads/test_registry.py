@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,10 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.importing import import_function
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.grayscale.train import run_rank, turn_grey
+from dmls_ray.workloads.grayscale.train import turn_grey
 from dmls_ray.workloads.grayscale.workload import RECORDED_NAME
-from dmls_ray.workloads.user_function.rank_run import run_user_function
 from tests.conftest import PROJECT
 
 
@@ -74,14 +71,6 @@ def test_a_training_function_is_a_workload_of_its_name() -> None:
     assert registry.workload_of_function("char_lm:train").name == "char_lm:train"
     assert registry.workload_of_function(turn_grey).name == "dmls_ray.workloads.grayscale.train:turn_grey"
     assert registry.workload_of_function(RECORDED_NAME).name == "grayscale"
-
-
-@pytest.mark.parametrize(
-    ("config", "function"),
-    [({"train": RECORDED_NAME}, run_rank), ({"train": "a:b"}, run_user_function)],
-)
-def test_entrypoints_exist(config: dict[str, Any], function: Any) -> None:
-    assert import_function(registry.workload_of(config).entrypoint, flag="entrypoint") is function
 
 
 @pytest.mark.usefixtures("external")

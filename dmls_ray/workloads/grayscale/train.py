@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.data_check import check_data
 from dmls_ray.workloads.grayscale.config import TIMES_THE_CACHE, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
@@ -24,8 +23,9 @@ def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str
     from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
     from dmls_ray.workloads.user_function.rank_run import run_user_function
 
-    rank = check_data(GrayscaleWorkload(), config, rank)
-    return run_user_function(config, rank, emit, load=lambda config: (turn_grey, GrayscaleConfig))
+    return run_user_function(
+        config, rank, emit, workload=GrayscaleWorkload(), load=lambda config: (turn_grey, GrayscaleConfig)
+    )
 
 
 def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str, Any]], object]) -> dict[str, Any]:

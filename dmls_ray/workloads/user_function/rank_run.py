@@ -25,6 +25,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.trace import TRACED_STEPS, is_traced, traced
 from dmls_ray.training.utilization import UtilizationSampler
+from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.data_check import check_data
 from dmls_ray.workloads.user_function.function_steps import FunctionSteps
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, load_function
@@ -35,6 +36,8 @@ def run_user_function(
     config: UserFunctionConfig,
     rank: RankInfo,
     emit: Emit,
+    *,
+    workload: Workload | None = None,
     load: Callable[[UserFunctionConfig], tuple[Callable[..., Any], type | None]] = load_function,
 ) -> dict[str, Any]:
     """Call a training function on this rank; `emit` and the result are as those of `run_training`.
@@ -46,6 +49,7 @@ def run_user_function(
         config: the configuration of the run.
         rank: this rank.
         emit: receives progress and epochs.
+        workload: says which data the run reads; by default, that of any function.
         load: returns the function and the dataclass of its configuration. Loading counts as set-up.
 
     Raises:
@@ -53,7 +57,7 @@ def run_user_function(
         Exception: whatever the function raises.
     """
     device = torch.device(rank.device)
-    rank = check_data(UserFunctionWorkload(config.train), config, rank)
+    rank = check_data(workload or UserFunctionWorkload(config.train), config, rank)
     clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
     with clock.phase("setup_s"):
         prepare_process(config, rank)

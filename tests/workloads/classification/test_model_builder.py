@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model, check_fits, find_model
@@ -168,15 +167,3 @@ def test_sync_batch_norm_takes_the_place_of_the_layers_there_are() -> None:
     kinds = {type(layer) for layer in model.modules()}
     assert nn.SyncBatchNorm in kinds
     assert nn.BatchNorm2d not in kinds
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_sync_batch_norm_on_one_gpu_trains_as_batch_norm_does() -> None:
-    data = "synthetic:shape=3x16x16,classes=4,train=128,test=32"
-    runs = [
-        run_inline(trial(model="convnet", dataset=data, epochs=2, device="cuda", batch_norm=kind))
-        for kind in ("sync", "on")
-    ]
-    losses = [[epoch["train_loss"] for epoch in item.run["epochs"]] for item in runs]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
