@@ -109,9 +109,9 @@ class RankTrainer(Generic[Task]):
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
         self.agreement: dict[str, Any] = {}
-        self._shared = {"update": self.optimizer_step, "stopping": self.stopping, "target": self.target}
+        self._shared: dict[str, Any] = {"update": self.optimizer_step, "stopping": self.stopping, "target": self.target}
         """Parts of a checkpoint whose state is equal on all ranks."""
-        self._local = {"clock": self.clock, "timer": self.timer, "noise": self.noise, "task": self.task}
+        self._local: dict[str, Any] = {"clock": self.clock, "timer": self.timer, "noise": self.noise, "task": self.task}
         """Parts whose state is that of this rank; None: the run has none."""
 
     def run(self, emit: Emit) -> Outcome:
