@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.util.text import did_you_mean
 
 
@@ -21,16 +21,35 @@ class Schema:
     title: str
     """Name of the configuration in errors."""
     specs: Mapping[str, FieldSpec]
-    make: Callable[..., RuntimeConfig]
-    """Takes fields by name; raises ConfigError or ConflictError."""
+    build: Callable[..., RuntimeConfig]
+    """Takes fields by name; raises ConfigError, ConflictError, or whatever the class of a user raises."""
     hash_of: Callable[[Mapping[str, Any]], str]
     """The hash of values, also of values that conflict."""
     identity_of: Callable[[RuntimeConfig], Identity] = lambda config: Identity()
     """The user's code and data that a run of a configuration has."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
+    required: Sequence[str] = ()
+    """Fields that need a value."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Fields that cannot be varied -> the reason and the way out."""
+
+    def make(self, **values: Any) -> RuntimeConfig:
+        """The configuration with these fields.
+
+        Raises:
+            ConfigError: a value is wrong, or lacks.
+            ConflictError: values that are valid alone do not go together.
+        """
+        missing = [name for name in self.required if name not in values]
+        if missing:
+            raise ConfigError(f"{self.title} needs a value of {', '.join(missing)}; give one.")
+        try:
+            return self.build(**values)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConflictError(f"{self.title} refuses its values: {type(error).__name__}: {error}") from error
 
     @cached_property
     def counts_with(self) -> dict[str, tuple[str, tuple[Any, ...]]]:

@@ -17,7 +17,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.validation import check_field_values
-from dmls_ray.util.errors import ConfigError, ConflictError, DataError
+from dmls_ray.util.errors import DataError
 from dmls_ray.util.file_digest import digest_of_files
 
 
@@ -67,25 +67,11 @@ class Workload:
         return Schema(
             title=f"the configuration of {self.name}",
             specs=specs,
-            make=self._make,
+            build=self.config,
             hash_of=lambda values: digest_of_changes({**values, **fixed}, defaults),
             fixed=fixed,
+            required=required_fields(self.config),
         )
-
-    def _make(self, **values: Any) -> RuntimeConfig:
-        """Make a configuration.
-
-        Raises:
-            ConfigError: a field without a default has no value.
-            ConflictError: the class refuses the values.
-        """
-        missing = [name for name in required_fields(self.config) if name not in values]
-        if missing:
-            raise ConfigError(f"{self.name} needs a value of {', '.join(missing)}; give one.")
-        try:
-            return self.config(**values)
-        except (TypeError, ValueError) as error:
-            raise ConflictError(f"{self.name} refuses its configuration: {error}") from error
 
     def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         """The axes of a sweep that is called from Python, with plain values in place of objects that fields take."""

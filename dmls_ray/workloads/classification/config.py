@@ -146,6 +146,6 @@ def trial_schema() -> Schema:
     return Schema(
         title="TrialConfig",
         specs=field_specs(TrialConfig),
-        make=TrialConfig,
+        build=TrialConfig,
         hash_of=lambda values: digest_of_changes(values, DEFAULTS),
     )

@@ -31,7 +31,7 @@ from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.stale import FIELD as CODE_FIELD
-from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.user_function.sent import Sent, send
 
@@ -170,21 +170,13 @@ def function_schema(
         sent: the function itself, where no other process can import it.
     """
     specs = _specs(config_class, names)
-    required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
 
-    def make(**given: Any) -> UserFunctionConfig:
-        missing = [field_name for field_name in required if field_name not in given]
-        if missing:
-            raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
+    def build(**given: Any) -> UserFunctionConfig:
         values = {key: spec.default for key, spec in specs.items()} | given
         runtime = {key: values.pop(key) for key in RUNTIME_FIELDS}
         config = UserFunctionConfig(train=name, values=values, sent=sent, **runtime)
-        try:
-            made = config.for_function(config_class)
-        except Exception as error:
-            raise ConflictError(f"{name} refuses its configuration: {type(error).__name__}: {error}") from error
         # The dataclass may choose the device that its values need.
-        device = getattr(made, "device", "auto")
+        device = getattr(config.for_function(config_class), "device", "auto")
         if config.device == "auto" and device in ("cpu", "cuda"):
             return config.replace(device=device)
         return config
@@ -192,9 +184,10 @@ def function_schema(
     return Schema(
         title=f"the configuration of {name}",
         specs=specs,
-        make=make,
+        build=build,
         hash_of=_hash_of,
         fixed={"train": name},
+        required=[item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS],
         refused=fixed_fields(config_class) if config_class else {},
     )
 

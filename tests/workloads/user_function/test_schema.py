@@ -131,7 +131,7 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
 def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
     plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=user_function_schema(train))
     skips = [run.skip for run in plan.runs if run.skip]
-    assert skips == [f"{TRAIN} refuses its configuration: ValueError: wide is not deep"]
+    assert skips == [f"the configuration of {TRAIN} refuses its values: ValueError: wide is not deep"]
     assert {run.values["train"] for run in plan.runs} == {TRAIN}, "it is a run of that function all the same"
 
 
@@ -228,7 +228,7 @@ def test_a_default_that_is_no_plain_value_is_refused() -> None:
 def test_whatever_its_dataclass_raises_is_a_reason_to_skip() -> None:
     plan = make_plan({"depth": [1, 9]}, repeats=1, schema=user_function_schema(of_refusing))
     (skip,) = (run.skip for run in plan.runs if run.skip)
-    assert "refuses its configuration: AssertionError: too deep" in skip
+    assert "refuses its values: AssertionError: too deep" in skip
 
 
 def test_functions_that_share_a_name_are_distinguished_by_their_code_and_not_by_their_trial() -> None:
