@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,13 @@ class DecodedSplit:
     first: NDArray[Any] | None = None
     """The first training image, decoded, which all others are like."""
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        assert self.first is not None
+        channels, height, width = self.first.shape
+        return channels, height, width
+
     def __len__(self) -> int:
         return len(self.samples)
 
@@ -101,21 +108,16 @@ class DecodedSplit:
         return array, label
 
 
-def decoded_splits(
-    name: str, source: Source, image_size: int | None
-) -> tuple[DecodedSplit, DecodedSplit, NDArray[Any]]:
-    """The training and the test samples of a data set, decoded as they are read, and the first training image.
+def decoded_splits(name: str, source: Source, image_size: int | None) -> tuple[DecodedSplit, DecodedSplit]:
+    """The training and the test samples of a data set, decoded as they are read.
 
     Raises:
         DataError, UserCodeError: the first training sample cannot be used.
     """
     train, test = source.halves
-    first, _ = DecodedSplit(name, "train", train, source.classes, image_size)[0]
-    return (
-        DecodedSplit(name, "train", train, source.classes, image_size, first),
-        DecodedSplit(name, "test", test, source.classes, image_size, first),
-        first,
-    )
+    alone = DecodedSplit(name, "train", train, source.classes, image_size)
+    first, _ = alone[0]
+    return replace(alone, first=first), replace(alone, split="test", samples=test, first=first)
 
 
 def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tuple[tuple[int, int, int], int, int]:
@@ -128,10 +130,9 @@ def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tup
         DataError, UserCodeError: the data are missing or unreadable.
     """
     source = cached_source(name, data_dir)
-    train, test, first = decoded_splits(name, source, image_size)
+    train, test = decoded_splits(name, source, image_size)
     _ = test[0]
-    channels, height, width = first.shape
-    return (channels, height, width), source.classes, len(train)
+    return train.shape, source.classes, len(train)
 
 
 @functools.cache
@@ -154,24 +155,19 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
             "folder on another disk in DMLS_RAY_CACHE."
         ) from error
     try:
-        return _map(folder)
+        # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
+        # allow_pickle=False: a pickled object could run any code.
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+            for name in ("train_images", "train_labels", "test_images", "test_labels")
+        }
+        about = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        return Decoded(**arrays, class_names=about["classes"])
     except Exception as error:
         raise DataError(
             f"dataset={name}: its decoded images in {folder} cannot be read ({first_line(error)}); remove that folder, "
             "then they are decoded again."
         ) from error
-
-
-def _map(folder: Path) -> Decoded:
-    """Map a folder of decoded images into memory."""
-    # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
-    # allow_pickle=False: a pickled object could run any code.
-    arrays = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
-        for name in ("train_images", "train_labels", "test_images", "test_labels")
-    }
-    about = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    return Decoded(**arrays, class_names=about["classes"])
 
 
 def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
@@ -198,18 +194,17 @@ def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> No
     with TemporaryFolder("decoding", folder.parent) as made:
         arrays = made / "arrays"
         arrays.mkdir()
-        train, test, first = decoded_splits(name, source, image_size)
-        _decode(arrays, train, first)
-        _decode(arrays, test, first)
+        for half in decoded_splits(name, source, image_size):
+            _decode(arrays, half)
         about = json.dumps({"classes": source.class_names, "fingerprint": source.fingerprint})
         (arrays / "meta.json").write_text(about, encoding="utf-8")
         os.replace(arrays, folder)
 
 
-def _decode(folder: Path, samples: DecodedSplit, first: NDArray[Any]) -> None:
+def _decode(folder: Path, samples: DecodedSplit) -> None:
+    assert samples.first is not None
     count = len(samples)
-    shape = (count, *first.shape)
-    images = _new_array(folder / f"{samples.split}_images.npy", first.dtype, shape)
+    images = _new_array(folder / f"{samples.split}_images.npy", samples.first.dtype, (count, *samples.shape))
     labels = _new_array(folder / f"{samples.split}_labels.npy", np.dtype(np.int64), (count,))
 
     def fill(indices: Sequence[int]) -> None:

@@ -199,12 +199,12 @@ class WorkerLoader(Loader):
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = cached_source(config.dataset, config.data_dir)
-        train_split, test_split, first = decoded_splits(str(config.dataset), source, config.image_size)
+        train_split, test_split = decoded_splits(str(config.dataset), source, config.image_size)
+        assert train_split.first is not None
         train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
-        channels, height, width = first.shape
-        self.shape, self.class_names, self.test_samples = (channels, height, width), source.class_names, len(test)
-        self.is_normalized = first.dtype == np.float32
+        self.shape, self.class_names, self.test_samples = train_split.shape, source.class_names, len(test)
+        self.is_normalized = train_split.first.dtype == np.float32
         self._batches: list[list[tuple[int, int]]] = []
         """The batches of the current epoch. A sample is its epoch and its index: its random numbers depend on both."""
         self._train = self._make(train, self._batches)

@@ -109,8 +109,8 @@ def test_a_data_set_that_gives_no_image_and_label_is_refused_with_the_sample(sam
 )
 def test_a_sample_that_does_not_fit_the_others_is_refused(second: object, reason: str) -> None:
     samples: Any = [(IMAGE, 0), second]
-    train, _, first = decoded_splits("mine:data", Source(3, "", lambda: (samples, samples)), None)
-    assert first.shape == (1, 4, 4)
+    train, _ = decoded_splits("mine:data", Source(3, "", lambda: (samples, samples)), None)
+    assert train.shape == (1, 4, 4)
     assert train[0][1] == 0
     with pytest.raises(InputError, match=reason):
         train[1]
