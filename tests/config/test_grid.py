@@ -45,10 +45,6 @@ def test_runs_of_a_block_share_a_seed_and_neighbouring_seeds_share_no_run() -> N
     assert [len({run.seed for run in plain.runs if run.repeat == block}) for block in (0, 1)] == [1, 1]
 
 
-def test_the_first_repeat_trains_with_the_seed_as_given() -> None:
-    assert make_plan({"batch_per_rank": 16, "seed": 123}).runs[0].seeded().seed == 123
-
-
 def test_a_seed_too_large_for_its_repeats_is_refused_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match="seed=2147480000 leaves no seeds for 2 repeats"):
         make_plan({"batch_per_rank": 16, "seed": 2_147_480_000}, repeats=2)
@@ -129,12 +125,6 @@ def test_axes_may_be_arrays_ranges_and_single_values() -> None:
 def test_infeasible_runs_keep_their_place_and_name_the_reason() -> None:
     plan = make_plan(AXES, repeats=2).skip_infeasible(lambda config: "too many" if config.world_size > 1 else "")
     assert [bool(run.skip) for run in plan.runs] == [run.values["world_size"] == 2 for run in plan.runs]
-
-
-def test_pending_is_what_is_not_done() -> None:
-    plan = make_plan(AXES, repeats=1)
-    done = {run.run_id for run in plan.runs[:2]}
-    assert plan.pending(done) == plan.runs[2:]
 
 
 @given(
