@@ -91,7 +91,7 @@ def supported_hint(hint: Any, default: Any = None) -> Any:
     """
     if str in get_args(hint) and get_origin(hint) in (types.UnionType, typing.Union):
         # msgspec has no union with a path; of str | Path, the code gets a text.
-        texts = [argument for argument in get_args(hint) if not _is_path(argument)]
+        texts = [item for item in get_args(hint) if not (isinstance(item, type) and issubclass(item, os.PathLike))]
         hint = typing.Union[tuple(texts)]  # noqa: UP007 - their number is not known
     try:
         if _is_supported(inspect.type_info(hint)):
@@ -101,10 +101,6 @@ def supported_hint(hint: Any, default: Any = None) -> Any:
     if hint is object or isinstance(default, str | int | float):
         return Any
     raise UnsupportedError(hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint))
-
-
-def _is_path(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, os.PathLike)
 
 
 def _is_supported(described: Any) -> bool:

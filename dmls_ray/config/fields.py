@@ -263,7 +263,9 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
     docs = field_docs(config_class)
     specs, fixed = {}, {}
     for item in _fields_of_init(config_class):
-        default = _default_of(item)
+        default = None if item.default is MISSING else item.default
+        if item.default_factory is not MISSING:
+            default = item.default_factory()
         try:
             hint = supported_hint(annotation_of(config_class, item), default)
         except UnsupportedError as error:
@@ -293,13 +295,6 @@ def _setting_of(item: Field[Any]) -> Setting:
 def _fields_of_init(config_class: type) -> list[Field[Any]]:
     """The fields that the class takes when an object is made."""
     return [item for item in ordered_fields(config_class) if item.init]
-
-
-def _default_of(item: Field[Any]) -> Any:
-    """The default of a field; None without."""
-    if item.default_factory is not MISSING:
-        return item.default_factory()
-    return None if item.default is MISSING else item.default
 
 
 def ordered_fields(config_class: type) -> list[Field[Any]]:

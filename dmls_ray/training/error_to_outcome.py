@@ -24,7 +24,6 @@ from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.step_hooks import around_optimizer_steps
 from dmls_ray.training.torchrun_environment import torchrun_environment
 from dmls_ray.util.errors import DivergedError, InfeasibleError
-from dmls_ray.util.importing import try_import
 from dmls_ray.util.text import first_line
 
 
@@ -44,10 +43,11 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
     of_rank = around_optimizer_steps(lambda: None, lambda optimizer: counted.update(["steps"]))
     with torchrun_environment(rank, config.threads_per_rank), of_rank if rank.world_size > 1 else nullcontext():
         try:
-            rank = _prepared(rank)
-        except Exception as error:  # noqa: BLE001 - any error ends this run only
-            return failure(error, rank)
-        try:
+            began = time.perf_counter()
+            check_code(rank.identity, rank.machine)
+            if rank.identity.code:
+                wait_for_others(rank)
+            rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
             returned = train(config, rank, checked_emit)
             facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
             result = RankResult.of(returned, f"what {name} returned", **facts)
@@ -61,18 +61,6 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         numbers = sequence_numbers() if rank.world_size > 1 else None
         collectives = None if numbers is None else sum(numbers.values())
         return replace(result, steps=counted.total(), collectives=collectives)
-
-
-def _prepared(rank: RankInfo) -> RankInfo:
-    """The rank with its code checked, and the user's modules imported."""
-    began = time.perf_counter()
-    check_code(rank.identity, rank.machine)
-    if rank.identity.code:
-        wait_for_others(rank)
-    rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
-    for module in rank.identity.modules:
-        try_import(module)
-    return rank
 
 
 # Messages of plain RuntimeErrors of PyTorch's CPU allocator, cuBLAS and cuDNN.

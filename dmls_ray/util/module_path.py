@@ -57,14 +57,10 @@ def is_installed(file: str) -> bool:
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
-def _standard_library() -> set[str]:
-    folders = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    return folders | {os.path.join(folder, "lib-dynload") for folder in folders}
-
-
 def _end_of_standard_library() -> int:
     """The position in `sys.path` after Python's own modules; 0 without them."""
-    folders = _standard_library()
+    folders = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    folders |= {os.path.join(folder, "lib-dynload") for folder in folders}
     return max((place for place, entry in enumerate(sys.path, 1) if os.path.realpath(entry) in folders), default=0)
 
 

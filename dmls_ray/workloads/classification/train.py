@@ -53,7 +53,11 @@ class ClassificationTask(TrainingTask):
         self.loader = make_loader(config, rank, device)
         model = build_model(config, self.loader.shape, self.loader.classes).to(device)
         model.to(memory_format=MEMORY_FORMATS[config.memory_format])
-        self._vnni = None if config.quantization == "off" else _all_have_vnni(Collective(rank, device))
+        self._vnni = None
+        if config.quantization != "off":
+            # All ranks have the same int8 model.
+            (lacks,) = Collective(rank, device).max([has_vnni() is False])
+            self._vnni = False if lacks else has_vnni()
         self.quantized = QuantizedModel(config, model, self.loader.shape, reduce_range=self._vnni is False)
         self.model = self.quantized.trained
         self.train_samples = self.loader.train_samples
@@ -126,13 +130,6 @@ class ClassificationTask(TrainingTask):
 
     def close(self) -> None:
         self.loader.close()
-
-
-def _all_have_vnni(collective: Collective) -> bool | None:
-    """`has_vnni` for the processors of all ranks, which have the same int8 model. All ranks call it together."""
-    vnni = has_vnni()
-    (lacks,) = collective.max([vnni is False])
-    return False if lacks else vnni
 
 
 def _check_logits(outputs: Any, samples: int, classes: int, model: str) -> None:

@@ -96,7 +96,14 @@ class ClassificationWorkload(Workload):
         decoded_images.load_decoded.cache_clear()
         fitting = set()
         for config in configs:
-            shape, classes, samples = _shape_of_data(config, notify)
+            data = _data_of(config)
+            if config.loader == "resident":
+                if not decoded_images.is_decoded(*data):
+                    notify(f"Preparing {config.dataset}, once on this machine ...")
+                decoded = decoded_images.load_decoded(*data)
+                shape, classes, samples = decoded.shape, decoded.classes, len(decoded.train_labels)
+            else:
+                shape, classes, samples = decoded_images.peek_dataset(*data)
             config.held_out(samples)
             if (spec := builtin_model(config.model)) is None:
                 key = (config.model, config.batch_norm, config.dropout, shape, classes)
@@ -168,16 +175,3 @@ WORKLOAD = ClassificationWorkload
 def _data_of(config: TrialConfig) -> tuple[str, str | None, int | None]:
     """What names the decoded images of a configuration."""
     return config.dataset, config.data_dir, config.image_size
-
-
-def _shape_of_data(config: TrialConfig, notify: Callable[[str], None]) -> tuple[tuple[int, int, int], int, int]:
-    """Image shape, classes and training samples of a data set, which is decoded if the ranks need it decoded."""
-    from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
-
-    arguments = _data_of(config)
-    if config.loader != "resident":
-        return peek_dataset(*arguments)
-    if not is_decoded(*arguments):
-        notify(f"Preparing {config.dataset}, once on this machine ...")
-    data = load_decoded(*arguments)
-    return data.shape, data.classes, len(data.train_labels)

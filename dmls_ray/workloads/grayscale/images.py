@@ -69,7 +69,9 @@ def load_pictures(count: int, size: int, folder: str | None = None) -> NDArray[n
     Raises:
         DataError: an image cannot be read.
     """
-    source = _cuts(size) if folder is None else _middles(Path(folder), size)
+    source = _cuts(size)
+    if folder is not None:
+        source = (np.asarray(ImageOps.fit(read_rgb(path), (size, size))) for path in files_in(Path(folder)))
     pictures = np.empty((count, size, size, 3), dtype=np.uint8)
     have = 0
     for have, picture in enumerate(itertools.islice(source, count), start=1):
@@ -96,11 +98,6 @@ def _at_least(photograph: Image.Image, size: int) -> NDArray[np.uint8]:
     if factor > 1:
         photograph = photograph.resize((math.ceil(photograph.width * factor), math.ceil(photograph.height * factor)))
     return np.asarray(photograph)
-
-
-def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
-    for path in files_in(folder):
-        yield np.asarray(ImageOps.fit(read_rgb(path), (size, size)))
 
 
 def reference(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
