@@ -14,9 +14,9 @@ def cache_root() -> Path:
 
     It is $DMLS_RAY_CACHE, or `dmls_ray` in the user's cache folder.
     """
-    configured = os.environ.get("DMLS_RAY_CACHE")
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(configured).expanduser() if configured else user_cache / "dmls_ray"
+    if configured := os.environ.get("DMLS_RAY_CACHE"):
+        return Path(configured).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dmls_ray"
 
 
 def is_inside(path: Path, folder: Path) -> bool:

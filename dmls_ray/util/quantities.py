@@ -40,4 +40,6 @@ def duration(seconds: float) -> str:
     rounded = round(seconds)
     if rounded < 120:
         return f"{rounded} s"
-    return f"{rounded // 60} min {rounded % 60:02d} s" if rounded < 7200 else f"{rounded / 3600:.1f} h"
+    if rounded < 7200:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded / 3600:.1f} h"

@@ -26,7 +26,9 @@ def escape_control_chars(text: str) -> str:
 def first_line(error: BaseException, *, empty: str | None = None) -> str:
     """First line of an error's message; `empty`, or the name of the error's class, where it has no message."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__ if empty is None else empty
+    if lines:
+        return lines[0]
+    return type(error).__name__ if empty is None else empty
 
 
 def utf8_safe(text: str) -> str:
