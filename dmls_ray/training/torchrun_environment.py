@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dmls_ray.training.rank import RankInfo
@@ -30,7 +30,17 @@ def torchrun_environment(rank: RankInfo, threads: int) -> Iterator[None]:
     for name in VARIABLES:
         os.environ.pop(name, None)
     if rank.world_size > 1:
-        os.environ.update(_values(rank), OMP_NUM_THREADS=str(threads))
+        os.environ |= {
+            "RANK": str(rank.rank),
+            "LOCAL_RANK": str(rank.local_rank),
+            "WORLD_SIZE": str(rank.world_size),
+            "LOCAL_WORLD_SIZE": str(rank.local_world_size),
+            "GROUP_RANK": str(rank.machine_rank),
+            "OMP_NUM_THREADS": str(threads),
+        }
+        if rank.store_address is not None:
+            host, port = rank.store_address
+            os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
     try:
         yield
     finally:
@@ -39,16 +49,3 @@ def torchrun_environment(rank: RankInfo, threads: int) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _values(rank: RankInfo) -> Mapping[str, str]:
-    values: dict[str, int | str] = {
-        "RANK": rank.rank,
-        "LOCAL_RANK": rank.local_rank,
-        "WORLD_SIZE": rank.world_size,
-        "LOCAL_WORLD_SIZE": rank.local_world_size,
-        "GROUP_RANK": rank.machine_rank,
-    }
-    if rank.store_address is not None:
-        values["MASTER_ADDR"], values["MASTER_PORT"] = rank.store_address
-    return {name: str(value) for name, value in values.items()}

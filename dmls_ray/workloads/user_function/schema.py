@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import operator
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -284,13 +285,13 @@ def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
     """How a module names a function, `Class.function` for one of a class; empty if it does not."""
     if module is None:
         return ""
-    names = vars(importlib.import_module(module))
-    qualified = getattr(function, "__qualname__", None)
+    imported = importlib.import_module(module)
+    qualified: str | None = getattr(function, "__qualname__", None)
     if qualified is None:  # a partial, or an object that can be called
-        return next((name for name, value in names.items() if value is function), "")
-    first, *attributes = qualified.split(".")
-    found = names.get(first)
-    for name in attributes:
-        found = getattr(found, name, None)
+        return next((name for name, value in vars(imported).items() if value is function), "")
+    try:
+        found = operator.attrgetter(qualified)(imported)
+    except AttributeError:
+        return ""
     # Each access makes another object of a class method; these are equal.
-    return str(qualified) if found == function else ""
+    return qualified if found == function else ""
