@@ -229,8 +229,7 @@ def add_launcher(copy: PackageCopy) -> None:
         LAUNCHER = Shell()
         ''',
     )
-    table = "dmls_ray/config/launcher_names.py"
-    copy.insert(table, '    "mpirun": LauncherFacts(', '"shell": LauncherFacts(),\n', indent=4)
+    copy.insert("dmls_ray/config/runtime.py", '"mpirun"]', '"shell", ')
 
 
 def add_implementation(copy: PackageCopy) -> None:

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
 from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, ordered_fields, set_checked, setting
 from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.config.launcher_names import LAUNCHERS, any_of
 from dmls_ray.util.errors import ConflictError
 
 BackendName = Literal["auto", "nccl", "gloo", "mpi"]
-if TYPE_CHECKING:
-    LauncherName = str
-else:
-    LauncherName = Literal[tuple(LAUNCHERS)]
+LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
+"""`ray` is the worker group; each other one is a module of `dmls_ray/launchers`."""
 DeviceName = Literal["auto", "cpu", "cuda"]
-
-
-_MPI_LAUNCHERS = any_of(name for name, facts in LAUNCHERS.items() if "mpi" in facts.backends)
 
 
 @dataclass(frozen=True)
@@ -79,14 +73,14 @@ class RuntimeConfig:
             "launcher ray, or machines 1.",
         ),
         Conflict(
-            lambda config: config.world_size > 1 and LAUNCHERS[config.launcher].one_process,
+            lambda config: config.world_size > 1 and config.launcher == "inline",
             "launcher={launcher} is one process and world_size={world_size} needs as many; use world_size 1, or "
-            f"launcher {any_of(name for name, facts in LAUNCHERS.items() if not facts.one_process)}.",
+            "launcher ray, spawn, torchrun or mpirun.",
         ),
         Conflict(
-            lambda config: config.backend == "mpi" and "mpi" not in LAUNCHERS[config.launcher].backends,
-            f"backend=mpi needs ranks that {_MPI_LAUNCHERS} starts and launcher={{launcher}} does not; use launcher "
-            f"{_MPI_LAUNCHERS}, or backend gloo.",
+            lambda config: config.backend == "mpi" and config.launcher != "mpirun",
+            "backend=mpi needs ranks that mpirun starts and launcher={launcher} does not; use launcher mpirun, or "
+            "backend gloo.",
         ),
     )
     """Conflicts between the fields of this class; those of base classes are checked as well."""

@@ -1,8 +1,7 @@
 """`Launcher`: how the ranks of one run are started on this machine, and the launchers by name.
 
-A launcher is one module of this package, named like the launcher, that assigns an instance to `LAUNCHER`; see
-`dmls_ray.config.launcher_names` for the constants that configurations need. The driver imports it, so it imports
-PyTorch inside functions only.
+A launcher is one module of this package, named like the launcher, that assigns an instance to `LAUNCHER`; its name is a
+choice of `LauncherName`. The driver imports it, so it imports PyTorch inside functions only.
 """
 
 from __future__ import annotations
