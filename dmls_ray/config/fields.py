@@ -236,7 +236,8 @@ class FieldSpec:
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
-    """Every field of a configuration class that can be varied, in the order of `ordered_fields`.
+    """Every field of a configuration class that can be varied, in the order of tables, labels and flags: by
+    their groups, and then as declared.
 
     Raises:
         ConfigError: a default is no value of its field.
@@ -293,13 +294,9 @@ def _setting_of(item: Field[Any]) -> Setting:
 
 
 def _fields_of_init(config_class: type) -> list[Field[Any]]:
-    """The fields that the class takes when an object is made."""
-    return [item for item in ordered_fields(config_class) if item.init]
-
-
-def ordered_fields(config_class: type) -> list[Field[Any]]:
-    """The fields of a dataclass in the order of tables, labels and flags: by their groups, and then as declared."""
-    return sorted(fields(config_class), key=lambda item: GROUPS.index(_setting_of(item).group))
+    """The fields that the class takes when an object is made: by their groups, and then as declared."""
+    taken = [item for item in fields(config_class) if item.init]
+    return sorted(taken, key=lambda item: GROUPS.index(_setting_of(item).group))
 
 
 def required_fields(config_class: type) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
-from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, ordered_fields, set_checked, setting
+from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, set_checked, setting
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.util.errors import ConflictError
 
@@ -157,8 +157,7 @@ class RuntimeConfig:
     def canonical(self) -> dict[str, Any]:
         """All fields as plain values, without those in `DERIVED`."""
         specs = field_specs(type(self))
-        names = [item.name for item in ordered_fields(type(self)) if item.name not in self.DERIVED]
-        return {name: specs[name].plain(getattr(self, name)) for name in names if name in specs}
+        return {name: spec.plain(getattr(self, name)) for name, spec in specs.items() if name not in self.DERIVED}
 
     def factors(self) -> dict[str, Any]:
         """All fields as plain values, with those that follow from others."""

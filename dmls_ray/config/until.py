@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from msgspec import Meta
 
 from dmls_ray.config.fields import NonNegativeNumber, Share, setting
@@ -39,5 +40,4 @@ class Until:
     def of(cls, session: Mapping[str, Any]) -> Self | None:
         """Of one call of a sweep, as sweep.json records it; None where the number of repeats was given."""
         given = session.get("until")
-        names = {item.name for item in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if name in names}) if given else None
+        return msgspec.convert(given, cls) if given else None
