@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.advise.objective import Objective
-from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.advise.objectives import Objective
 from dmls_ray.analysis.findings.losers import level_text, losers_of
+from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import format_interval
-from dmls_ray.analysis.stats.intervals import Interval, estimate
+from dmls_ray.analysis.stats.intervals import Interval, estimate, is_above, is_below
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.compare import TIME_TO_TARGET, Comparisons
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.trial import Trial
+
+Verdict = Literal["best", "not distinguished", "worse", "not compared"]
+"""Of a candidate against the best one. `not compared`: no block has both in one environment."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Candidate:
     value: Interval
     text: str
     """Its value with its interval."""
-    scores: dict[int, float]
+    samples: dict[int, float]
     """By block; for a run that did not reach its target, a lower bound."""
     all_reached: bool = True
     """Whether every run reached the target."""
@@ -45,8 +48,6 @@ class Excluded:
 
     text: str
     kind: Literal["times_unknown", "target_not_reached", "independent_ranks", "loses", "other"] = "other"
-    loser: Effect | None = None
-    """What it loses, of the kind `loses`."""
 
 
 _SEARCHED = Excluded("searched: no times")
@@ -77,8 +78,9 @@ def judge_trials(
         losers = losers_of(table, [item.row for item in candidates], comparisons)
         candidates = [item for item in candidates if item.row.trial_id not in losers]
         for loss in losers.values():
-            excluded.append((loss.pair.trial, Excluded(f"loses: {level_text(loss)}", "loses", loss)))
-    return sorted(candidates, key=lambda item: objective.score(item.value.centre)), excluded
+            excluded.append((loss.pair.trial, Excluded(f"loses: {level_text(loss)}", "loses")))
+    sign = 1 if objective.minimizes else -1
+    return sorted(candidates, key=lambda item: sign * item.value.centre), excluded
 
 
 def _judge(row: Trial, objective: Objective) -> Candidate | Excluded:
@@ -97,10 +99,8 @@ def _by_metric(row: Trial, objective: Objective) -> Candidate | Excluded:
         return Excluded("stopped early")
     metric = objective.metric
     values = [value for value in row.by_block(metric).values() if objective.counts(value)]
-    if not values and is_time(metric) and not row.timed:
-        return _SEARCHED
     if not values:
-        return Excluded(f"no {metric}")
+        return _SEARCHED if is_time(metric) and not row.timed else Excluded(f"no {metric}")
     if objective.target is not None:
         reached = row.value_of("test_accuracy")
         if reached is None:
@@ -112,10 +112,10 @@ def _by_metric(row: Trial, objective: Objective) -> Candidate | Excluded:
         [value * price for value in values],
         quantity_of(metric, values),
         resolution=resolution_of(metric, row.counted),
-        is_exact=objective.is_exact,
+        is_exact=metric in EXACT,
         is_once=row.is_once(metric),
     )
-    return Candidate(row, value, format_interval(value, objective.form), objective.scores(row))
+    return Candidate(row, value, format_interval(value, objective.form), objective.samples(row))
 
 
 def _by_time_to_target(row: Trial, objective: Objective) -> Candidate | Excluded:
@@ -134,47 +134,56 @@ def _by_time_to_target(row: Trial, objective: Objective) -> Candidate | Excluded
     low, high = (None if end is None else end * price for end in (reached.low, reached.high))
     value = Interval(reached.median * price, low, high)
     text = replace(reached, median=value.centre, low=low, high=high).describe(objective.form)
-    return Candidate(row, value, text, _scores_to_target(row, objective), reached.reached == reached.n)
-
-
-def _scores_to_target(row: Trial, objective: Objective) -> dict[int, float]:
-    price = objective.price_per_second(row)
-    scores: dict[int, float] = {}
+    samples: dict[int, float] = {}
     for record in row.records:
         alone = time_to_target([record], objective.target)
-        if alone is None:
-            continue
-        # A run that did not reach the target would have taken longer than it lasted.
-        taken = alone.median or record.metrics.get("total_s")
-        if taken:
-            scores[record.repeat] = objective.score(taken * price)
-    return scores
+        if alone is not None:
+            # A run that did not reach the target would have taken longer than it lasted.
+            samples[record.repeat] = (alone.median or record.metrics.get("total_s", 0.0)) * price
+    samples = {block: value for block, value in samples.items() if value > 0}
+    return Candidate(row, value, text, samples, reached.reached == reached.n)
 
 
 def model_of(
     table: Table, objective: Objective, candidates: Sequence[Candidate], *, looks: Looks | None = None
 ) -> BlockModel:
-    """How candidates compare, by their scores.
+    """How candidates compare.
 
     Trials that cannot be chosen were measured as well: intervals of a metric are those of the table.
+
+    Args:
+        table: the trials.
+        objective: what they are chosen for.
+        candidates: at least one.
+        looks: how the number of blocks came about, if otherwise than for all comparisons of the table.
     """
-    if objective.metric == TIME_TO_TARGET:
-        rows = [item.row for item in candidates]
-        scores = {item.row.trial_id: item.scores for item in candidates}
-    else:
-        rows = table.rows
-        scores = {row.trial_id: objective.scores(row) for row in rows}
-    return objective.model(rows, scores, looks=looks)
+    samples = {item.row.trial_id: item.samples for item in candidates}
+    if objective.metric != TIME_TO_TARGET:
+        samples = {row.trial_id: objective.samples(row) for row in table.rows}
+    samples = {trial: values for trial, values in samples.items() if values}
+    comparisons = table.rows[0].comparisons
+    return comparisons.model_of(samples, objective.metric, is_ratio=not objective.is_learned, looks=looks)
 
 
-def compare_scores(objective: Objective, model: BlockModel, candidate: Candidate, best: Candidate) -> Interval | None:
-    """By how much the score of a candidate is worse than that of the best one; None without common blocks.
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate compared with the best one."""
 
-    The interval of a difference that is of no use, however sure it is, contains 0.
-    """
-    worse = model.against(candidate.row.trial_id, best.row.trial_id)
-    if worse is None or worse.low is None or worse.high is None:
-        return worse
-    if objective.is_negligible(candidate.value.centre, best.value.centre):
-        return Interval(worse.centre, min(worse.low, 0.0), max(worse.high, 0.0))
-    return worse
+    candidate: Candidate
+    verdict: Verdict
+    effect: Interval | None = None
+    """A ratio of values, or a difference of what was learned; the intervals of all candidates hold together at 95%."""
+
+
+def rank_against(best: Candidate, candidate: Candidate, objective: Objective, model: BlockModel) -> Ranked:
+    """A candidate compared with the best one. A difference that is of no use makes none worse, however sure it is."""
+    effect: Interval | None = model.against(candidate.row.trial_id, best.row.trial_id)
+    if effect is None:
+        return Ranked(candidate, "not compared")
+    null = objective.null
+    is_negligible = objective.is_negligible(candidate.value.centre, best.value.centre)
+    if is_negligible and effect.low is not None and effect.high is not None:
+        effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
+    is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
+    # Where the best has runs that did not reach the target, its times are too short to compare with others.
+    return Ranked(candidate, "worse" if is_worse and best.all_reached else "not distinguished", effect)

@@ -1,17 +1,104 @@
-"""The objectives of `dmls-ray advise`, by name."""
+"""The objectives of `dmls-ray advise`: what a configuration is chosen for, and by which metric trials are judged."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from dmls_ray.analysis.advise.objective import Objective, Request
 from dmls_ray.analysis.memory import EQUAL_HOST_MIB, MEMORY, hardly_differs, memory_metric
-from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS
+from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.registry import is_compared
+from dmls_ray.workloads.registry import is_compared, metric_direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of `dmls-ray advise` besides the objective."""
+
+    target: float | None = None
+    """Test accuracy to be reached."""
+    price_per_hour: float | None = None
+    """Price of one rank."""
+    metric: str | None = None
+    minimizes: bool | None = None
+    any_accuracy: bool = False
+    """Whether a trial may be chosen that loses accuracy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What a configuration is chosen for.
+
+    A subclass sets `name`, `choose_metric` and what else differs.
+    """
+
+    name: ClassVar[str]
+    """After `--for`."""
+    needs_times: ClassVar[bool] = False
+    """Whether it needs times, which runs of a search do not have: they share the machine."""
+    is_learned: ClassVar[bool] = False
+    """Whether it is a result of training: compared by a difference in place of a ratio, and without a target
+    accuracy."""
+    takes_price: ClassVar[bool] = False
+    work_matters: ClassVar[bool] = False
+    """Whether a configuration that does less work looks better."""
+
+    metric: str
+    """A metric of runs, or `TIME_TO_TARGET`."""
+    minimizes: bool
+    target: float | None = None
+    """Test accuracy to be reached."""
+    price_per_hour: float | None = None
+    """Price of one rank."""
+
+    @classmethod
+    def choose_metric(cls, table: Table, request: Request) -> str:
+        """The metric by which the trials of a table are judged.
+
+        Raises:
+            ConfigError: the runs do not report what it needs.
+        """
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """Its heading, with the unit."""
+        return label_of(self.metric)
+
+    @property
+    def form(self) -> NumberFormat:
+        return format_of(self.metric)
+
+    @property
+    def null(self) -> float:
+        """The value of a comparison that means no difference."""
+        return 0.0 if self.is_learned else 1.0
+
+    def counts(self, value: float) -> bool:
+        """Whether a value can be judged: of ratios, one above 0."""
+        return self.is_learned or value > 0
+
+    def samples(self, row: Trial) -> dict[int, float]:
+        """The value of each block of a trial, as it is compared."""
+        price = self.price_per_second(row)
+        return {block: value * price for block, value in row.by_block(self.metric).items() if self.counts(value)}
+
+    def price_per_second(self, row: Trial) -> float:
+        """What a second of all ranks of a trial costs; 1 where the price does not matter."""
+        if self.price_per_hour is None:
+            return 1.0
+        return row.world_size * self.price_per_hour / 3600
+
+    def is_negligible(self, value: float, base: float) -> bool:
+        """Whether the difference of two values is of no use, however sure it is."""
+        return False
 
 
 class Throughput(Objective):
@@ -72,11 +159,10 @@ class Memory(Objective):
     def counts(self, value: float) -> bool:
         return value > 0 or (self._is_growth and value == 0)
 
-    def score(self, value: float) -> float:
+    def samples(self, row: Trial) -> dict[int, float]:
         # A resident set that did not grow has a growth of 0, and what is below the noise is as good.
-        if self._is_growth:
-            value = max(value, EQUAL_HOST_MIB)
-        return super().score(value)
+        least = EQUAL_HOST_MIB if self._is_growth else 0.0
+        return {block: max(value, least) for block, value in super().samples(row).items()}
 
     def is_negligible(self, value: float, base: float) -> bool:
         return hardly_differs([value, base], self.metric)
@@ -89,11 +175,20 @@ class TimeToAccuracy(Objective):
     needs_times = True
 
     @classmethod
-    def settle(cls, table: Table, request: Request) -> Self:
-        target = request.target
-        if target is None:
-            target = _target_of_runs(table)
-        return cls(metric=TIME_TO_TARGET, label=f"s to {target:g}", form=SECONDS, minimizes=True, target=target)
+    def choose_metric(cls, table: Table, request: Request) -> str:
+        if request.target is None and target_of_runs(table) is None:
+            raise ConfigError(
+                "--for time-to-accuracy needs a target, which these runs do not share; give --target-accuracy."
+            )
+        return TIME_TO_TARGET
+
+    @property
+    def label(self) -> str:
+        return f"s to {self.target:g}"
+
+    @property
+    def form(self) -> NumberFormat:
+        return SECONDS
 
 
 class Cost(Objective):
@@ -105,25 +200,98 @@ class Cost(Objective):
     work_matters = True
 
     @classmethod
-    def settle(cls, table: Table, request: Request) -> Self:
-        target, price = request.target, request.price_per_hour
-        metric, label = "total_s", "cost/run"
-        if target is not None:
-            metric, label = TIME_TO_TARGET, f"cost to {target:g}"
-        elif table.questions.duration_set_by:
+    def choose_metric(cls, table: Table, request: Request) -> str:
+        if request.target is not None:
+            return TIME_TO_TARGET
+        if table.questions.duration_set_by:
             raise ConfigError(
                 f"--for cost needs runs that end when their work is done, and {table.questions.duration_set_by}; "
                 "give --for throughput."
             )
-        return cls(metric=metric, label=label, form=GENERIC, minimizes=True, target=target, price_per_hour=price)
+        return "total_s"
+
+    @property
+    def label(self) -> str:
+        return "cost/run" if self.target is None else f"cost to {self.target:g}"
+
+    @property
+    def form(self) -> NumberFormat:
+        return GENERIC
 
 
-def _target_of_runs(table: Table) -> float:
-    """The target accuracy that all runs have."""
+OBJECTIVES: Mapping[str, type[Objective]] = {
+    kind.name: kind for kind in (Accuracy, Cost, Memory, Throughput, TimeToAccuracy)
+}
+
+
+def target_of_runs(table: Table) -> float | None:
+    """The target accuracy that all runs have; None where they share none."""
     targets: set[Any] = {record.config.get("target_accuracy") for row in table.rows for record in row.records}
-    if len(targets) == 1 and None not in targets:
-        return float(next(iter(targets)))
-    raise ConfigError("--for time-to-accuracy needs a target, which these runs do not share; give --target-accuracy.")
+    return targets.pop() if len(targets) == 1 else None
 
 
-OBJECTIVES = {kind.name: kind for kind in (Accuracy, Cost, Memory, Throughput, TimeToAccuracy)}
+def settle(name: str, table: Table, request: Request) -> Objective:
+    """An objective, as the runs of a sweep can be judged by it.
+
+    Args:
+        name: the objective, as after `--for`.
+        table: the trials of the sweep.
+        request: the other options.
+
+    Raises:
+        ConfigError: the objective lacks something, is given something that has no meaning for it, or the runs do not
+            report what it needs.
+    """
+    kind = OBJECTIVES[name]
+    _check_options(kind, request)
+    if not any(row.counted for row in table.rows):
+        raise ConfigError("no run ended ok, so there is nothing to choose from; see the reasons in its table.md.")
+    if kind.needs_times and not any(row.timed for row in table.rows):
+        raise ConfigError(
+            f"--for {name} needs times, and these runs went side by side in a search, whose times say nothing. "
+            "Give --for accuracy, or measure the configurations again with --mode bench."
+        )
+    if request.target is not None and not table.has("test_accuracy"):
+        raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
+    metric, target = kind.choose_metric(table, request), request.target
+    if metric == TIME_TO_TARGET:
+        target = target_of_runs(table) if target is None else target
+    elif not table.has(metric):
+        raise ConfigError(f"--for {name} needs {metric}, which no run reports; give another --for.")
+    minimizes = request.minimizes
+    if minimizes is None:
+        minimizes = metric == TIME_TO_TARGET or _minimizes(table, metric)
+    return kind(metric=metric, minimizes=minimizes, target=target, price_per_hour=request.price_per_hour)
+
+
+def _minimizes(table: Table, name: str) -> bool:
+    """Whether less of a metric is better: as in the search of the sweep, else by the metric's direction.
+
+    Raises:
+        ConfigError: neither is known.
+    """
+    if table.best_by is not None and name == table.best_by[0]:
+        return table.best_by[1]
+    direction = metric_direction(name)
+    if direction == "none":
+        raise ConfigError(f"--metric {name}: more or less may be better; add --goal max or --goal min.")
+    return direction == "min"
+
+
+def _check_options(kind: type[Objective], request: Request) -> None:
+    target, price = request.target, request.price_per_hour
+    if target is not None and not 0 < target <= 1:
+        raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
+    if price is None and kind.takes_price:
+        raise ConfigError(f"--for {kind.name} needs what a rank costs an hour; give --price-per-hour 2.5, say.")
+    if price is not None and not 0 < price < math.inf:
+        raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
+    for flag, is_given, has_meaning in (
+        ("--target-accuracy", target is not None, not kind.is_learned),
+        ("--price-per-hour", price is not None, kind.takes_price),
+        ("--metric", request.metric is not None, kind.is_learned),
+        ("--goal", request.minimizes is not None, kind.is_learned),
+        ("--any-accuracy", request.any_accuracy, not kind.is_learned),
+    ):
+        if is_given and not has_meaning:
+            raise ConfigError(f"{flag} means nothing for --for {kind.name}; leave it out.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,17 +85,13 @@ def front_of(
     points = {}
     for index, row in enumerate(rows):
         if row.trial_id not in losers:
-            points[index] = _point(row, signs)
+            points[index] = [sign * _rounded(row, name) for name, sign in signs.items()]
     return Front(list(signs), rows, front(points), memory, list(losers.values()))
 
 
 def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
     """The trials that report all of some metrics."""
     return [row for row in rows if None not in map(row.value_of, metrics)]
-
-
-def _point(row: Trial, signs: dict[str, int]) -> list[float]:
-    return [sign * _rounded(row, name) for name, sign in signs.items()]
 
 
 def _rounded(row: Trial, metric: str) -> float:
@@ -119,10 +116,9 @@ def front(points: Mapping[int, Sequence[float]]) -> list[int]:
     # In the order of their values a point comes after all that could beat it. Beaten points beat no others that a
     # point on the front does not beat.
     for index in sorted(points, key=lambda index: tuple(points[index])):
-        if not any(_beats(points[better], points[index]) for better in found):
+        point = tuple(points[index])
+        others = [tuple(points[place]) for place in found]
+        is_beaten = any(other != point and all(map(operator.le, other, point)) for other in others)
+        if not is_beaten:
             found.append(index)
     return sorted(found)
-
-
-def _beats(point: Sequence[float], other: Sequence[float]) -> bool:
-    return tuple(point) != tuple(other) and all(a <= b for a, b in zip(point, other, strict=True))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.advise.candidates import compare_scores, judge_trials, model_of
-from dmls_ray.analysis.advise.objective import Objective, Request, settle
-from dmls_ray.analysis.advise.objectives import OBJECTIVES
+from dmls_ray.analysis.advise.candidates import judge_trials, model_of, rank_against
+from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, Request, settle, target_of_runs
 from dmls_ray.analysis.findings.decide import Race
 from dmls_ray.analysis.findings.effects import compare_each, judged
 from dmls_ray.analysis.findings.measures import Measure, measure_of
-from dmls_ray.analysis.stats.intervals import is_above
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.compare import Comparisons
@@ -27,30 +25,22 @@ def race_for(table: Table, aim: str) -> Race:
     Raises:
         ConfigError: the runs cannot be judged by it.
     """
-    objective = settle(OBJECTIVES[aim], table, Request(target=_target(table, aim)))
+    target = None if OBJECTIVES[aim].is_learned else target_of_runs(table)
+    objective = settle(aim, table, Request(target=target))
     candidates, excluded = judge_trials(table, objective, comparisons=Comparisons(table.rows, looks="race"))
     if not candidates:
         return Race()
     best, others = candidates[0], candidates[1:]
     measures = _measures(table, objective, [item.row for item in candidates])
     beaten = [row for row, reason in excluded if reason.kind == "loses"]
-    left = []
+    left: list[Pair] = []
     model = model_of(table, objective, candidates, looks="race")
     for item in others:
-        # Times of runs that did not reach the target are too short to beat others.
-        if best.all_reached and is_above(compare_scores(objective, model, item, best), 0):
+        if rank_against(best, item, objective, model).verdict == "worse":
             beaten.append(item.row)
         else:
             left.append(Pair("", f"{item.name} vs {best.name}", "", item.row, best.row))
     return Race(beaten, judged(compare_each(left, measures, table.until)))
-
-
-def _target(table: Table, aim: str) -> float | None:
-    """The target accuracy that all runs have, where the objective takes one."""
-    targets = {record.config.get("target_accuracy") for row in table.rows for record in row.records}
-    if len(targets) != 1 or OBJECTIVES[aim].is_learned:
-        return None
-    return targets.pop()
 
 
 def _measures(table: Table, objective: Objective, rows: Sequence[Trial]) -> list[Measure]:

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from dmls_ray.analysis.advise.candidates import Candidate, Excluded, compare_scores, judge_trials, model_of
-from dmls_ray.analysis.advise.objective import Objective, Request, settle
-from dmls_ray.analysis.advise.objectives import OBJECTIVES
+from dmls_ray.analysis.advise.candidates import (
+    Candidate,
+    Excluded,
+    Ranked,
+    Verdict,
+    judge_trials,
+    model_of,
+    rank_against,
+)
+from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, Request, settle
 from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.losers import loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import Interval, as_dict, is_above
+from dmls_ray.analysis.stats.intervals import as_dict
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
-
-Verdict = Literal["best", "not distinguished", "worse", "not compared"]
-"""Of a candidate against the best one. `not compared`: no block has both in one environment."""
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A candidate compared with the best one."""
-
-    candidate: Candidate
-    verdict: Verdict
-    effect: Interval | None
-    """A ratio of values, or a difference of what was learned; the intervals of all candidates hold together at 95%."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +131,17 @@ def advise(
         minimizes=minimizes,
         any_accuracy=any_accuracy,
     )
-    objective = settle(OBJECTIVES[name], table, request)
+    objective = settle(name, table, request)
     candidates, excluded = judge_trials(table, objective, any_accuracy=any_accuracy)
+    ranked: list[Ranked] = []
+    loss = None
+    if candidates:
+        best, others = candidates[0], candidates[1:]
+        model = model_of(table, objective, candidates)
+        ranked = [Ranked(best, "best"), *(rank_against(best, item, objective, model) for item in others)]
+        # A target says what the accuracy must come to.
+        if not objective.is_learned and objective.target is None:
+            loss = loss_of(table, best.row, table.rows)
     front = front_of(
         table,
         objective.metric if objective.is_learned else "test_accuracy",
@@ -151,34 +154,9 @@ def advise(
     return Advice(
         objective=objective,
         table=table,
-        ranked=_rank(table, objective, candidates),
+        ranked=ranked,
         excluded=excluded,
         front=on_front,
         front_metrics=front.axes,
-        loss=_loss_of(table, objective, candidates),
+        loss=loss,
     )
-
-
-def _rank(table: Table, objective: Objective, candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Candidates, the best first, each compared with the first."""
-    if not candidates:
-        return []
-    best = candidates[0]
-    model = model_of(table, objective, candidates)
-    ranked = [Ranked(best, "best", None)]
-    for candidate in candidates[1:]:
-        worse = compare_scores(objective, model, candidate, best)
-        if worse is None:
-            ranked.append(Ranked(candidate, "not compared", None))
-            continue
-        # Where the best has runs that did not reach the target, its times are too short to compare with others.
-        is_worse = best.all_reached and is_above(worse, 0)
-        ranked.append(Ranked(candidate, "worse" if is_worse else "not distinguished", objective.effect(worse)))
-    return ranked
-
-
-def _loss_of(table: Table, objective: Objective, candidates: Sequence[Candidate]) -> Effect | None:
-    """By how much the best one is less accurate than others, where no target says what it must come to."""
-    if not candidates or objective.is_learned or objective.target is not None:
-        return None
-    return loss_of(table, candidates[0].row, table.rows)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from dmls_ray.analysis.advise.objective import Objective
+from dmls_ray.analysis.advise.objectives import Objective
 from dmls_ray.analysis.advise.pareto import costs_of
 from dmls_ray.analysis.advise.rank import Advice
 from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
@@ -27,7 +28,7 @@ def headline(advice: Advice) -> str:
     objective, best = advice.objective, advice.best
     if best is None:
         return f"For {objective.name} no configuration can be chosen; the column verdict says why."
-    value = f"{objective.label} {best.text}, n={len(best.scores)}"
+    value = f"{objective.label} {best.text}, n={len(best.samples)}"
     counts = Counter(item.verdict for item in advice.ranked)
     return (
         f"For {objective.name} use {best.name}: {value}. Others: {counts['worse']} "
@@ -54,7 +55,7 @@ def _conditional_notes(advice: Advice) -> Iterator[tuple[bool, str]]:
     yield "loses" in kinds, "Trials that lose accuracy are left out; --any-accuracy takes them in."
     yield bool(advice.front), f"Front: no other trial is as good in all of {front_metrics}, by means."
     yield (
-        fewest < MIN_REPEATS and not objective.is_exact,
+        fewest < MIN_REPEATS and objective.metric not in EXACT,
         f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.",
     )
     yield (
