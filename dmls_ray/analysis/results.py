@@ -109,39 +109,39 @@ class Results:
         """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
-        read = _columns(records, [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)])
-        columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
-        _add(columns, _spread([record.config for record in records], config_factors), OF_A_FIELD, taken=RESERVED)
-        columns["run_seed"] = read.pop("seed")
-        read["outcome"] = [outcome.value for outcome in read["outcome"]]
+        columns = {name: _attributes(records, name) for name in KEYS}
+        _add(columns, _columns(_of_shared(records, "config", config_factors)), OF_A_FIELD, taken=RESERVED)
+        columns["run_seed"] = _attributes(records, "seed")
+        of_run = [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE, *KEYS, "seed")]
+        read = {name: _attributes(records, name) for name in of_run}
+        read["outcome"] = pd.Series([record.outcome.value for record in records])
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         _add(columns, read, OF_A_RECORD)
         measured = [record.metrics | record.facts if record.facts else record.metrics for record in records]
-        entries = _entries(measured, self._registered)
+        entries = _columns(measured, self._registered)
         _add(columns, {name: entries.pop(name) for name in self._registered}, OF_A_RECORD)
         _add(columns, entries, OF_A_METRIC)
-        _add(columns, _spread([record.machine for record in records], _of_machine), "machine_")
-        _add(columns, _spread([record.versions for record in records], _of_versions), "version_")
-        _add(columns, _spread([record.git for record in records], _of_git), "git_")
-        return pd.DataFrame(columns)
+        for field, facts_of in (("machine", _of_machine), ("versions", _of_versions), ("git", _of_git)):
+            _add(columns, _columns(_of_shared(records, field, facts_of)), f"{field}_")
+        return pd.DataFrame(columns, copy=False)
 
     @cached_property
     def _registered(self) -> dict[str, Metric]:
         """The metrics of the workloads of the runs, which have a column whether or not a run reports them."""
-        workloads = [workload_of(config) for config in distinct(record.config for record in self.records)]
-        metrics = [metric for workload in workloads for metric in workload.metrics]
-        return dict(BY_NAME) | {metric.name: metric for metric in metrics}
+        metrics = dict(BY_NAME)
+        for config in distinct(record.config for record in self.records):
+            metrics |= {metric.name: metric for metric in workload_of(config).metrics}
+        return metrics
 
     @cached_property
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
-        fields = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs")]
         metrics = [name for name, metric in self._registered.items() if metric.scope == "rank" and not metric.of]
-        rows = [
-            (record, {name: getattr(rank, name) for name in fields} | rank.metrics)
-            for record in self.records
-            for rank in record.ranks
-        ]
+        fields = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs")]
+        rows = []
+        for record in self.records:
+            for rank in record.ranks:
+                rows.append((record, {name: getattr(rank, name) for name in fields} | rank.metrics))
         return _frame_of_parts(rows, [*fields, *metrics])
 
     @cached_property
@@ -154,12 +154,10 @@ class Results:
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
-        rows = [
-            (record, {"rank": rank.rank, **epoch.values})
-            for record in self.records
-            for rank in record.ranks
-            for epoch in rank.epochs
-        ]
+        rows = []
+        for record in self.records:
+            for rank in record.ranks:
+                rows += [(record, {"rank": rank.rank, **epoch.values}) for epoch in rank.epochs]
         return _frame_of_parts(rows, ["rank", "epoch"])
 
 
@@ -201,7 +199,9 @@ def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
     return workload_of(config).factors(config)
 
 
-def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
+def _add(
+    columns: dict[str, pd.Series], further: Mapping[str, pd.Series], prefix: str, *, taken: Collection[str] = ()
+) -> None:
     """Add further columns, with a prefix where the name is that of another column, or is taken."""
     heads = distinct_names(further, [*columns, *taken], prefix)
     columns |= {heads[name]: values for name, values in further.items()}
@@ -235,44 +235,29 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
     """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
-    names = distinct_names([*first, *field_names(values for _, values in rows)], KEYS, OF_A_METRIC)
-    cells = [
-        {name: getattr(record, name) for name in KEYS} | {names[name]: value for name, value in values.items()}
-        for record, values in rows
-    ]
-    return pd.DataFrame(cells, columns=[*KEYS, *names.values()])
+    records = [record for record, _ in rows]
+    columns = {name: _attributes(records, name) for name in KEYS}
+    _add(columns, _columns([values for _, values in rows], first), OF_A_METRIC)
+    return pd.DataFrame(columns, copy=False)
 
 
-def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[Any]]:
-    """These fields of the records, each as a list."""
-    columns: dict[str, list[Any]] = {name: [] for name in names}
-    # A block of records fits into the processor's cache; record after record for each column would not.
-    for start in range(0, len(records), 1000):
-        rows = map(attrgetter(*names), records[start : start + 1000])
-        for column, values in zip(columns.values(), zip(*rows, strict=True), strict=True):
-            column.extend(values)
-    return columns
+def _attributes(records: Sequence[RunRecord], name: str) -> pd.Series:
+    return pd.Series([getattr(record, name) for record in records])
 
 
-def _entries(objects: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, list[Any]]:
-    """The columns of these objects, in blocks as in `_columns`: of the names, and of further entries of any object."""
-    columns: dict[str, list[Any]] = {name: [] for name in (*names, *field_names(objects))}
-    for start in range(0, len(objects), 1000):
-        block = objects[start : start + 1000]
-        for name, column in columns.items():
-            column.extend([item.get(name) for item in block])
-    return columns
+def _columns(items: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, pd.Series]:
+    """The columns of these mappings: of the names, and of further entries of any of them."""
+    names = dict.fromkeys([*names, *field_names(items)])
+    return {name: pd.Series([item.get(name) for item in items]) for name in names}
 
 
-def _spread(
-    objects: Sequence[Mapping[str, Any]], cells_of: Callable[[Mapping[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
-    """The columns of objects that many runs share: computed once for each object, then repeated for its runs."""
-    places = {id(item): place for place, item in enumerate(distinct(objects))}
-    cells = [cells_of(item) for item in distinct(objects)]
-    columns = {name: [item.get(name) for item in cells] for name in field_names(cells)}
-    spread = pd.DataFrame(columns).take([places[id(item)] for item in objects])
-    return {str(name): column.array for name, column in spread.items()}
+def _of_shared(
+    records: Sequence[RunRecord], field: str, facts_of: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Facts of an object that many records share: computed once for each object."""
+    objects = [getattr(record, field) for record in records]
+    facts = {id(item): facts_of(item) for item in distinct(objects)}
+    return [facts[id(item)] for item in objects]
 
 
 def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
