@@ -123,7 +123,7 @@ class Results:
         _add(columns, entries, OF_A_METRIC)
         for field, facts_of in (("machine", _of_machine), ("versions", _of_versions), ("git", _of_git)):
             _add(columns, _columns(_of_shared(records, field, facts_of)), f"{field}_")
-        return pd.DataFrame(columns, copy=False)
+        return pd.DataFrame(columns)
 
     @cached_property
     def _registered(self) -> dict[str, Metric]:
@@ -238,7 +238,7 @@ def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: 
     records = [record for record, _ in rows]
     columns = {name: _attributes(records, name) for name in KEYS}
     _add(columns, _columns([values for _, values in rows], first), OF_A_METRIC)
-    return pd.DataFrame(columns, copy=False)
+    return pd.DataFrame(columns)
 
 
 def _attributes(records: Sequence[RunRecord], name: str) -> pd.Series:

@@ -260,7 +260,7 @@ def published(given: argparse.Namespace, console: Console) -> None:
     for name in names:
         results = published_results(REPORTS[name].dataset)
         for by in tables[name]:
-            _print_line(f"Report {name}, by {by}", given.format, console)
+            _print_line(f"\nReport {name}, by {by}", given.format, console)
             of_layout = all_layouts()[by].published
             layout = render(of_layout() if of_layout else results, by)
             notes = [*layout.notes, _ONE_RUN]
@@ -281,4 +281,4 @@ def _print_line(text: str, form: str, console: Console) -> None:
     if form == "latex":
         print(latex_comment(text))
     elif form != "csv":
-        say(console, f"\n{text}", style="bold")
+        say(console, text)
