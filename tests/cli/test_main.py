@@ -289,7 +289,6 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.
         ("ls EMPTY", "holds no sweep; name a folder that does"),
         ("report EMPTY/none", "runs.jsonl holds no run yet; run its sweep"),
         ("show nothing SWEEP", "no run of 1 sweeps"),
-        ("show e SWEEP/..", "no run of 1 sweeps"),
         ("compare SWEEP SWEEP --fail-if-slower=five", "dmls-ray compare: --fail-if-slower "),
         ("compare SWEEP SWEEP --fail-if-slower=-5%", "dmls-ray compare: --fail-if-slower "),
         ("compare SWEEP SWEEP --fail-if-slower=100%", "dmls-ray compare: --fail-if-slower "),
