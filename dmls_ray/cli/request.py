@@ -53,7 +53,7 @@ class Request:
         """
         defaults = self.default_axes
         if any(self.axes.keys() & variant.keys() for variant in defaults.variants):
-            defaults = replace(defaults, variants=({},), left_out={})
+            defaults = replace(defaults, variants=({},), left_out=())
         axes = merge_axes(defaults.axes, self.axes)
         plan, space = plan_sweep(axes, self.options, self.workload, variants=defaults.variants)
         return plan, space, defaults.note(self.axes)

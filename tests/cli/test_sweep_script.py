@@ -180,14 +180,14 @@ def test_default_axes_that_a_function_cannot_take_are_left_out_and_named(
     flags = ("--train", "own_function:train", "--dry-run")
     done = sweep_in_process("search", *flags)
     assert done.stdout.startswith(
-        "Left out: batch_per_rank, optimizer=adamw, rmsprop, dropout (not for the configuration of own_function:train)."
+        "Left out: batch_per_rank, optimizer, dropout (not for the configuration of own_function:train)."
     )
-    assert "optimizer=adam " in done.stdout
+    assert " lr=0.0" in done.stdout
     replaced = sweep_in_process("search", *flags, "--optimizer", "lion", "sgd", "--dropout", "1", "2")
     assert replaced.stdout.startswith("Left out: batch_per_rank (")
     assert "optimizer=lion" in replaced.stdout
     few = sweep_in_process("regularization", *flags)
-    assert few.stdout.startswith("Left out: dropout=0.3, batch_norm=on, label_smoothing=0.1, ")
+    assert few.stdout.startswith("Left out: dropout, batch_norm, label_smoothing, ")
 
 
 def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
