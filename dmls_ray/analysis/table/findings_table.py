@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pandas as pd
 
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.decide import Decision
-from dmls_ray.analysis.findings.effects import Comparison, Effect
+from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.words import claim_text, effect_cell, effect_head, headline_text, undecided_text, why_text
 
 COMPARED, WHERE, COUNT = "compared", "where", "n"
@@ -74,16 +73,22 @@ class AnswerTable:
 
     def as_dict(self) -> dict[str, Any]:
         """The answer for programs: all effects, with what is open."""
-        decision = self.decision
-        return {
+        data: dict[str, Any] = {
             "headline": self.headline,
             "effects": [effect.as_dict() for comparison in self.answer.comparisons for effect in comparison],
-            "comparisons": None if decision is None else len(decision.claims),
-            "open": None if decision is None else [claim_text(claim) for claim in decision.open],
-            "repeats_wanted": None if decision is None or not decision.open else decision.wanted.repeats or None,
+            "comparisons": None,
+            "open": None,
+            "repeats_wanted": None,
             "undecided": self.undecided,
-            "why": None if self.answer.why is None else vars(self.answer.why),
+            "why": self.answer.why and vars(self.answer.why),
         }
+        decision = self.decision
+        if decision is not None:
+            data["comparisons"] = len(decision.claims)
+            data["open"] = [claim_text(claim) for claim in decision.open]
+            if decision.open:
+                data["repeats_wanted"] = decision.wanted.repeats or None
+        return data
 
 
 def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
@@ -101,26 +106,22 @@ def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
 
 
 def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
-    columns = _columns(comparisons)
     rows = []
+    heads: dict[str, bool] = {}
     for comparison in comparisons:
-        cells = {COMPARED: comparison[0].pair.label, WHERE: comparison[0].pair.where}
-        cells |= {effect_head(effect): effect_cell(effect) for effect in comparison}
-        rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
-    frame = pd.DataFrame(rows, columns=[COMPARED, WHERE, *columns, COUNT]).fillna("")
+        pair, most = comparison[0].pair, 0
+        cells = {COMPARED: pair.label, WHERE: pair.where}
+        for effect in comparison:
+            head = effect_head(effect)
+            cells[head] = effect_cell(effect)
+            most = max(most, effect.contrast.n)
+            # Memory and settings that are equal in all rows have no column.
+            is_shown = effect.measure.is_judged or effect.verdict != "equal"
+            heads[head] = heads.get(head, False) or is_shown
+        rows.append(cells | {COUNT: str(most)})
+    shown = [head for head, is_shown in heads.items() if is_shown]
+    frame = pd.DataFrame(rows, columns=[COMPARED, WHERE, *shown, COUNT]).fillna("")
     return frame if frame[WHERE].any() else frame.drop(columns=WHERE)
-
-
-def _columns(comparisons: Sequence[Comparison]) -> list[str]:
-    """The heads of the effects; without memory and settings that are equal in all rows."""
-    by_head: dict[str, list[Effect]] = {}
-    for effect in itertools.chain.from_iterable(comparisons):
-        by_head.setdefault(effect_head(effect), []).append(effect)
-    return [head for head, effects in by_head.items() if any(map(_is_shown, effects))]
-
-
-def _is_shown(effect: Effect) -> bool:
-    return effect.measure.is_judged or effect.verdict != "equal"
 
 
 def _fitted(frame: pd.DataFrame, width: int) -> list[str]:

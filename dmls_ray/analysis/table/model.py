@@ -62,8 +62,6 @@ class Note:
 
     kind: NoteKind
     text: str
-    about: str = ""
-    """The part that other texts quote: for `measured_on`, hardware, versions and days."""
 
 
 @dataclass

@@ -22,6 +22,7 @@ _SAME_RUNS = (
     "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. If the "
     "function sets a seed itself, let it take that of the run (config['seed'])."
 )
+_SEVERAL_MACHINES = "Rows come from different machines: times of one are not compared with those of another."
 
 
 def notes_of(results: Results, table: Table) -> Iterator[Note]:
@@ -29,12 +30,18 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     rows, records = table.rows, results.records
     if not records:
         yield Note("measured_on", "No runs.")
-    else:
-        yield _measured_on(rows, records)
+        return
+    machines = sorted({_machine_text(machine) for machine in distinct(record.machine for record in records)})
+    yield Note("measured_on", _measured_on(rows, records, machines))
     if results.left_out:
         yield Note("comparability", results.left_out)
-    for text in _incomparable(records, rows):
+    if len(machines) > 1:
+        yield Note("comparability", _SEVERAL_MACHINES)
+    for text in _incomparable(records):
         yield Note("comparability", text)
+    for text_of in (_independent_ranks, _uneven_steps):
+        for text in _trials_by(rows, text_of):
+            yield Note("comparability", text)
     compared = {measure.name for measure in table.questions.measures(rows)}
     same = []
     for row in rows:
@@ -42,61 +49,66 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
             same.append(describe_configuration(row.factors))
     if same:
         yield Note("comparability", _SAME_RUNS.format(join_names(same)))
-    for text in _of_scaling(results, rows, table.fixed_batch_field):
+    for text in _of_scaling(records, rows, table.fixed_batch_field):
         yield Note("baseline", text)
     yield from table.presentation.notes(rows)
     if text := _of_test_set(rows):
         yield Note("method", text)
-    for text in (*_trials_by(rows, _not_recorded), *_trials_by(rows, _failure)):
-        yield Note("outcome", text)
+    for text_of in (_not_recorded, _failure):
+        for text in _trials_by(rows, text_of):
+            yield Note("outcome", text)
 
 
-def _measured_on(rows: Sequence[Trial], records: Sequence[RunRecord]) -> Note:
+def _measured_on(rows: Sequence[Trial], records: Sequence[RunRecord], machines: Sequence[str]) -> str:
     """What the values are, and where, with which versions and when they were measured."""
-    machines = {_machine_text(machine) for machine in distinct(record.machine for record in records)}
     versions = set()
     for item in distinct(record.versions for record in records):
         versions.add(", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item))
     days = sorted({record.started_at[:10] for record in records if record.started_at})
     when = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
-    where = ", ".join(filter(None, ["; ".join(sorted(machines)), "; ".join(sorted(versions)), when]))
+    where = ", ".join(filter(None, ["; ".join(machines), "; ".join(sorted(versions)), when]))
     most = max(len(row.counted) for row in rows)
     values = ("Values", "Values", "Means")[most] if most < MIN_REPEATS else "Mean of n repeats and its 95% interval"
-    return Note("measured_on", f"{values}; measured on {where}.", about=where)
+    return f"{values}; measured on {where}."
 
 
-def _incomparable(records: Sequence[RunRecord], rows: Sequence[Trial]) -> Iterator[str]:
-    """What of the rows cannot be compared, and why."""
-    started = [record for record in records if record.outcome is not Outcome.SKIPPED]
-    sessions = {record.session for record in started}
+def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
+    """What of the runs cannot be compared, and why."""
+    sessions, isolations, devices, slow, modes = set(), set(), set(), set(), set()
+    software: dict[tuple[int, int], dict[str, str]] = {}
+    is_resumed = False
+    for record in records:
+        modes.add(record.mode)
+        is_resumed = is_resumed or bool(record.metrics.get("resumed_epoch"))
+        if record.facts.get("fast_units") is False:
+            slow.add(str(record.config.get("precision")))
+        if record.outcome is Outcome.OK and record.config.get("device") == "auto":
+            devices.add(record.device)
+        if record.outcome is Outcome.SKIPPED:
+            continue
+        sessions.add(record.session)
+        isolations.add(record.isolation)
+        # The records of a session share these objects.
+        key = (id(record.versions), id(record.git))
+        if key not in software:
+            software[key] = software_facts(record.versions, record.git)
     if len(sessions) > 1:
         yield (
             f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
         )
-    if len({_machine_text(machine) for machine in distinct(record.machine for record in records)}) > 1:
-        yield "Rows come from different machines: times of one are not compared with those of another."
-    # The records of a session share these objects.
-    shared = {(id(record.versions), id(record.git)): record for record in started}
-    facts = [software_facts(record.versions, record.git) for record in shared.values()]
-    differing = dict.fromkeys(differing_facts(facts))
+    differing = dict.fromkeys(differing_facts([*software.values()]))
     if len(differing) > 1:
         yield f"Rows of different versions are not compared with each other: {'; '.join(differing)}."
-    isolations = sorted({record.isolation for record in started})
     if len(isolations) > 1:
-        yield f"Runs were made under different isolations ({', '.join(isolations)}): set-up differs."
-    if any(record.mode == "search" for record in records):
+        yield f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs."
+    if "search" in modes:
         yield "Runs of a search go side by side and some are stopped early: their times are left out."
-    if any(record.metrics.get("resumed_epoch") for record in records):
+    if is_resumed:
         yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
-    of_auto = (record for row in rows for record in row.counted if record.config.get("device") == "auto")
-    devices = sorted({record.device for record in of_auto})
     if len(devices) > 1:
-        yield f"Rows come from different devices ({', '.join(devices)}): their times are not compared."
-    slow = {str(record.config.get("precision")) for record in records if record.facts.get("fast_units") is False}
+        yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
     if slow:
         yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
-    for text_of in (_independent_ranks, _uneven_steps):
-        yield from _trials_by(rows, text_of)
 
 
 def _trials_by(rows: Sequence[Trial], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
@@ -135,11 +147,11 @@ def _failure(record: RunRecord) -> str:
     return f"{record.outcome}: {record.reason.removesuffix('.')}"
 
 
-def _of_scaling(results: Results, rows: Sequence[Trial], fixed_batch_field: str) -> Iterator[str]:
+def _of_scaling(records: Sequence[RunRecord], rows: Sequence[Trial], fixed_batch_field: str) -> Iterator[str]:
     """What a comparison of world sizes keeps equal."""
     if len({row.world_size for row in rows}) < 2:
         return
-    threads = {record.config.get("threads_per_rank") for record in results.records}
+    threads = {record.config.get("threads_per_rank") for record in records}
     if threads == {None}:
         yield "How many threads a rank had is not reported."
     elif len(threads) == 1:
