@@ -5,15 +5,22 @@ Loads no PyTorch, since Train's controller imports it as well.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import ray
 
 from dmls_ray.cluster.connect import NAMESPACE
 
+NETWORK_TIMEOUT_S = 60.0
+"""How long the network between a machine and the broker may fail."""
+
+RETRY_INTERVAL_S = 0.1
+"""Seconds until a broker that the network hides is called again."""
+
 
 class BrokerClient:
-    """The broker, seen from another process. Ray repeats a call while the network between the two fails.
+    """The broker, seen from another process.
 
     Args:
         name: name of the broker's actor.
@@ -34,7 +41,7 @@ class BrokerClient:
         return getattr(self._actor, method).remote(*args, **options)
 
     def call(self, method: str, *args: Any, timeout: float | None = None, **options: Any) -> Any:
-        """Call, wait, and return the answer.
+        """Call, wait, and return the answer. The call is repeated while the network fails.
 
         Args:
             method: name of the method.
@@ -47,4 +54,11 @@ class BrokerClient:
             RayActorError: the broker died.
             GetTimeoutError: the broker did not answer in time.
         """
-        return ray.get(self.submit(method, *args, **options), timeout=timeout)
+        until = time.monotonic() + NETWORK_TIMEOUT_S
+        while True:
+            try:
+                return ray.get(self.submit(method, *args, **options), timeout=timeout)
+            except ray.exceptions.ActorUnavailableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(RETRY_INTERVAL_S)

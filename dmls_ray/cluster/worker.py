@@ -121,12 +121,12 @@ class RankWorker:
     def finish(self, lease: Lease, result: RankResult) -> None:
         """Send the result of a run; this may end the process."""
         # With all epochs, since calls may arrive in another order than they were made.
-        answer = self.broker.submit("finish", self.name, lease.lease_id, result, tuple(self._epochs))
+        sent = (self.name, lease.lease_id, result, tuple(self._epochs))
         if result.outcome == Outcome.OK and not result.device_lost:
             # The answer is waited for in `next_lease`, so that the process group ends meanwhile.
-            self._unconfirmed = answer
+            self._unconfirmed = self.broker.submit("finish", *sent)
             return
-        may_stay = ray.get(answer)
+        may_stay = self.broker.call("finish", *sent)
         if not may_stay or result.device_lost:
             # Other ranks wait for this one in a collective, and only the end of its process ends that; or its GPU
             # serves this process no more. Train starts a new one.

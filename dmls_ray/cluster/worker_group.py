@@ -95,15 +95,7 @@ class WorkerGroup:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._actor = (
             ray.remote(Broker)
-            .options(
-                name=self.name,
-                namespace=NAMESPACE,
-                num_cpus=0,
-                max_concurrency=10_000,
-                # Ray repeats calls while the network between the broker and a machine fails.
-                max_task_retries=-1,
-                scheduling_strategy=here,
-            )
+            .options(name=self.name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000, scheduling_strategy=here)
             .remote(
                 {node.name: node.expected for node in self._nodes},
                 exclusive=self._exclusive,

@@ -37,7 +37,7 @@ START_TIMEOUT_S = 600.0
 """How long the supervisor waits for the start of Ray and of the ranks."""
 
 SILENT_TIMEOUT_S = 120.0
-"""How long it waits for the next beat while runs go on."""
+"""How long it waits for the next answer of the scheduler while runs go on."""
 
 CHECK_INTERVAL_S = 0.5
 """Interval in which a sweep reports to the supervisor and looks at its cluster."""
@@ -84,6 +84,8 @@ class Executor:
         self._has_board = False
         self._checked = 0.0
         """When the cluster was last looked at."""
+        self._has_news = False
+        """Whether there is something to report to the supervisor."""
 
     def run(self) -> None:
         """Run what is feasible, and record a reason for what is not.
@@ -223,7 +225,11 @@ class Executor:
             notify=self.view.note,
         )
         serve = functools.partial(
-            run_jobs, group, listener=self._listen, launch=run_command, check=lambda: self._check(session, group)
+            run_jobs,
+            group,
+            listener=self._listen,
+            launch=run_command,
+            check=functools.partial(self._check, session, group),
         )
         try:
             with group:
@@ -265,16 +271,24 @@ class Executor:
         kept = [record for record in self.store.records if record.run_id not in again]
         self.board.begin(kept)
 
-    def _check(self, session: RaySession, group: WorkerGroup) -> None:
+    def _check(self, session: RaySession, group: WorkerGroup, has_answered: bool) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.
+
+        Args:
+            session: the cluster.
+            group: the ranks.
+            has_answered: whether the scheduler has answered since the last call.
 
         Raises:
             ClusterLostError: something has died.
         """
+        self._has_news = self._has_news or has_answered
         if time.monotonic() - self._checked < CHECK_INTERVAL_S:
             return
         self._checked = time.monotonic()
-        self.heartbeat.beat(SILENT_TIMEOUT_S)
+        if self._has_news:
+            self.heartbeat.beat(SILENT_TIMEOUT_S)
+            self._has_news = False
         session.check()
         group.check()
 

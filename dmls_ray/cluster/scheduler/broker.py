@@ -49,7 +49,7 @@ class Broker(Dispatcher):
         """
         trainer, index = registration.trainer, registration.index
         for name, rank in self.members.of_trainer(trainer).items():
-            # Ray repeats a call whose reply was lost in the network; drop the first registration.
+            # A rank may register twice if the reply got lost; drop the first registration.
             is_former = rank.registration.group != registration.group or rank.registration.index == index
             if is_former and name in self.members.ranks:
                 self.lose(name, successor=registration)

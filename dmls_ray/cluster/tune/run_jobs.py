@@ -27,14 +27,11 @@ from dmls_ray.util.text import first_line
 Listener = Callable[[dict[str, Any], RunEvent], None]
 """Called in the driver with the configuration of a trial in Tune, and each event of its run."""
 
-SILENT_TIMEOUT_S = 60.0
-"""How long the scheduler may be silent; it answers at least every `NEWS_INTERVAL_S`."""
+Check = Callable[[bool], None]
+"""Called with whether the scheduler has answered since the last call. It does so at least every `NEWS_INTERVAL_S`."""
 
 DEATH_INTERVAL_S = 1.0
 """Seconds after which a death is known that was the cause of another."""
-
-START_TIMEOUT_S = 240.0
-"""How much longer Tune's actor may take to start."""
 
 
 class _InOrder(FIFOScheduler):
@@ -89,17 +86,16 @@ class ForwardEvents(tune.Callback):
         listener: receives the events.
         group: serves the runs.
         trials: the runs.
-        check: called at each step of Tune's loop, ten times a second or more; raises to end the sweep.
+        check: as of `run_jobs`.
     """
 
-    def __init__(self, listener: Listener, group: WorkerGroup, trials: TuneJobSet, check: Callable[[], None]) -> None:
+    def __init__(self, listener: Listener, group: WorkerGroup, trials: TuneJobSet, check: Check) -> None:
         self._listener, self._group, self._trials, self._check = listener, group, trials, check
         self._complete: set[str] = set()
         """Tune trials without further events."""
         self._attempts: dict[str, int] = {}
-        self._silent_s = -START_TIMEOUT_S
-        """For how long the scheduler has not answered."""
-        self._last_step = time.monotonic()
+        self._has_answered = False
+        """Whether there was an answer since the last check."""
         self._has_dead_actor = False
         self._error: Exception | None = None
         """What is to end the sweep."""
@@ -111,7 +107,7 @@ class ForwardEvents(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self._silent_s = 0.0
+        self._has_answered = True
         run_id, events = result["run_id"], result["events"]
         if not self._trials.metric:
             # Tune keeps each trial's last result until the sweep's end, and statistics of every number in it.
@@ -144,24 +140,15 @@ class ForwardEvents(tune.Callback):
         try:
             if self._has_dead_actor:
                 time.sleep(DEATH_INTERVAL_S)
-            self._check()
+            # A run of a search answers after each epoch only.
+            self._check(self._has_answered or bool(self._trials.metric))
+            self._has_answered = False
             if self._has_dead_actor:
                 raise ClusterLostError("Ray Tune's actor died")
-            if self._error is None and not self._trials.metric:
-                self._check_answers()
         except (ClusterLostError, ray.exceptions.RayError) as error:
             self._fail(error)
         if self._error is not None:
             raise _EndedError(self._error)
-
-    def _check_answers(self) -> None:
-        """A process between this one and the ranks may be stopped: it neither answers nor ends."""
-        now = time.monotonic()
-        # This process may have been stopped as well.
-        self._silent_s += min(now - self._last_step, 1.0)
-        self._last_step = now
-        if self._silent_s > SILENT_TIMEOUT_S:
-            raise ClusterLostError(f"The scheduler or Ray Tune's actor did not answer for {SILENT_TIMEOUT_S:g} s")
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:
@@ -179,9 +166,7 @@ class ForwardEvents(tune.Callback):
             self._group.broker.submit("forget", run_id)
 
 
-def run_jobs(
-    group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, launch: Launch, check: Callable[[], None]
-) -> None:
+def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, launch: Launch, check: Check) -> None:
     """Run the trials, and pass each event to the listener as it comes.
 
     Args:
@@ -189,7 +174,7 @@ def run_jobs(
         trials: the runs.
         listener: called in this process; an error of it ends the sweep.
         launch: runs those of another launcher.
-        check: called all the time; an error of it ends the sweep.
+        check: called at each step of Tune's loop, ten times a second or more; an error of it ends the sweep.
 
     Raises:
         ClusterLostError: a process of the sweep died.
