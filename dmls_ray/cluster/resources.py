@@ -165,15 +165,15 @@ def usable_gpus() -> int:
     """GPUs of this machine that ranks of this process can use: those of CUDA that PyTorch finds."""
     import torch
 
-    accelerator = torch.accelerator.current_accelerator()
-    # PyTorch calls the GPUs of ROCm cuda, too.
-    if accelerator is None or accelerator.type != "cuda" or torch.version.hip:
-        return 0
-    return torch.accelerator.device_count()
+    return torch.cuda.device_count() if torch.version.cuda else 0
+
+
+_NO_GPU = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
 
 
 def check_accelerator(resources: Resources, configs: Iterable[RuntimeConfig]) -> None:
-    """Refuse device=auto where it means CPUs only because ranks cannot use the accelerator of this machine.
+    """Refuse device=auto where it means CPUs only because PyTorch cannot use the GPUs of this machine.
 
     Args:
         resources: the machines that ranks run on. The others are not looked at.
@@ -183,30 +183,11 @@ def check_accelerator(resources: Resources, configs: Iterable[RuntimeConfig]) ->
         ClusterError: with what this machine has.
     """
     is_cpu = resources.gpus == 0 and any(config.device == "auto" for config in configs)
-    if not is_cpu or not resources.has_this_machine:
+    is_on_purpose = os.environ.get("CUDA_VISIBLE_DEVICES") in _NO_GPU
+    if not is_cpu or is_on_purpose or not resources.has_this_machine or usable_gpus():
         return
-    if reason := _why_no_gpu():
-        raise ClusterError(f"device=auto: {reason}. Pass --device cpu to train on its CPU.")
-
-
-_NO_GPU = ("", "-1", "NoDevFiles")
-"""Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
-
-
-def _why_no_gpu() -> str:
-    """Which accelerator this machine has instead of GPUs that ranks can use; empty for none."""
-    import torch
-
-    if usable_gpus():
-        return ""
-    count, accelerator = torch.accelerator.device_count(), torch.accelerator.current_accelerator()
-    # The GPU of a Mac has no collectives: CPUs are what DDP has there.
-    if count and accelerator is not None and accelerator.type != "mps":
-        name = "rocm" if torch.version.hip else accelerator.type
-        return f"ranks use GPUs of CUDA, and this machine has another accelerator ({count} x {name})"
-    names = describe_machine()["gpus"]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if not names or visible in _NO_GPU:
-        return ""
-    setting = "" if visible is None else f" with CUDA_VISIBLE_DEVICES={visible}"
-    return f"PyTorch {torch.__version__} cannot use this machine's GPUs ({', '.join(names)}){setting}"
+    if names := describe_machine()["gpus"]:
+        raise ClusterError(
+            f"device=auto: PyTorch cannot use this machine's GPUs ({', '.join(names)}). Install PyTorch for their "
+            "CUDA, or pass --device cpu to train on its CPU."
+        )

@@ -95,80 +95,36 @@ def test_this_machine_has_cores() -> None:
 
 
 @pytest.fixture
-def has_accelerators(monkeypatch: pytest.MonkeyPatch) -> Any:
+def has_gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Function that gives this machine the GPUs that NVML lists, and those that PyTorch can use."""
 
-    def make(names: list[str], usable: int, kind: str | None = "cuda", hip: str | None = None) -> None:
-        accelerator = None if kind is None else torch.device(kind)
+    def make(names: list[str], usable: int) -> None:
         monkeypatch.setattr(resources_module, "describe_machine", lambda: {"gpus": names})
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: accelerator)
-        monkeypatch.setattr(torch.accelerator, "device_count", lambda: usable)
-        monkeypatch.setattr(torch.version, "hip", hip)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: usable)
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return make
 
 
-@pytest.mark.parametrize("visible", ["0", "0,1", "GPU-1", "-1", ""])
-def test_a_machine_without_a_gpu_has_none_whatever_cuda_visible_devices_is(
-    monkeypatch: pytest.MonkeyPatch, has_accelerators: Any, visible: str
-) -> None:
-    has_accelerators([], 0)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert local_resources().gpus == 0
-    check_accelerator(local_resources(), [config()])
-
-
-def test_the_gpus_of_this_machine_are_those_that_pytorch_can_use(has_accelerators: Any) -> None:
-    has_accelerators(["H200", "H200"], 1)
+def test_the_gpus_of_this_machine_are_those_that_pytorch_can_use(has_gpus: Any) -> None:
+    has_gpus(["H200", "H200"], 1)
     assert local_resources().gpus == 1
     check_accelerator(local_resources(), [config()])
 
 
-@pytest.mark.parametrize(
-    ("names", "usable", "kind", "hip", "visible", "message"),
-    [
-        ([], 2, "xpu", None, None, r"another accelerator \(2 x xpu\)\."),
-        ([], 4, "cuda", "6.4", None, r"another accelerator \(4 x rocm\)\."),
-        (["L4", "L4"], 0, None, None, None, r"PyTorch \S+ cannot use this machine's GPUs \(L4, L4\)\."),
-        (["L4"], 0, "cuda", None, "7", r"GPUs \(L4\) with CUDA_VISIBLE_DEVICES=7\."),
-    ],
-)
-def test_device_auto_is_refused_where_it_would_leave_an_accelerator_unused(
-    monkeypatch: pytest.MonkeyPatch,
-    has_accelerators: Any,
-    names: list[str],
-    usable: int,
-    kind: str | None,
-    hip: str | None,
-    visible: str | None,
-    message: str,
-) -> None:
-    has_accelerators(names, usable, kind, hip)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    here = local_resources()
-    assert here.gpus == 0
-    with pytest.raises(ClusterError, match=f"^device=auto: .*{message} Pass --device cpu"):
-        check_accelerator(here, [config(device="cpu"), config()])
-    check_accelerator(here, [config(device="cpu")])
+def test_device_auto_is_refused_where_it_would_leave_a_gpu_unused(has_gpus: Any) -> None:
+    has_gpus(["L4", "L4"], 0)
+    with pytest.raises(ClusterError, match=r"^device=auto: .*GPUs \(L4, L4\)\..* pass --device cpu"):
+        check_accelerator(local_resources(), [config(device="cpu"), config()])
+    check_accelerator(local_resources(), [config(device="cpu")])
+    check_accelerator(LAPTOP, [config()])
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_gpus_that_are_left_out_on_purpose_are_no_reason_to_refuse(
-    monkeypatch: pytest.MonkeyPatch, has_accelerators: Any, visible: str
+    monkeypatch: pytest.MonkeyPatch, has_gpus: Any, visible: str
 ) -> None:
-    has_accelerators(["L4"], 0)
+    has_gpus(["L4"], 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     check_accelerator(local_resources(), [config()])
-
-
-def test_a_mac_trains_on_its_cpu_since_its_gpu_has_no_collectives(has_accelerators: Any) -> None:
-    has_accelerators([], 1, "mps")
-    check_accelerator(local_resources(), [config()])
-
-
-def test_a_cluster_with_gpus_and_one_without_this_machine_are_not_refused(has_accelerators: Any) -> None:
-    has_accelerators([], 2, "xpu")
-    check_accelerator(SERVER, [config()])
-    check_accelerator(LAPTOP, [config()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
 
 from dmls_ray.records.run_events import RunAborted, RunEvent, is_last
 
@@ -12,25 +11,13 @@ NEWS_INTERVAL_S = 10.0
 """How long a reader waits for events. An answer without events shows that the scheduler is alive."""
 
 
-@dataclass
-class _Stream:
-    """Events of one run that were not read yet."""
-
-    events: list[RunEvent] = field(default_factory=list)
-    has_ended: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def add(self, event: RunEvent) -> None:
-        self.events.append(event)
-        self.has_ended = is_last(event)
-        self.news.set()
-
-
 class EventStreams:
     """The events of all runs that the driver still follows."""
 
     def __init__(self) -> None:
-        self._streams: dict[str, _Stream] = {}
+        self._unread: dict[str, asyncio.Queue[RunEvent]] = {}
+        self._under_way: set[str] = set()
+        """Runs whose last event is to come."""
         self._owners: dict[str, str] = {}
         """Owner of each run that was ever submitted."""
 
@@ -38,28 +25,31 @@ class EventStreams:
         """Open the stream of a run; returns False if the run belongs to another owner."""
         if self._owners.setdefault(run_id, owner) != owner:
             return False
-        self._streams[run_id] = _Stream()
+        self._unread[run_id] = asyncio.Queue()
+        self._under_way.add(run_id)
         return True
 
     def add(self, run_id: str, event: RunEvent) -> None:
         """Add an event of a run."""
-        self._streams[run_id].add(event)
+        self._unread[run_id].put_nowait(event)
+        if is_last(event):
+            self._under_way.discard(run_id)
 
     def abort(self, event: RunAborted) -> None:
         """End all streams that have not ended."""
-        for stream in self._streams.values():
-            if not stream.has_ended:
-                stream.add(event)
+        for run_id in list(self._under_way):
+            self.add(run_id, event)
 
     def forget(self, run_id: str) -> None:
         """Drop the events of a run."""
-        self._streams.pop(run_id, None)
+        self._unread.pop(run_id, None)
+        self._under_way.discard(run_id)
 
     async def read(self, run_id: str) -> list[RunEvent]:
         """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
-        stream = self._streams[run_id]
+        unread, events = self._unread[run_id], list[RunEvent]()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stream.news.wait(), NEWS_INTERVAL_S)
-        events, stream.events = stream.events, []
-        stream.news.clear()
+            events.append(await asyncio.wait_for(unread.get(), NEWS_INTERVAL_S))
+        while not unread.empty():
+            events.append(unread.get_nowait())
         return events

@@ -6,14 +6,13 @@ import asyncio
 
 import pytest
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import (
     EpochEnded,
     RunFinished,
     RunStarted,
-    is_last,
 )
 from tests.cluster.scheduler.ranks import (
     asking,
@@ -58,34 +57,6 @@ async def test_a_run_takes_its_ranks_reports_its_events_and_returns_its_ranks() 
 
 
 @scenario
-async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
-    broker = Broker(trainers(t=1))
-    name = await broker.join(card(0))
-    waiting = await soon(broker.next_lease(name))
-    await broker.submit(job("r"))
-    old = (await waiting).lease_id
-    waiting = await soon(broker.next_lease(await broker.join(card(0, group=1))))
-    await broker.finish(name, old, result(0))
-    await broker.emit(name, old, epoch(9), 1)
-    assert attempt_of(await waiting) == "r/2"
-    assert [type(event) for event in await broker.events("r")] == [RunStarted, RunStarted]
-
-
-@scenario
-async def test_a_run_that_has_ended_does_not_end_again_with_the_group() -> None:
-    broker = Broker(trainers(t=1))
-    rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), []))
-    await broker.submit(job("r"))
-    await soon(asyncio.sleep(0))
-    while broker.attempts:
-        await asyncio.sleep(0.1)
-    broker.abort("no more ranks")
-    assert [type(event) for event in await broker.events("r") if is_last(event)] == [RunFinished]
-    await broker.close()
-    await rank
-
-
-@scenario
 async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
     broker, log = Broker(trainers(t=1)), []  # type: ignore[var-annotated]
     rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
@@ -94,7 +65,7 @@ async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
         await follow(broker, f"r{number}")
         await broker.forget(f"r{number}")
     assert (
-        len(broker.streams._streams),
+        len(broker.streams._unread),
         len(broker.attempts),
         len(broker.queue),
         len(broker.members.ranks),
@@ -121,24 +92,6 @@ async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_afte
     await broker.submit(job("next", 2))
     both = await asyncio.gather(*(taken_up(broker, name) for name in names))
     assert {attempt_of(lease) for lease in both} == {"next/1"}, "no rank leaks"
-
-
-@scenario
-async def test_a_rank_that_dies_while_it_waits_for_a_decision_starts_its_run_again() -> None:
-    broker = Broker(trainers(t=1), exclusive=False)
-    name = await broker.join(card(0))
-    await broker.submit(asking("r"))
-    waits = await soon(train(broker, name, 2))
-    await broker.ranks_failed("t", {0: RankDeath()})
-    waits.cancel()
-    again = await soon(train(broker, await broker.join(card(0, group=1)), 2))
-    events = [*await broker.events("r")]
-    assert [type(event) for event in events] == [RunStarted, EpochEnded, RunStarted, EpochEnded]
-    await broker.decide("r", 1, 1)
-    assert not again.done()
-    await broker.decide("r", 2, 1)
-    await broker.decide("r", 2, 2)
-    assert await again == 2
 
 
 @scenario
@@ -173,23 +126,6 @@ def test_epochs_are_passed_on_once_and_in_their_order_however_they_arrive(arrive
         assert [event for event in await follow(broker, "r") if isinstance(event, EpochEnded)] == epochs
 
     run_virtually(play())
-
-
-@scenario
-async def test_each_attempt_at_a_run_counts_its_epochs_from_one() -> None:
-    broker = Broker(trainers(t=1))
-    name = await broker.join(card(0))
-    waiting = await soon(taken_up(broker, name))
-    await broker.submit(job("r"))
-    lease = await waiting
-    await broker.emit(name, lease.lease_id, epoch(1), 1)
-    await broker.ranks_failed("t", {0: RankDeath()})
-    again = await broker.join(card(0, group=1))
-    lease = await taken_up(broker, again)
-    await broker.finish(again, lease.lease_id, result(0), [epoch(1), epoch(2)])
-    events = await follow(broker, "r")
-    assert [type(event) for event in events[:2]] == [RunStarted, EpochEnded]
-    assert events[2:5] == [RunStarted(attempt=2, after=events[2].after), epoch(1), epoch(2)]
 
 
 @scenario

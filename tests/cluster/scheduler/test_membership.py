@@ -6,9 +6,8 @@ import asyncio
 import dataclasses
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import (
@@ -21,7 +20,6 @@ from tests.cluster.scheduler.ranks import (
     follow,
     job,
     on_machines,
-    outcome_of,
     result,
     scenario,
     serve,
@@ -72,17 +70,6 @@ async def test_a_rank_whose_request_was_cancelled_with_its_process_is_given_no_r
         assert await broker.submit(job("r"))
         assert attempt_of(await leases[1]) == "r/1"
     assert not (await soon(broker.next_lease(names[0]))).done(), "it may ask again"
-
-
-@scenario
-async def test_a_request_that_is_cancelled_while_a_run_is_submitted_does_not_fail_the_submission() -> None:
-    broker = Broker(trainers(t=1))
-    lease = await soon(broker.next_lease(await broker.join(card(0))))
-    lease.cancel()
-    assert await broker.submit(job("r")), "the broker has not seen the cancellation yet"
-    await broker.ranks_failed("t", {0: RankDeath()})
-    name = await broker.join(card(0, group=1))
-    assert attempt_of(await broker.next_lease(name)) == "r/2"
 
 
 @scenario
@@ -148,28 +135,6 @@ async def test_a_run_whose_child_process_dies_starts_again_on_the_same_ranks() -
 
 
 @scenario
-async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_same() -> None:
-    asked, answer = asyncio.Event(), asyncio.Event()
-
-    async def count(card: RankRegistration) -> int:
-        asked.set()
-        await answer.wait()
-        return 0
-
-    broker = Broker(trainers(t=1), oom_kills_on=count)
-    name = await broker.join(card(0))
-    await broker.submit(job("r"))
-    lease = await taken_up(broker, name)
-    failed = asyncio.ensure_future(broker.ranks_failed("t", {0: RankDeath()}))
-    await asked.wait()
-    await broker.finish(name, lease.lease_id, result(0))
-    answer.set()
-    await failed
-    assert await outcome_of(broker, "r") == "ok"
-    assert isinstance(await broker.next_lease(name), Leave)
-
-
-@scenario
 async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     broker = Broker(trainers(a=1, b=1), limits=RunLimits(wait_for_ranks=5))
     waiting = await on_machines(broker, "a", "b")
@@ -184,36 +149,9 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
 
 
 @scenario
-async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
-    for later in (False, True):
-        broker = Broker(trainers(here=1), limits=RunLimits(wait_for_ranks=0))
-        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
-        await broker.end_trainer("there", left="b")
-        await broker.expect("there", ExpectedTrainer(ranks=1, is_optional=later))
-        await broker.submit(job("pair", 2))
-        assert await outcome_of(broker, "pair") == "skipped"
-        await broker.submit(job("alone"))
-        assert (await here).rank.rank == 0
-
-
-@scenario
 async def test_a_rank_that_joins_twice_counts_once() -> None:
     broker = Broker(trainers(t=2))
     await broker.join(card(0))  # the network fails over the answer
     for index in range(2):
         await broker.join(card(index))
     assert (broker.members.trainers["t"].present, broker.members.slots["a"]) == (2, 2)
-
-
-@scenario
-async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
-    with patch("dmls_ray.cluster.scheduler.membership.START_TIMEOUT_S", 0.2):
-        broker = Broker(trainers(here=1), limits=RunLimits(wait_for_ranks=0))
-        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
-        await broker.expect("never", ExpectedTrainer(ranks=1, is_optional=True))
-        began = now()
-        await broker.submit(job("pair", 2))
-        assert await outcome_of(broker, "pair") == "skipped"
-        assert now() - began > 0.2
-        await broker.submit(job("alone"))
-        assert (await here).rank.rank == 0

@@ -37,22 +37,6 @@ async def test_bench_mode_leases_to_one_run_at_a_time_and_search_mode_fills_the_
 
 
 @scenario
-async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_does_not() -> None:
-    broker = Broker(trainers(a=1, b=2, c=1))
-    machines = {0: "a", 1: "b", 2: "b", 3: "c"}
-    waiting = {}
-    for index, machine in machines.items():
-        name = await broker.join(card(index, machine, trainer=machine))
-        waiting[index] = await soon(broker.next_lease(name))
-    await broker.submit(job("pair", 2))
-    await asyncio.sleep(0)
-    assert {index for index, task in waiting.items() if task.done()} == {1, 2}
-    await broker.cancel("pair")
-    for task in waiting.values():
-        task.cancel()
-
-
-@scenario
 async def test_equal_runs_go_on_the_same_machine_whichever_of_its_ranks_is_quicker() -> None:
     # At the start, and after a run over both: "b" asks first, and must not get what belongs on "a".
     broker = Broker(trainers(a=1, b=1))
@@ -70,16 +54,6 @@ async def test_equal_runs_go_on_the_same_machine_whichever_of_its_ranks_is_quick
             lease = await task
             assert isinstance(lease, Lease)
             await broker.finish(name, lease.lease_id, result(lease.rank.rank))
-
-
-@scenario
-async def test_a_cancelled_run_is_not_leased() -> None:
-    broker = Broker(trainers(t=1))
-    await broker.submit(job("r0"))
-    await broker.submit(job("r1"))
-    await broker.cancel("r0")
-    waiting = await soon(broker.next_lease(await broker.join(card(0))))
-    assert attempt_of(await waiting) == "r1/1"
 
 
 @scenario

@@ -9,7 +9,6 @@ from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.ranks import (
-    asking,
     attempt_of,
     card,
     end_of,
@@ -22,7 +21,6 @@ from tests.cluster.scheduler.ranks import (
     serve,
     soon,
     taken_up,
-    train,
     trainers,
 )
 
@@ -97,18 +95,6 @@ async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_ret
 
 
 @scenario
-async def test_the_wait_for_a_rank_that_always_dies_before_it_begins_ends() -> None:
-    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=1))
-    await broker.submit(job("r"))
-    for group in range(20):
-        waiting = await soon(broker.next_lease(await broker.join(card(0, group=group))))
-        if not waiting.done():
-            break
-    done = await end_of(broker, "r")
-    assert (done.verdict.outcome.value, done.attempts) == ("killed", 7)
-
-
-@scenario
 async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -> None:
     broker = Broker(trainers(t=1))
     await broker.submit(job("r"))
@@ -136,7 +122,7 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
         await broker.submit(job(run_id))
-        if broker.queue or broker.members.ranks[name].attempt or not broker.streams._streams[run_id].events:
+        if broker.queue or broker.members.ranks[name].attempt or not broker.streams._unread[run_id].qsize():
             lease = await taken_up(broker, name)
             await broker.finish(name, lease.lease_id, result(0, outcome, reason=reason))
         done = await end_of(broker, run_id)
@@ -167,28 +153,6 @@ async def test_a_run_whose_rank_was_only_replaced_next_to_one_that_died_is_not_c
     assert (last.verdict.outcome.value, last.attempts) == ("ok", 2)
     await broker.close()
     await asyncio.gather(*ranks)
-
-
-@scenario
-async def test_a_stopped_run_is_not_started_again_whenever_its_rank_dies() -> None:
-    for when in ("before", "after", "queued"):
-        broker = Broker(trainers(t=1), exclusive=False)
-        name = await broker.join(card(0))
-        await broker.submit(asking("r"))
-        waits = await soon(train(broker, name, 5))
-        if when == "before":
-            await broker.decide("r", 1, None)
-        await broker.ranks_failed("t", {0: RankDeath()})
-        waits.cancel()
-        again = None
-        if when == "after":
-            again = await soon(train(broker, await broker.join(card(0, group=1)), 5))
-        await broker.decide("r", 1, None)
-        last = await end_of(broker, "r")
-        assert last.verdict.outcome.value == ("ok" if again else "killed"), when
-        assert last.attempts == (2 if again else 1), when
-        if again is not None:
-            assert await again == 1, "the stop is for the run, whichever its attempt"
 
 
 @scenario
@@ -234,25 +198,3 @@ async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_w
     assert now() - began < 0.3, "the wait is over for all that come after it"
     await broker.submit(job("s"))
     assert attempt_of(await again) == "s/1", "what fits goes on"
-
-
-@scenario
-async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no_error_of_the_code() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(max_retries=1))
-    names = [await broker.join(card(index)) for index in range(2)]
-    await broker.submit(job("r", 2))
-    for _ in range(2):
-        tasks = [await soon(broker.next_lease(name)) for name in names]
-        for name, task in zip(names, tasks, strict=True):
-            lease = await task
-            await broker.begun(name, lease.lease_id, 0)
-            failure = {
-                "outcome": "error",
-                "reason": "Connection timed out",
-                "is_symptom": True,
-                "is_disconnected": True,
-            }
-            await broker.finish(name, lease.lease_id, result(lease.rank.rank, **failure))
-    done = await end_of(broker, "r")
-    assert (done.verdict.outcome.value, done.attempts) == ("killed", 2)
-    assert done.verdict.reason == "the ranks lost each other: Connection timed out"

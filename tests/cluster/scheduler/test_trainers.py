@@ -14,12 +14,10 @@ from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import RunAborted
 from tests.cluster.scheduler.ranks import (
     card,
-    end_of,
     follow,
     job,
     killer,
     outcome_of,
-    result,
     scenario,
     serve,
     soon,
@@ -49,21 +47,6 @@ async def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_their_mac
     )
     await broker.submit(job("s"))
     assert "died before they could serve" in await abort_reason(broker, "s")
-
-
-@scenario
-async def test_deaths_before_ranks_serve_are_forgiven_once_all_of_them_are_there() -> None:
-    broker = Broker(on_host())
-    for group in range(3):
-        for _ in range(MAX_FAILED_STARTS - 1):
-            await broker.ranks_failed("t.0", {1: RankDeath()})
-        names = [await broker.join(card(index, trainer="t.0", group=group)) for index in range(2)]
-        await broker.submit(job(f"r-{group}"))
-        task = asyncio.ensure_future(serve(broker, names[0], []))
-        await soon(broker.next_lease(names[1]))
-        assert await outcome_of(broker, f"r-{group}") == "ok"
-        await broker.ranks_failed("t.0", {0: RankDeath(), 1: RankDeath()})
-        await task
 
 
 @scenario
@@ -153,44 +136,3 @@ async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
     with_traceback = broker._watching
     assert with_traceback is not None
     assert isinstance(with_traceback.exception(), ZeroDivisionError)
-
-
-@scenario
-async def test_a_rank_of_a_run_with_its_own_trainer_serves_the_retry_as_well() -> None:
-    broker = Broker({}, limits=RunLimits(max_retries=1))
-    await broker.expect("own", ExpectedTrainer(ranks=2))
-    await broker.submit(job("r", 2))
-    names = [await broker.join(card(index, trainer="own")) for index in range(2)]
-    for outcome in ("error", "ok"):
-        leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-        lost = {"reason": "Connection reset", "is_symptom": True, "is_disconnected": True} if outcome == "error" else {}
-        for number, name in enumerate(names):
-            assert await broker.finish(name, leases[number].lease_id, result(number, outcome, **lost))
-    done = await end_of(broker, "r")
-    assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
-    waiting = [await soon(broker.next_lease(name)) for name in names]
-    await broker.end_trainer("own")
-    assert [await task for task in waiting] == [None, None]
-
-
-@scenario
-async def test_ranks_of_a_later_machine_that_join_and_die_do_not_keep_runs_from_starting() -> None:
-    late = {"late": ExpectedTrainer(ranks=2, machine="host-2", is_optional=True)}
-    broker = Broker(trainers(t=1) | late)
-    here = asyncio.ensure_future(serve(broker, await broker.join(card(0)), []))
-
-    async def die_again_and_again() -> None:
-        for group in range(100):
-            await broker.join(card(0, "b", trainer="late", group=group))
-            await asyncio.sleep(5)
-            await broker.ranks_failed("late", {0: RankDeath()})
-
-    dying = await soon(die_again_and_again())
-    began = now()
-    await broker.submit(job("r"))
-    assert await outcome_of(broker, "r") == "ok"
-    assert now() - began < 60
-    assert "died before they could serve" in (await broker.refusals())["late"]
-    dying.cancel()
-    await broker.close()
-    await here

@@ -10,22 +10,18 @@ from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import RunFinished, RunStarted
 from tests.cluster.scheduler.ranks import (
-    asking,
     attempt_of,
     card,
     end_of,
-    epoch,
     follow,
     job,
     killer,
     on_machines,
-    outcome_of,
     result,
     scenario,
     serve,
     soon,
     taken_up,
-    train,
     trainers,
 )
 
@@ -87,31 +83,6 @@ async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_
     done = await end_of(broker, "r")
     task.cancel()
     assert (done.verdict.outcome.value, done.verdict.reason) == ("timeout", "not done after 1.5 s (run_timeout)")
-
-
-@scenario
-async def test_a_rank_that_waits_for_a_decision_on_an_epoch_that_rank_0_never_reports_is_a_timeout() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2, max_retries=0))
-    names = [await broker.join(card(index)) for index in range(2)]
-    await broker.submit(asking("r", 2))
-    first, second = [await soon(taken_up(broker, name)) for name in names]
-    await broker.finish(names[0], (await first).lease_id, result(0))
-    await soon(broker.epoch(names[1], (await second).lease_id, epoch(1), 1))
-    done = await end_of(broker, "r")
-    reason = "no progress for 0.2 s (stall_timeout); rank 0 had ended after 0 steps"
-    assert (done.verdict.outcome, done.verdict.reason) == ("timeout", reason)
-
-
-@scenario
-async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
-    broker = Broker(trainers(t=1), exclusive=False, limits=RunLimits(stall_timeout=0.2, max_retries=0))
-    name = await broker.join(card(0))
-    await broker.submit(asking("r"))
-    waits = await soon(train(broker, name, 1))
-    await asyncio.sleep(1.2)
-    await broker.decide("r", 1, 1)
-    assert await waits == 1
-    assert await outcome_of(broker, "r") == "ok"
 
 
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
