@@ -56,50 +56,15 @@ class GroupTrainer(TorchTrainer):
     controller ends the sweep, whose groups Ray then frees.
     """
 
-    def __init__(self, *args: Any, settings: TrainerSettings, **options: Any) -> None:
-        self._settings = settings
-        super().__init__(*args, **options)
-
     def _create_default_callbacks(self) -> list[Any]:
         callbacks: list[Any] = super()._create_default_callbacks()
         unneeded = {"DatasetsCallback", "PlacementGroupCleanerCallback"}
         needed = [callback for callback in callbacks if type(callback).__name__ not in unneeded]
-        return [*needed, TellController(self._settings.broker, self._settings.trainer)]
-
-
-def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
-    """A TorchTrainer whose workers serve the broker.
-
-    Args:
-        settings: those of the trainer and its ranks.
-        ranks: number of workers.
-        per_rank: Ray resources of each worker.
-        node_id: the machine to stay on; None for any.
-    """
-    return GroupTrainer(
-        serve,
-        train_loop_config={"settings": settings},
-        torch_config=NoProcessGroup(),
-        settings=settings,
-        scaling_config=ScalingConfig(
-            num_workers=ranks,
-            use_gpu=bool(per_rank.get("GPU")),
-            resources_per_worker=per_rank,
-            label_selector={"ray.io/node-id": node_id} if node_id else None,
-        ),
-        run_config=RunConfig(
-            name=settings.trainer,
-            storage_path=settings.storage,
-            # The broker counts deaths, run by run; the group itself always comes back.
-            failure_config=FailureConfig(max_failures=-1),
-            callbacks=[TellDeaths(settings.broker, settings.trainer)],
-            checkpoint_config=CheckpointConfig(num_to_keep=1),
-        ),
-    )
+        settings = self.train_loop_config["settings"]
+        return [*needed, TellController(settings.broker, settings.trainer)]
 
 
 def hold_ranks(
-    broker: BrokerClient,
     settings: TrainerSettings,
     *,
     ranks: int,
@@ -107,18 +72,36 @@ def hold_ranks(
     node_id: str | None,
     is_over: Callable[[], bool],
 ) -> None:
-    """Run a trainer until its ranks have left, and report to the broker if it fails before.
+    """Run a TorchTrainer whose workers serve the broker until they have left; report to it if the trainer fails before.
 
     Args:
-        broker: expects the trainer.
-        settings: as in `make_trainer`, like the next three.
+        settings: those of the trainer and its ranks.
         ranks: number of workers.
         per_rank: Ray resources of each worker.
         node_id: the machine to stay on; None for any.
         is_over: whether its ranks are needed no more.
     """
     try:
-        make_trainer(settings, ranks=ranks, per_rank=per_rank, node_id=node_id).fit()
+        trainer = GroupTrainer(
+            serve,
+            train_loop_config={"settings": settings},
+            torch_config=NoProcessGroup(),
+            scaling_config=ScalingConfig(
+                num_workers=ranks,
+                use_gpu=bool(per_rank.get("GPU")),
+                resources_per_worker=per_rank,
+                label_selector={"ray.io/node-id": node_id} if node_id else None,
+            ),
+            run_config=RunConfig(
+                name=settings.trainer,
+                storage_path=settings.storage,
+                # The broker counts deaths, run by run; the group itself always comes back.
+                failure_config=FailureConfig(max_failures=-1),
+                callbacks=[TellDeaths(settings.broker, settings.trainer)],
+                checkpoint_config=CheckpointConfig(num_to_keep=1),
+            ),
+        )
+        trainer.fit()
     except SystemExit:
         return  # raised by ray.shutdown() in a waiting thread
     except Exception as error:  # noqa: BLE001 - whatever it is, waiting runs must be ended
@@ -127,4 +110,4 @@ def hold_ranks(
         is_lost = isinstance(error, ray.exceptions.RayActorError)
         reason = "Ray Train's controller died" if is_lost else f"Ray Train's worker group failed: {first_line(error)}"
         with contextlib.suppress(ray.exceptions.RayError, ValueError):  # the broker has died as well
-            broker.call("trainer_failed", settings.trainer, reason, is_lost=is_lost)
+            BrokerClient(settings.broker).call("trainer_failed", settings.trainer, reason, is_lost=is_lost)

@@ -240,7 +240,6 @@ class WorkerGroup:
 
         def hold() -> None:
             node_trainer.hold_ranks(
-                BrokerClient(self.name),
                 settings,
                 ranks=node.ranks,
                 per_rank=node.per_rank,

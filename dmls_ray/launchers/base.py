@@ -160,13 +160,16 @@ def rank_info(
         )
     if reason := config.infeasible_reason(device):
         raise ClusterError(reason)
+    backend = address = None
+    if config.world_size > 1:
+        backend, address = config.backend_for(gpus), store_address
     return RankInfo(
         rank=rank,
         world_size=config.world_size,
         device=f"cuda:{rank}" if device == "cuda" else "cpu",
-        backend=config.backend_for(gpus) if config.world_size > 1 else None,
+        backend=backend,
         machine=socket.gethostname(),
-        store_address=store_address if config.world_size > 1 else None,
+        store_address=address,
         identity=identity or Identity(),
         artifacts=artifacts,
     )

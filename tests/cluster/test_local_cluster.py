@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from dmls_ray.cluster import local_cluster
 from dmls_ray.cluster.local_cluster import start_cluster
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from tests.conftest import SMALL, Command
@@ -44,22 +43,6 @@ def test_a_machine_too_busy_to_start_ray_in_time_is_another_start_of_the_sweep(
     with pytest.raises(ClusterLostError, match="timed out during startup"):
         start_cluster()
     assert len(folders) == 1
-
-
-def test_ray_is_told_how_many_gpus_pytorch_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
-
-    given: dict[str, Any] = {}
-
-    def init(**options: Any) -> None:
-        given.update(options)
-        raise ValueError("no start")
-
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(local_cluster, "usable_gpus", lambda: 3)
-    with pytest.raises(ClusterError):
-        start_cluster()
-    assert given["num_gpus"] == 3
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/nobody/ray"), ValueError("num_cpus")])

@@ -44,23 +44,6 @@ def test_a_kill_without_effect_is_noticed(sleeper: subprocess.Popen[bytes]) -> N
         assert not end_process(sleeper.pid, started(sleeper.pid))
 
 
-def test_a_child_that_belongs_to_another_user_does_not_save_its_parent() -> None:
-    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '100']).pid, flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        child = psutil.Process(int(process.stdout.readline()))
-        kill = psutil.Process.kill
-
-        def refused(self: psutil.Process) -> None:
-            if self.pid == child.pid:
-                raise psutil.AccessDenied(self.pid)
-            kill(self)
-
-        with patch.object(psutil.Process, "kill", refused):
-            assert end_process(process.pid, started(process.pid))
-        child.kill()
-
-
 def test_children_of_a_process_end_with_it() -> None:
     code = "import subprocess, sys; print(subprocess.Popen(['sleep', '100']).pid, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

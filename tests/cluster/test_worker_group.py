@@ -88,8 +88,8 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
     group, line = group_on(made, cluster(1), RankRequest(world_size=1), RankRequest(world_size=2))
     group._plan_missing(later=False)
     with (
-        patch("dmls_ray.cluster.node_trainer.make_trainer", lambda *args, **options: Trainer(fails)),
-        patch("dmls_ray.cluster.worker_group.BrokerClient", lambda name: line),
+        patch("dmls_ray.cluster.node_trainer.GroupTrainer", lambda *args, **options: Trainer(fails)),
+        patch("dmls_ray.cluster.node_trainer.BrokerClient", lambda name: line),
         patch("os.getcwd", lambda: "/"),
     ):
         group._reconcile(cluster(1, 1))

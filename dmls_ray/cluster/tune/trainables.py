@@ -191,4 +191,4 @@ class IsolatedRunTrainable(RunTrainable):
         from dmls_ray.cluster.node_trainer import hold_ranks
 
         settings = replace(self._settings, trainer=self._trainer)
-        hold_ranks(self._broker, settings, ranks=ranks, per_rank=self._per_rank, node_id=None, is_over=is_over.is_set)
+        hold_ranks(settings, ranks=ranks, per_rank=self._per_rank, node_id=None, is_over=is_over.is_set)
