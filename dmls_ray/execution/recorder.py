@@ -74,7 +74,7 @@ class Recorder:
         record.attempts = event.attempts
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         if run.run_id in self._started:
-            # Else it was skipped, or brokers died while it was queued.
+            # Else it was skipped.
             record.started_at, record.load_average = self._started.pop(run.run_id)
         take_results(record, event.results, self.workload.metrics)
         if event.machines:

@@ -61,16 +61,6 @@ def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(mon
     assert overheads == [None, pytest.approx(0.1)]
 
 
-def test_a_run_whose_brokers_died_before_it_started_has_a_record() -> None:
-    chosen = workload("classification")
-    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
-    recorder = Recorder(plan, Options(), chosen, session="")
-    verdict = Verdict(outcome=Outcome.KILLED, reason="4 brokers died")
-    record = recorder.finished(plan.runs[0], RunFinished(verdict=verdict, attempts=4), {})
-    assert (record.outcome, record.reason, record.attempts) == (Outcome.KILLED, "4 brokers died", 4)
-    assert record.started_at
-
-
 def checkout(folder: Path, file: str) -> str:
     """Make a checkout with one file; return its commit."""
     folder.mkdir()
