@@ -19,7 +19,7 @@ from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 from dmls_ray.records.outcome import outcome_counts
-from dmls_ray.records.stale import SplitRecords
+from dmls_ray.records.stale import SplitRecords, describe_stale
 from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.storage.folder import read_folder
 from dmls_ray.storage.location import local_copy
@@ -186,7 +186,7 @@ def results_of(
     """The results of a folder; with `stale`, those of other code and data, too."""
     if stale and split.stale:
         return Results(folder, split.distinguished(), mirror=mirror)
-    return Results(folder, split.current, mirror=mirror, left_out=split.note)
+    return Results(folder, split.current, mirror=mirror, left_out=describe_stale(split.stale, split.newest))
 
 
 def factors_of(record: RunRecord) -> dict[str, Any]:

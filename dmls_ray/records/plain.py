@@ -12,9 +12,6 @@ from dmls_ray.records.codec import encode_json
 _MOST_CHARACTERS = 4_000_000
 """Most characters of the JSON of one value."""
 
-_SPARE_LEVELS = 100
-"""Levels of nesting that a value leaves to the record around it, and to those who read it with a deeper stack."""
-
 
 class NotPlainError(ValueError):
     """A value is not plain. The message continues its name: `is of type set; give a number`."""
@@ -37,8 +34,7 @@ def plain(value: Any) -> Any:
         if isinstance(value, float):
             return float(value)
         content = encode_json(value, default=_plain_of)
-        # The levels around it show that others can read it.
-        nested: Any = msgspec.json.decode(b"[" * _SPARE_LEVELS + content + b"]" * _SPARE_LEVELS)
+        made: Any = msgspec.json.decode(content)
     except Exception as error:
         # Not the message of the error, which may have a time or an address in it: equal causes have equal reasons.
         raise NotPlainError(
@@ -47,11 +43,9 @@ def plain(value: Any) -> Any:
         ) from error
     if len(content) > _MOST_CHARACTERS:
         raise NotPlainError(f"has more than {_MOST_CHARACTERS:,} characters; write it to a file")
-    for _ in range(_SPARE_LEVELS):
-        (nested,) = nested
-    if isinstance(nested, int) and abs(nested) >= 2**63:
+    if isinstance(made, int) and abs(made) >= 2**63:
         raise NotPlainError("has more than 64 bits; give a float")
-    return nested
+    return made
 
 
 def is_number(value: Any) -> bool:

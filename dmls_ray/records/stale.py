@@ -34,11 +34,6 @@ class SplitRecords:
     newest: Mapping[str, str]
     """The last digest of each source file and data set."""
 
-    @property
-    def note(self) -> str:
-        """A line about the stale runs; empty if there are none."""
-        return describe_stale(self.stale, self.newest)
-
     def distinguished(self) -> list[RunRecord]:
         """All records; the field `code` of their configuration says which code and data they had."""
         configs: dict[tuple[int, str], dict[str, Any]] = {}

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.until import Until
 
 RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
 """The name of a folder: no separator, no `..`, no character that a terminal or a page interprets."""
@@ -79,17 +80,6 @@ SHARED_TYPES: Mapping[str, Any] = {
 """Fields that many records share -> the type of their values. The workload of a configuration checks its values."""
 
 
-class _Until(msgspec.Struct):
-    """Until when a sweep repeats its trials, in sweep.json; see `Until`."""
-
-    within: Annotated[float, Meta(gt=0, lt=1)]
-    equivalent: Annotated[float, Meta(ge=0, lt=1)]
-    max_repeats: Annotated[int, Meta(ge=3, le=1_000_000)]
-    budget: Annotated[float, Meta(ge=0)] | None = None
-    race: bool = False
-    aim: str | None = None
-
-
 class _Session(msgspec.Struct):
     """One call of a sweep in sweep.json."""
 
@@ -104,7 +94,7 @@ class _Session(msgspec.Struct):
     axes: dict[str, list[Any]] = {}
     changed: list[str] = []
     repeats: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    until: _Until | None = None
+    until: Until | None = None
     machine: _Machine | None = None
     versions: dict[str, str] | None = None
     git: _Checkout | None = None

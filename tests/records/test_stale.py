@@ -9,7 +9,7 @@ import pytest
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.stale import SplitRecords, replaces, split_stale
+from dmls_ray.records.stale import SplitRecords, describe_stale, replaces, split_stale
 from tests.records.test_model import record
 
 OLD, NEW = {"m.py": "old", "util.py": "same"}, {"m.py": "new", "util.py": "same"}
@@ -23,18 +23,23 @@ def split(records: list[RunRecord], *sessions: Mapping[str, Any]) -> SplitRecord
     return split_stale(records, sessions)
 
 
+def note(records: list[RunRecord]) -> str:
+    found = split(records)
+    return describe_stale(found.stale, found.newest)
+
+
 def test_runs_of_other_code_are_stale_with_a_line_that_names_the_file() -> None:
     records = [of("a", OLD), of("b", OLD), of("c", NEW)]
     found = split(records)
     assert (found.current, found.stale) == (records[2:], records[:2])
-    assert found.note == "2 runs of other versions of m.py left out; --stale includes them."
-    assert split(records[1:]).note == "1 run of other versions of m.py left out; --stale includes them."
+    assert note(records) == "2 runs of other versions of m.py left out; --stale includes them."
+    assert note(records[1:]) == "1 run of other versions of m.py left out; --stale includes them."
 
 
 def test_runs_without_code_of_the_user_and_runs_of_another_file_stay_current() -> None:
     records = [of("a", OLD), of("b", {}), of("c", {"other.py": "x"}), of("d", NEW)]
     assert split(records).current == records[1:]
-    assert split(records[1:]).note == ""
+    assert note(records[1:]) == ""
 
 
 def test_edited_data_make_runs_stale_as_edited_code_does() -> None:
@@ -44,12 +49,12 @@ def test_edited_data_make_runs_stale_as_edited_code_does() -> None:
         of("c", {}, data={"images in e": "1"}),
     ]
     assert split(records).current == records[1:]
-    assert split(records).note == "1 run of other versions of images in d left out; --stale includes them."
+    assert note(records) == "1 run of other versions of images in d left out; --stale includes them."
 
 
 def test_a_class_that_is_a_data_set_as_well_is_named_once_and_as_it_is() -> None:
     records = [of("a", {"Points()": "x"}, data={"Points": "x"}), of("b", {"Points()": "y"}, data={"Points": "y"})]
-    assert split(records).note == "1 run of other versions of Points left out; --stale includes them."
+    assert note(records) == "1 run of other versions of Points left out; --stale includes them."
 
 
 def test_trials_that_the_latest_call_asked_for_are_current_whatever_the_order_of_sessions() -> None:
