@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from stat import S_ISREG
 
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.paths import cache_root
@@ -21,7 +19,6 @@ _SETTLED_S = 2.0
 """Age from which a file's time identifies its content: a file that changes twice in a tick of the clock may keep it."""
 
 _THREADS = 8
-_DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str:
@@ -35,29 +32,29 @@ def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str
         OSError: a file cannot be read.
     """
     root = os.path.normpath(root)
-    paths = sorted(files_below(root) if files is None else files)
-    # A link may lead nowhere.
-    stats = [(path, stat) for path in paths if os.path.exists(path) and S_ISREG((stat := os.stat(path)).st_mode)]
-    names = {path: path.removeprefix(root) for path, _ in stats}
-
+    names: dict[str, str] = {}
+    newest = 0.0
     # Reading takes long for large files, and looking at sizes and times does not.
     seen = hashlib.sha256(f"{os.path.realpath(root)}\n".encode(errors="surrogateescape"))
-    for path, stat in stats:
+    for path in sorted(files_below(root) if files is None else files):
+        if not os.path.isfile(path):  # a pipe, or a link that leads nowhere
+            continue
+        stat = os.stat(path)
+        newest = max(newest, stat.st_mtime)
+        names[path] = path.removeprefix(root)
         seen.update(f"{names[path]}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     kept = cache_root() / "digests" / seen.hexdigest()
-    # A power failure may have left an empty file.
-    if kept.exists() and _DIGEST.fullmatch(known := kept.read_text(encoding="utf-8", errors="replace")):
-        return known
+    if kept.exists():
+        return kept.read_text(encoding="utf-8")
 
+    together = hashlib.sha256()
     with ThreadPoolExecutor(_THREADS) as pool:
-        together = hashlib.sha256()
         for path, content in zip(names, pool.map(_digest_of_file, names), strict=True):
             together.update(f"{names[path]}\0{content}\n".encode(errors="surrogateescape"))
     digest = together.hexdigest()[:32]
-    newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_S:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(kept, digest)
+        atomic_write_text(kept, digest, durable=True)
     return digest
 
 

@@ -41,8 +41,8 @@ CIRCLE.append(CIRCLE)
     ("value", "expected"),
     [
         (np.float32(0.5), 0.5), (np.int64(3), 3), (np.bool_(True), True), (np.array([2.0]), 2.0),
-        (torch.tensor(1.5), 1.5),
-        (torch.tensor([2]), 2), (decimal.Decimal("1.5"), 1.5), ({"a": (1, np.float64(2))}, {"a": [1, 2.0]}),
+        (torch.tensor(1.5), 1.5), (torch.tensor([2]), 2), (np.float32("inf"), math.inf),
+        (decimal.Decimal("1.5"), 1.5), ({"a": (1, np.float64(2))}, {"a": [1, 2.0]}),
         ({1: None}, {"1": None}), (Colour.RED, "red"), (date(2026, 1, 2), "2026-01-02"), ([math.nan], [None]),
         ("x", "x"), (None, None), (nested(50), nested(50)),
     ],
@@ -51,10 +51,6 @@ def test_what_json_can_hold_becomes_plain(value: Any, expected: Any) -> None:
     made = plain(value)
     assert made == expected
     assert type(made) is type(expected)
-
-
-def test_a_number_that_is_not_finite_stays() -> None:
-    assert math.isnan(plain(np.float32("nan")))
 
 
 @pytest.mark.parametrize(
@@ -81,13 +77,8 @@ def test_what_a_function_reports_is_kept_where_it_can_be_recorded_and_named_wher
     kept = reported.read(values, {"test_accuracy"})
     assert math.isnan(kept.pop("val_loss")), "a loss that is not finite makes the run diverge"
     assert kept == {"bits": 2.0, "done": 1, "note": "x", "measured_width": 1, "measured_seed": 3}
-    named = (
-        "test_accuracy is of type str",
-        "rate has the value inf",
-        "weights is of type Tensor",
-        "picture is no JPEG",
-    )
-    assert [text in reported.left_out for text in named] == [True] * 4
+    for text in ("test_accuracy is of type str", "rate has the value inf", "weights is of type Tensor", "no JPEG"):
+        assert text in reported.left_out
 
 
 def test_what_is_no_dict_is_one_value_and_nothing_is_none() -> None:

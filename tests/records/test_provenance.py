@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
-import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
@@ -13,28 +11,13 @@ import pytest
 from dmls_ray.records import provenance
 from dmls_ray.records.provenance import (
     describe_environment,
+    describe_git,
     describe_machine,
     describe_user_git,
     differing_facts,
     hardware_key,
     software_facts,
 )
-
-
-@pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with one GPU of 80 GiB and one of 24, as NVML describes them."""
-    total = {0: 80 * 2**30, 1: 24 * 2**30}
-    for name, answer in {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda handle: f"GPU {handle}",
-        "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(total=total[handle]),
-        "nvmlSystemGetDriverVersion": lambda: "575.1",
-    }.items():
-        monkeypatch.setattr(pynvml, name, answer)
 
 
 def commit_all(folder: Path) -> None:
@@ -44,33 +27,40 @@ def commit_all(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True)
 
 
-def describe() -> dict[str, object]:
-    return describe_machine.__wrapped__()  # not the machine that an earlier test has found
+def refuse(*_: object) -> None:
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def test_a_machine_is_described_with_the_memory_of_each_gpu(two_gpus: None) -> None:
-    machine = describe()
-    assert machine["gpus"] == ["GPU 0", "GPU 1"]
-    assert machine["gpu_memory_mib"] == [81920, 24576]
-    assert machine["driver"] == "575.1"
+NVML = {
+    "nvmlInit": lambda: None,
+    "nvmlShutdown": lambda: None,
+    "nvmlDeviceGetCount": lambda: 2,
+    "nvmlDeviceGetHandleByIndex": lambda index: index,
+    "nvmlDeviceGetName": lambda handle: f"GPU {handle}",
+    "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(total=(80 - 56 * handle) * 2**30),
+    "nvmlSystemGetDriverVersion": lambda: "575.1",
+}
+"""A machine with one GPU of 80 GiB and one of 24, as NVML describes them."""
+
+NAMES = ["GPU 0", "GPU 1"]
 
 
-def test_gpus_without_a_known_memory_are_described(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(handle: int) -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", refuse)
-    assert describe()["gpus"] == ["GPU 0", "GPU 1"]
-    assert describe()["gpu_memory_mib"] == []
-
-
-def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    assert describe()["gpus"] == []
-    assert "gpu_memory_mib" not in describe()
+@pytest.mark.parametrize(
+    ("changes", "gpus"),
+    [
+        ({}, {"gpus": NAMES, "gpu_memory_mib": [81920, 24576], "driver": "575.1"}),
+        ({"nvmlDeviceGetMemoryInfo": refuse}, {"gpus": NAMES, "gpu_memory_mib": [], "driver": "575.1"}),
+        ({"nvmlInit": refuse}, {"gpus": [], "gpu_memory_mib": None, "driver": None}),
+    ],
+    ids=["known", "memory unknown", "no driver"],
+)
+def test_the_gpus_of_a_machine_are_described(
+    changes: dict[str, Any], gpus: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, answer in (NVML | changes).items():
+        monkeypatch.setattr(pynvml, name, answer)
+    machine = describe_machine.__wrapped__()  # not the machine that an earlier test has found
+    assert {name: machine.get(name) for name in gpus} == gpus
 
 
 def test_hardware_is_equal_if_host_cpu_cores_and_gpus_are() -> None:
@@ -95,26 +85,21 @@ def test_facts_that_differ_are_named_also_where_one_side_has_none() -> None:
     assert differing_facts([{"a": "1", "b": "2"}, {"a": "1"}]) == ["b 2", "b unknown"]
 
 
-def test_a_change_of_the_package_changes_its_description(tmp_path: Path) -> None:
-    package = tmp_path / "dmls_ray"
-    (package / "records").mkdir(parents=True)
-    shutil.copy(provenance.__file__, package / "records" / "provenance.py")
-    (package / "loop.py").write_text("steps = 1\n")
+def test_a_change_of_the_package_changes_its_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "dmls_ray" / "records" / "provenance.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
     (tmp_path / "README.md").write_text("Read me.\n")
     commit_all(tmp_path)
-
-    def described() -> dict[str, object]:
-        code = "import provenance, json; print(json.dumps(provenance.describe_git()))"
-        done = subprocess.run([sys.executable, "-c", code], cwd=package / "records", capture_output=True, check=True)
-        return dict(json.loads(done.stdout))
-
+    monkeypatch.setattr(provenance, "__file__", str(file))
+    described = describe_git.__wrapped__  # not what an earlier test has found
     clean = described()
     assert (clean["dirty"], clean["changes"]) == (False, "")
     (tmp_path / "README.md").write_text("Read this.\n")
-    assert described() == {**clean, "dirty": True}
+    assert described() == clean | {"dirty": True}
     changes = set()
-    for steps in (2, 3):
-        (package / "loop.py").write_text(f"steps = {steps}\n")
+    for text in ("steps = 2", "steps = 3"):
+        file.write_text(text)
         changes.add(described()["changes"])
     assert len(changes - {""}) == 2
 
@@ -127,22 +112,18 @@ def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_code_and_not_with_n
     script.write_text("steps = 1\n")
     assert describe_user_git(script) == describe_user_git(script.parent) == {}
     commit_all(tmp_path)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    clean = {"commit": head.stdout.strip(), "dirty": False}
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "runs.jsonl").write_text("{}\n")
-    assert describe_user_git(script) == describe_user_git(script.parent) == clean
-    (tmp_path / "src" / ".ipynb_checkpoints").mkdir()
-    (tmp_path / "src" / ".ipynb_checkpoints" / "a.ipynb").write_text("")
-    assert describe_user_git(script) == clean
-    for name in ("help me.py", "try.ipynb"):
-        helper = tmp_path / "new helpers" / name
-        helper.parent.mkdir(exist_ok=True)
-        helper.write_text("")
-        assert describe_user_git(script) == {**clean, "dirty": True}
-        helper.unlink()
+    described = describe_user_git(script)
+    assert (len(described["commit"]), described["dirty"]) == (40, False)
+    for name, is_code in (
+        ("results/runs.jsonl", False), ("src/.ipynb_checkpoints/a.ipynb", False), ("new ones/a.py", True),
+        ("new/a.ipynb", True),
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("")
+        assert describe_user_git(script.parent) == described | {"dirty": is_code}
+        (tmp_path / name).unlink()
     script.write_text("steps = 2\n")
-    assert describe_user_git(script) == {**clean, "dirty": True}
+    assert describe_user_git(script) == described | {"dirty": True}
 
 
 def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it(tmp_path: Path) -> None:

@@ -38,22 +38,26 @@ def test_a_number_without_an_entry_is_kept() -> None:
     assert record.ranks[0].metrics == {"speed": 1.0}
 
 
-@pytest.mark.parametrize(("across_ranks", "value"), [("max", 3.0), ("min", 1.0), ("sum", 4.0), ("mean", 2.0)])
-def test_a_metric_of_the_ranks_is_combined_as_its_entry_says(across_ranks: Any, value: float) -> None:
-    stall = Metric(
-        name="stall_ms", label="stall ms", kind="amount", direction="min", scope="rank", across_ranks=across_ranks
-    )
-    results = [RankResult(rank=rank, values={"stall_ms": stalled}) for rank, stalled in enumerate((3.0, 1.0))]
-    assert record_of(results, stall).metrics == {"stall_ms": value}
-
-
 @pytest.mark.parametrize(
-    ("across_epochs", "value"), [("last", {"stall_s": 1.0}), ("sum", {"stall_s": 4.0}), ("none", {})]
-)
-def test_a_metric_of_the_epochs_is_combined_as_its_entry_says(across_epochs: Any, value: dict[str, float]) -> None:
-    stall = Metric(name="stall_s", kind="amount", direction="min", scope="epoch", across_epochs=across_epochs)
-    epochs = [{"epoch": 1, "stall_s": 3.0}, {"epoch": 2, "stall_s": 1.0}]
-    assert record_of([RankResult(rank=0, run={"epochs": epochs})], stall).metrics == value
+    ("scope", "across", "expected"),
+    [
+        ("rank", {"across_ranks": "max"}, 3.0), ("rank", {"across_ranks": "min"}, 1.0),
+        ("rank", {"across_ranks": "sum"}, 4.0), ("rank", {"across_ranks": "mean"}, 2.0),
+        ("rank", {"across_ranks": "spread"}, 2.0), ("epoch", {"across_epochs": "last"}, 1.0),
+        ("epoch", {"across_epochs": "sum"}, 4.0), ("epoch", {"across_epochs": "none"}, None),
+    ],
+)  # fmt: skip
+def test_a_metric_is_combined_over_ranks_or_epochs_as_its_entry_says(
+    scope: Any, across: dict[str, Any], expected: float | None
+) -> None:
+    stall = Metric(name="stall_s", kind="amount", direction="min", scope=scope, **across)
+    values = [{"stall_s": 3.0}, {"stall_s": 1.0}]
+    if scope == "rank":
+        results = [RankResult(rank=rank, values=item) for rank, item in enumerate(values)]
+    else:
+        epochs = [{"epoch": number, **item} for number, item in enumerate(values, start=1)]
+        results = [RankResult(rank=0, run={"epochs": epochs})]
+    assert record_of(results, stall).metrics.get("stall_s") == expected
 
 
 def test_every_metric_has_one_entry_and_a_sentence() -> None:
@@ -95,15 +99,10 @@ def test_the_gap_compares_two_evaluations_of_the_trained_model() -> None:
     epochs = [{"epoch": 1, "train_loss": 0.9, "train_accuracy": 0.6, "test_loss": 0.5, "test_accuracy": 0.75}]
     evaluated = {"train_eval_loss": 0.25, "train_eval_accuracy": 0.875, "train_eval_samples": 8}
     record = record_of([RankResult(rank=0, run={"epochs": epochs, **evaluated})])
-    assert (record.metrics["train_accuracy"], record.metrics["accuracy_gap"], record.metrics["loss_gap"]) == (
-        0.875,
-        0.125,
-        0.25,
-    )
-    assert (
-        record.metrics["train_loss"],
-        record.epochs[0].metrics["train_accuracy"],
-        record.metrics["train_eval_samples"],
-    ) == (0.9, 0.6, 8)
+    assert record.metrics == {
+        **evaluated, "train_loss": 0.9, "test_loss": 0.5, "loss_gap": 0.25,
+        "train_accuracy": 0.875, "test_accuracy": 0.75, "accuracy_gap": 0.125,
+    }  # fmt: skip
+    assert record.epochs[0].metrics["train_accuracy"] == 0.6
     without = record_of([RankResult(rank=0, run={"epochs": epochs})])
     assert without.metrics["accuracy_gap"] == pytest.approx(-0.15)

@@ -53,19 +53,6 @@ def test_files_are_read_again_only_if_a_path_a_size_or_a_time_changed(
     assert read == [str(tmp_path / "a.txt")]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"no digest"])
-def test_a_kept_digest_that_is_damaged_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
-    monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path / "cache"))
-    write(tmp_path / "data" / "a.txt", "one")
-    digest = digest_of_files(tmp_path / "data")
-    (kept,) = (tmp_path / "cache" / "digests").iterdir()
-    kept.write_bytes(content)
-    assert digest_of_files(tmp_path / "data") == digest
-    assert kept.read_text() == digest
-
-
 def test_a_file_that_was_written_just_now_is_read_again(tmp_path: Path) -> None:
     # Its time may stay the same when it is written once more.
     write(tmp_path / "a.txt", "one")
