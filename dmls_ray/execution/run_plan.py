@@ -109,10 +109,7 @@ def run_plan(
 def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpace | None) -> Results:
     """The results of the runs that this call asks for."""
     split = store.split
-    current = _of_this_call(plan, space, split.current)
-    configs = [dict(run.values) for run in plan.runs if run.repeat == 0]
-    stale = [record for record in split.stale if record.config in configs]
-    asked = replace(split, current=current, stale=stale)
+    asked = replace(split, current=_of_this_call(plan, space, split.current))
     results = results_of(store.folder, asked, mirror=store.mirror, stale=options.stale)
     if options.until is not None:
         results.until = options.until
