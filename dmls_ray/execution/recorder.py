@@ -22,10 +22,10 @@ from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import (
+    describe_checkout,
     describe_environment,
     describe_git,
     describe_machine,
-    describe_user_git,
     describe_versions,
     load_average,
     machine_text,
@@ -162,7 +162,7 @@ def describe_session(plan: Plan, options: Options, proposable: Iterable[Run] = (
         "machine": describe_machine(),
         "versions": describe_versions(),
         "git": describe_git(),
-        "user_git": describe_user_git(_code_of_the_user(identity)),
+        "user_git": describe_checkout(_code_of_the_user(identity)),
         "environment": describe_environment(),
     }
 

@@ -88,7 +88,7 @@ def test_a_session_names_the_commit_of_the_users_code_next_to_that_of_this_packa
     monkeypatch.delitem(sys.modules, "session_of_mine", raising=False)
     described = describe_session(plan, Options())
     assert described["git"] == describe_git()
-    assert described["user_git"] == ({} if place == "nowhere" else {"commit": commit, "dirty": False})
+    assert described["user_git"] == ({} if place == "nowhere" else {"commit": commit, "dirty": False, "changes": ""})
     check_sweep_file({"sessions": [described]})
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from dmls_ray.records import provenance
 from dmls_ray.records.provenance import (
+    describe_checkout,
     describe_environment,
     describe_git,
     describe_machine,
-    describe_user_git,
     differing_facts,
     hardware_key,
     software_facts,
@@ -110,9 +110,9 @@ def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_code_and_not_with_n
     script = tmp_path / "src" / "train.py"
     script.parent.mkdir()
     script.write_text("steps = 1\n")
-    assert describe_user_git(script) == describe_user_git(script.parent) == {}
+    assert describe_checkout(script) == describe_checkout(script.parent) == {}
     commit_all(tmp_path)
-    described = describe_user_git(script)
+    described = describe_checkout(script)
     assert (len(described["commit"]), described["dirty"]) == (40, False)
     for name, is_code in (
         ("results/runs.jsonl", False), ("src/.ipynb_checkpoints/a.ipynb", False), ("new ones/a.py", True),
@@ -120,10 +120,12 @@ def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_code_and_not_with_n
     ):  # fmt: skip
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("")
-        assert describe_user_git(script.parent) == described | {"dirty": is_code}
+        assert describe_checkout(script.parent) == described | {"dirty": is_code}
         (tmp_path / name).unlink()
     script.write_text("steps = 2\n")
-    assert describe_user_git(script) == described | {"dirty": True}
+    edited = describe_checkout(script)
+    assert edited == described | {"dirty": True, "changes": edited["changes"]}
+    assert edited["changes"] != ""
 
 
 def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it
     commit_all(tmp_path)
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "train.py").write_text("")
-    assert describe_user_git(tmp_path / "project" / "train.py") == {}
+    assert describe_checkout(tmp_path / "project" / "train.py") == {}
 
 
 def test_the_environment_has_the_variables_of_pytorch_and_its_libraries_and_no_others(
