@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dmls_ray.analysis.findings.effects import Comparison, compare, compare_each
+from dmls_ray.analysis.findings.effects import Comparison, compare, compare_doubling, compare_each
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
@@ -69,16 +69,17 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     is_amount = axis.is_ordered or axis.name in RANKS
     headline, lead = lead_of(candidates, losers_of(trials, compared), is_amount=is_amount and not within)
 
-    ends: list[Pair] = []
-    steps: list[Pair] = []
+    ends: list[Comparison] = []
+    steps: list[Comparison] = []
     for group in axis.groups:
-        ends += axis.ends(group)
+        ends += compare_each(axis.ends(group), measures, trials.until)
+        doubling = compare_doubling(axis, group, measures, trials.until)
         between = axis.steps(group)
-        steps += between[:1] + between[-1:]
+        steps += [doubling] if doubling else compare_each(between[:1] + between[-1:], measures, trials.until)
     others = _of_other_fields(trials, axis, measures)
-    comparisons = [*within, *compare_each(ends, measures, trials.until)]
+    comparisons = [*within, *ends]
     room = max(MOST_ROWS - len(comparisons) - len(others), 0)
-    comparisons += compare_each(steps, measures, trials.until)[:room] + others
+    comparisons += steps[:room] + others
     if lead[0].key not in [comparison[0].key for comparison in comparisons]:
         comparisons.insert(0, lead)
     pair = lead[0].pair
