@@ -15,7 +15,7 @@ from dmls_ray import load
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.findings.claims import claims_of
+from dmls_ray.analysis.findings.decide import claims_of
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval

@@ -1,4 +1,4 @@
-"""`Decision`: whether a sweep that repeats its trials until its comparisons are decided has enough repeats."""
+"""`Decision`: which comparisons the question of a sweep is about, and whether it has enough repeats to decide them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from dmls_ray.analysis.findings.claims import claims_of
-from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.changes import changed_pairs
+from dmls_ray.analysis.findings.effects import Effect, compare, judged
 from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.until import Until
 from dmls_ray.util.errors import ConfigError
@@ -132,6 +133,39 @@ def decide(
             stage = replace(stage, beaten=frozenset(trial.trial_id for trial in beaten))
             return Decision(stage.until, found.claims, stage, beaten)
     return Decision(trials.until, claims_of(trials, varied, changed), stage)
+
+
+def claims_of(trials: SweepTrials, varied: Sequence[str], changed: Sequence[str] = ()) -> list[Effect]:
+    """The comparisons that the question of a sweep is about.
+
+    Neighbours and ends of an axis of numbers, each choice against the default, each number of ranks against the
+    smallest, each change against the trial without any; and what a workload compares within runs.
+
+    Args:
+        trials: the trials.
+        varied: the fields that were given several values.
+        changed: fields that were changed one at a time.
+    """
+    if changed:
+        return judged(_compare(trials, changed_pairs(trials, changed)))
+    pairs: list[Pair] = []
+    for name in varied:
+        if name in trials.varied:
+            axis = trials.axis_of(name)
+            for group in axis.groups:
+                pairs += axis.steps(group) + axis.ends(group)
+    return judged(_compare(trials, pairs) + trials.questions.comparisons_within_trials(trials))
+
+
+def _compare(trials: SweepTrials, pairs: Sequence[Pair]) -> list[Sequence[Effect]]:
+    """The effects of each pair, once, on the measures of its trials."""
+    comparisons: dict[tuple[str, str], Sequence[Effect]] = {}
+    for pair in pairs:
+        key = (pair.trial.trial_id, pair.base.trial_id)
+        if key not in comparisons:
+            measures = trials.questions.measures([pair.trial, pair.base])
+            comparisons[key] = compare([pair], measures, trials.until)
+    return list(comparisons.values())
 
 
 def _widest_first(claims: Sequence[Effect]) -> list[Effect]:

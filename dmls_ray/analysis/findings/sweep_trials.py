@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dmls_ray.analysis.findings.questions import Questions, questions_of_trials
 from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.trials.axis import Axis
-from dmls_ray.analysis.trials.build import factor_names, fixed_batch_field, make_trial
 from dmls_ray.analysis.trials.compare import Comparisons
 from dmls_ray.analysis.trials.groups import count_values
 from dmls_ray.analysis.trials.trial import Trial
@@ -99,8 +99,10 @@ def sweep_trials(
     for record in results.records:
         by_trial.setdefault(record.trial_id, []).append(record)
     factors = [factors_of(records[0]) for records in by_trial.values()]
-    names = factor_names(factors, varied)
-    trials = list(map(make_trial, factors, by_trial.values(), [names] * len(factors)))
+    names = _factor_names(factors, varied)
+    trials = []
+    for values, (trial_id, records) in zip(factors, by_trial.items(), strict=True):
+        trials.append(Trial(trial_id, {name: values.get(name) for name in names}, records))
     trials.sort(key=lambda trial: trial.position(names))
     if best_by is not None:
         metric, minimizes = best_by
@@ -115,5 +117,37 @@ def sweep_trials(
     comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))
     for trial in trials:
         trial.comparisons = comparisons
-    batch = fixed_batch_field(factors, varied or ())
+    batch = _fixed_batch_field(factors, varied or ())
     return SweepTrials(names, trials, batch, questions, best_by=best_by, stage=stage)
+
+
+def _factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The fields that distinguish trials: those that were varied, and others in which they differ."""
+    fields = field_names(factors)
+    names = set(varied or ())
+    for name in fields:
+        if len({repr(values.get(name)) for values in factors}) > 1:
+            names.add(name)
+    # A table that shows one batch shows the other.
+    if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in fields:
+        names |= {"batch_per_rank", "global_batch"}
+    if "machines" not in names:
+        names.discard("ranks_per_machine")  # it is world_size then
+    return tuple(name for name in fields if name in names)
+
+
+def _fixed_batch_field(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
+    """Which batch stays from one world size, and from one accum_steps, to the next: global_batch (strong scaling) or
+    batch_per_rank (weak).
+    """
+    per_rank: dict[tuple[int, int], set[int]] = {}
+    together: dict[tuple[int, int], set[int]] = {}
+    for values in factors:
+        if "accum_steps" in values and values.get("global_batch") is not None:
+            ranks = (values["world_size"], values["accum_steps"])
+            per_rank.setdefault(ranks, set()).add(values["batch_per_rank"])
+            together.setdefault(ranks, set()).add(values["global_batch"])
+    same_per_rank = len(set(map(frozenset, per_rank.values()))) == 1
+    same_together = len(set(map(frozenset, together.values()))) == 1
+    is_strong = "global_batch" in varied or (same_together and not same_per_rank)
+    return "global_batch" if is_strong else "batch_per_rank"

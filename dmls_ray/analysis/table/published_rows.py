@@ -7,7 +7,7 @@ from dataclasses import replace
 from dmls_ray.analysis.published.data import CAVEATS
 from dmls_ray.analysis.table.columns import columns_of
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.trials.build import make_trial
+from dmls_ray.analysis.trials.trial import Trial
 
 _DIFFERS = "differs in: ours / theirs; what the reports do not give is compared where ours is not at its default."
 _NO_RUN = "The reports have no run of these configurations."
@@ -22,7 +22,7 @@ def with_published(table: Table) -> Table:
         match = table.presentation.match(row.records[0])
         if match is not None:
             facts = {"published_on": match.hardware, "differs_in": match.differs_in}
-            published = make_trial(row.factors, [match.record.replace(facts=facts)], [*row.factors])
+            published = Trial(match.record.trial_id, row.factors, [match.record.replace(facts=facts)])
             rows.append(published)
             theirs.append(published)
     notes = [_NO_RUN]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import format_of, is_time, resolution_of
+from dmls_ray.analysis.metrics import format_of, is_time, quantity_of, resolution_of, table_metrics
+from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
-from dmls_ray.analysis.stats.intervals import Estimate
+from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.analysis.trials.compare import RUNS_PER_S, Comparisons, speed_metric
 from dmls_ray.analysis.trials.same_runs import same_results
@@ -30,8 +31,6 @@ class Trial:
     factors: dict[str, Any]
     """The fields that vary in this table."""
     records: list[RunRecord]
-    estimates: dict[str, Estimate] = field(default_factory=dict)
-    """Its metrics over the repeats, in the order of tables."""
     speed_up: Contrast | None = None
     """Against the trial that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
 
@@ -133,6 +132,20 @@ class Trial:
         if metric in LEARNED:
             return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
         return metric not in registered_metrics() and any(metric in record.metrics for record in self.counted)
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Its metrics over the repeats, in the order of tables."""
+        reported = field_names(record.metrics for record in self.counted)
+        without_entry = [name for name in reported if name not in registered_metrics()]
+        found = {}
+        for name in (*table_metrics(), *without_entry):
+            values = list(self.by_block(name).values())
+            if values:
+                quantity = quantity_of(name, values)
+                resolution = resolution_of(name, self.counted)
+                found[name] = estimate(values, quantity, resolution=resolution, is_once=self.is_once(name))
+        return found
 
     @property
     def throughput(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dmls_ray.analysis.findings.claims import claims_of
+from dmls_ray.analysis.findings.decide import claims_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
 from tests.analysis.samples import own_results, results
