@@ -20,36 +20,31 @@ def runs_of(**fields: Any) -> Results:
     return runs
 
 
-@pytest.mark.parametrize("name", MEMORY)
-def test_what_a_table_knows_of_memory_is_what_it_is_compared_by(name: str) -> None:
-    assert memory_metric(make_table(runs_of(**{name: 10.0})).rows) == name
+EVERY = dict.fromkeys(MEMORY, 10.0)
 
 
-def test_tensors_come_before_the_gpu_and_the_gpu_before_the_process() -> None:
-    every = dict.fromkeys(MEMORY, 10.0)
-    assert memory_metric(make_table(runs_of(**every)).rows) == "tensor_mem_mib"
-    assert memory_metric(make_table(runs_of(**every | {"tensor_mem_mib": None})).rows) == "device_mem_mib"
+@pytest.mark.parametrize(
+    ("measured", "metric"),
+    [
+        *(({name: 10.0}, name) for name in MEMORY),
+        (EVERY, "tensor_mem_mib"),
+        (EVERY | {"tensor_mem_mib": None}, "device_mem_mib"),
+        ({"peak_mem_mib": 877.0}, ""),  # of a process that served others
+    ],
+)
+def test_what_a_table_knows_of_memory_is_what_it_is_compared_by(measured: dict[str, Any], metric: str) -> None:
+    table = make_table(runs_of(**measured, peak_mem_mib=877.0) if metric else runs_of(**measured))
+    assert memory_metric(table.rows) == metric
+    # The resident set is a detail where the memory of the run is known.
+    assert ("peak MiB" in table.frame()) == (metric == "")
 
 
-def test_rows_of_an_older_version_are_compared_by_what_all_have() -> None:
+def test_trials_are_compared_by_the_memory_that_all_have() -> None:
     runs = runs_of(host_mem_mib=10.0)
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
             record.metrics["tensor_mem_mib"] = 5.0
     assert memory_metric(make_table(runs).rows) == "host_mem_mib"
-
-
-def test_the_resident_set_of_a_process_that_served_others_stands_for_nothing() -> None:
-    table = make_table(runs_of(peak_mem_mib=877.0))
-    assert memory_metric(table.rows) == ""
-    assert "peak MiB" in table.frame()
-
-
-def test_the_resident_set_is_a_detail_where_the_memory_of_the_run_is_known() -> None:
-    for name in MEMORY:
-        heads = make_table(runs_of(peak_mem_mib=877.0, **{name: 10.0})).frame().columns
-        assert f"{name.partition('_')[0]} MiB" in heads
-        assert "peak MiB" not in heads
 
 
 def test_a_ratio_that_is_of_no_use_is_no_difference_and_a_process_varies_by_some_mib() -> None:

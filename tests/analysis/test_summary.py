@@ -35,13 +35,6 @@ def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_t
     assert reading(8, session()).unfinished.startswith("Unfinished: 1 of the 9 runs ")
 
 
-def test_a_sweep_whose_runs_have_all_ended_says_nothing() -> None:
-    whole = reading(9, session())
-    assert whole.unfinished == ""
-    assert not any("asked for" in note for note in whole.table.notes)
-    assert "asked for" not in render_report(whole, [])
-
-
 def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
     first = runs().records[0].trial_id
     others = [trial for trial in session()["trials"] if trial != first]
@@ -57,10 +50,14 @@ def test_a_folder_that_was_fresh_is_named_with_out_to_go_on() -> None:
     assert again.endswith("; the same command, with --out on this folder in place of --fresh, runs them.")
 
 
-@pytest.mark.parametrize("recorded", [{"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": []}])
-def test_a_session_without_trials_and_a_search_say_nothing(recorded: dict[str, Any]) -> None:
-    assert reading(2, session(**recorded)).unfinished == ""
-    assert reading(2).unfinished == ""
+@pytest.mark.parametrize(
+    ("count", "recorded"),
+    [(9, {}), (2, {"trials": []}), (2, {"mode": "search", "metric": "test_accuracy", "trials": []})],
+)
+def test_a_sweep_whose_runs_have_all_ended_and_a_search_say_nothing(count: int, recorded: dict[str, Any]) -> None:
+    found = reading(count, session(**recorded))
+    assert found.unfinished == ""
+    assert not any("asked for" in note for note in found.table.notes)
 
 
 def test_what_was_held_fixed_is_the_first_note_of_the_table() -> None:
@@ -75,7 +72,4 @@ def test_the_answer_counts_what_is_undecided() -> None:
     assert len(found.decision.claims) == 6
     assert found.as_dict()["open"]
     assert found.undecided.startswith(f"Undecided (?): {len(found.decision.open)} of 6 comparisons")
-
-
-def test_an_unfinished_sweep_says_nothing_of_what_is_undecided() -> None:
-    assert reading(2, session()).answer.decision is None
+    assert reading(2, session()).answer.decision is None, "the sweep is not finished"

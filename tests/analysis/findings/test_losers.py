@@ -71,21 +71,22 @@ def test_a_choice_loses_against_the_default_and_what_changes_the_work_does_not(
     assert lost(along(name, {value: (100.0, accuracy) for value, accuracy in accuracies.items()}), name) == expected
 
 
-@pytest.mark.parametrize(("less", "expected"), [(0.01, []), (0.3, ["sgd"])])
-def test_one_run_of_each_loses_only_by_more_than_what_counts_as_none(less: float, expected: list[str]) -> None:
-    levels = {"adam": (100.0, 0.95), "sgd": (100.0, 0.95 - less)}
-    assert lost(along("optimizer", levels, repeats=1), "optimizer") == expected
-
-
-def test_one_run_of_each_loses_only_by_more_than_its_test_samples_may_differ_by_chance() -> None:
-    swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.91)}, repeats=1)
-    assert lost(swept, "optimizer") == ["sgd"]
+@pytest.mark.parametrize(
+    ("less", "samples", "expected"),
+    [
+        (0.01, 1_000_000_000, []),
+        (0.04, 1_000_000_000, ["sgd"]),
+        (0.04, 10_000, ["sgd"]),
+        (0.04, 100, []),  # so few test samples may differ by more
+    ],
+)
+def test_one_run_of_each_loses_only_by_more_than_counts_as_none_and_than_its_test_samples_may_differ_by_chance(
+    less: float, samples: int, expected: list[str]
+) -> None:
+    swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.95 - less)}, repeats=1)
     for record in swept.records:
-        record.metrics["test_samples"] = 100
-    assert lost(swept, "optimizer") == []
-    for record in swept.records:
-        record.metrics["test_samples"] = 10_000
-    assert lost(swept, "optimizer") == ["sgd"]
+        record.metrics["test_samples"] = samples
+    assert lost(swept, "optimizer") == expected
 
 
 def test_what_may_be_chance_is_no_loss() -> None:
@@ -168,8 +169,6 @@ def test_asking_for_any_accuracy_where_accuracy_is_the_aim_is_refused() -> None:
 
 
 def test_no_race_for_speed_is_won_by_a_choice_that_loses_accuracy() -> None:
-    race = race_for(make_table(of_optimizers(repeats=5)), "throughput")
-    assert [row.factors["optimizer"] for row in race.beaten] == ["sgd", "adam", "rmsprop"]
     to_reach = race_for(make_table(of_optimizers(repeats=5, target_accuracy=0.1)), "throughput")
     assert "sgd" not in [row.factors["optimizer"] for row in to_reach.beaten]
     swept = of_optimizers(repeats=5)

@@ -27,19 +27,13 @@ def ratios(dataset: str, axis: str) -> dict[str, float]:
     return {effect.pair.where: round(effect.contrast.centre, 2) for effect in speeds}
 
 
-def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:
+def test_they_give_the_ratios_of_the_reports() -> None:
     assert ratios("cifar10", "world_size") == {
         "batch_per_rank 32, backend gloo": 0.25,
         "batch_per_rank 256, backend gloo": 0.71,
     }
-
-
-def test_they_give_report_bs_ratio_of_ranks() -> None:
-    found = ratios("stl10", "world_size")
-    assert (min(found.values()), max(found.values())) == (2.05, 2.81)
-
-
-def test_they_give_report_cs_ratio_of_machines() -> None:
+    of_b = ratios("stl10", "world_size").values()
+    assert (min(of_b), max(of_b)) == (2.05, 2.81)
     assert ratios("mnist", "machines")["1 rank/machine, backend gloo"] == 1.88
 
 
@@ -49,25 +43,6 @@ def test_losses_that_were_summed_over_batches_are_means_over_samples() -> None:
     assert run.epochs[0].metrics["train_loss"] == pytest.approx(0.007 * 256)
     assert run.epochs[-1].metrics["test_accuracy"] == pytest.approx(0.7187)
     assert run.metrics.get("overfit_epoch") is not None
-
-
-def test_a_measured_epoch_matches_the_published_one_of_the_same_configuration() -> None:
-    ours = results(
-        {"batch_per_rank": 32, "world_size": [1, 2], "model": "convnet", "dataset": "cifar10", "lr": 5e-4},
-        lambda values, repeat: 100.0,
-        repeats=1,
-    )
-    for record in ours.records:
-        record.backend = "gloo" if record.config["world_size"] > 1 else ""
-    matched = [match_training(record) for record in ours.records]
-    by_size = {record.config["world_size"]: item for record, item in zip(ours.records, matched, strict=True)}
-    assert by_size[1] is not None
-    assert by_size[2] is not None
-    assert by_size[1].record.run_id == "cifar10-convnet-1gpu-bs32"
-    assert by_size[2].record.run_id == "cifar10-convnet-2gpu-gloo-bs32"
-    assert by_size[1].hardware == "NVIDIA GeForce RTX 3090"
-    assert "epochs 5 / 20" in by_size[1].differs_in
-    assert "lr" not in by_size[1].differs_in
 
 
 def test_the_seconds_of_an_epoch_are_of_those_that_nothing_disturbed() -> None:
@@ -100,14 +75,7 @@ def test_the_published_run_that_differs_least_matches() -> None:
         ("epochs", 5, "epochs 5 / 20"),
         ("weight_decay", 0.0, "weight_decay 0.0 / 0.0005"),
         ("dropout", 0.5, "dropout 0.5 / not reported"),
-        ("l1", 0.1, "l1 0.1 / not reported"),
-        ("label_smoothing", 0.1, "label_smoothing 0.1 / not reported"),
-        ("augmentation", "flip", "augmentation flip / not reported"),
-        ("lr_scaling", "linear", "lr_scaling linear / not reported"),
-        ("lr_schedule", "cosine", "lr_schedule cosine / not reported"),
-        ("compile", "default", "compile default / not reported"),
         ("zero_redundancy", True, "zero_redundancy true / not reported"),
-        ("compression", "fp16", "compression fp16 / not reported"),
         ("validation_share", 0.1, "validation_share 0.1 / not reported"),
         ("image_size", 64, "image_size 64 / not reported"),
         ("early_stopping", "test_loss", "early_stopping test_loss / off"),
