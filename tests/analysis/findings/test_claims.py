@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from dmls_ray.analysis.findings.decide import claims_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import results
 
 
 def pairs(axes: dict[str, Any], axis: str, *, measure: str = "speed", **more: Any) -> list[tuple[Any, Any]]:
@@ -22,22 +24,27 @@ def pairs(axes: dict[str, Any], axis: str, *, measure: str = "speed", **more: An
     ]
 
 
-def test_neighbours_and_ends_of_an_axis_of_numbers_are_compared() -> None:
-    assert pairs({"batch_per_rank": [16, 32, 64]}, "batch_per_rank") == [(32, 16), (64, 32), (64, 16)]
-    assert pairs({"batch_per_rank": [16, 32]}, "batch_per_rank", measure="test_accuracy") == [(32, 16)]
-
-
-def test_each_choice_is_compared_with_the_default_and_each_world_size_with_the_smallest() -> None:
-    found = pairs({"batch_per_rank": 16, "optimizer": ["adamw", "sgd", "adam"]}, "optimizer")
-    assert sorted(found) == [("adamw", "adam"), ("sgd", "adam")]
-    found = pairs({"batch_per_rank": 16, "world_size": [4, 1, 2]}, "world_size")
-    assert found == [(2, 1), (4, 1)]
-
-
-def test_trials_are_compared_with_those_that_differ_in_one_axis_alone() -> None:
-    axes = {"batch_per_rank": [16, 32], "optimizer": ["adam", "sgd"]}
-    assert pairs(axes, "batch_per_rank") == [(32, 16)] * 2
-    assert pairs(axes, "optimizer") == [("sgd", "adam")] * 2
+@pytest.mark.parametrize(
+    ("axes", "axis", "expected"),
+    [
+        # neighbours and ends of numbers
+        ({"batch_per_rank": [16, 32, 64]}, "batch_per_rank", [(32, 16), (64, 32), (64, 16)]),
+        ({"batch_per_rank": [16, 32]}, "batch_per_rank", [(32, 16)]),
+        # each choice with the default, and each world size with the smallest
+        (
+            {"batch_per_rank": 16, "optimizer": ["adamw", "sgd", "adam"]},
+            "optimizer",
+            [("adamw", "adam"), ("sgd", "adam")],
+        ),
+        ({"batch_per_rank": 16, "world_size": [4, 1, 2]}, "world_size", [(2, 1), (4, 1)]),
+        # trials that differ in one axis alone
+        ({"batch_per_rank": [16, 32], "optimizer": ["adam", "sgd"]}, "batch_per_rank", [(32, 16)] * 2),
+        ({"batch_per_rank": [16, 32], "optimizer": ["adam", "sgd"]}, "optimizer", [("sgd", "adam")] * 2),
+    ],
+)
+def test_the_pairs_of_an_axis(axes: dict[str, Any], axis: str, expected: list[tuple[Any, Any]]) -> None:
+    for measure in ("speed", "test_accuracy"):
+        assert sorted(pairs(axes, axis, measure=measure)) == sorted(expected)
 
 
 def test_a_trial_without_an_answer_is_compared_with_none() -> None:
@@ -57,19 +64,6 @@ def test_each_change_is_compared_with_the_trial_without_any() -> None:
         ("dropout", None, 0.0),
         ("l1", None, 0.0),
     }
-
-
-def test_the_measures_of_a_function_are_compared_by_ratios_where_they_are_positive() -> None:
-    swept = own_results(
-        {"width": [8, 16]},
-        lambda values, repeat: (1.0, {"bits": (2.0 + repeat) * values["width"], "shift": repeat - 1.0}),
-    )
-    claims = claims_of(make_table(swept, ["width"]), ["width"])
-    assert [(claim.measure.name, claim.contrast.centre) for claim in claims] == [
-        ("total_s", 1.0),
-        ("bits", 2.0),
-        ("shift", 0.0),
-    ]
 
 
 def test_a_claim_names_its_trials_and_says_how_many_repeats_would_decide_it() -> None:

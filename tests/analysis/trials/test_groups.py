@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.groups import all_groups_along_axis, count_values, group_by_other_factors
+from dmls_ray.analysis.trials.groups import all_groups_along_axis, group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial
 from tests.analysis.samples import results
 
@@ -47,9 +47,3 @@ def test_what_counts_with_one_value_alone_follows_from_the_axis() -> None:
     rows, fixed_batch_field = rows_of({"batch_per_rank": 16}, variants=variants)
     assert len(all_groups_along_axis(rows, "optimizer", fixed_batch_field)) == 1
     assert len(group_by_other_factors(rows, {"optimizer"})) == 2
-
-
-def test_values_are_counted_once() -> None:
-    rows, _ = rows_of({"batch_per_rank": [16, 32], "world_size": [1, 2]})
-    assert count_values(rows, "world_size") == 2
-    assert count_values(rows, "lr") == 1
