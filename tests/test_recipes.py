@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,16 +9,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dmls_ray import load
 from tests.conftest import PROJECT
-
-BATCH_SIZE = PROJECT / "results" / "reference" / "batch_size"
 
 CLASSIFICATION = "dmls_ray/workloads/classification"
 
@@ -31,7 +25,7 @@ class PackageCopy:
         self.folder = folder
         # With the compiled files, so that a subprocess does not compile every module.
         shutil.copytree(PROJECT / "dmls_ray", folder / "dmls_ray")
-        for name in ("sweeps", "docs", "tests"):
+        for name in ("sweeps", "docs", "tests", "results/reference/batch_size"):
             shutil.copytree(PROJECT / name, folder / name)
         shutil.copy(PROJECT / "pyproject.toml", folder)
 
@@ -51,25 +45,10 @@ class PackageCopy:
         inserted = textwrap.indent(textwrap.dedent(text).lstrip("\n"), " " * indent)
         file.write_text(content[:at] + inserted + content[at:])
 
-    def replace(self, path: str, old: str, text: str, indent: int = 0) -> None:
-        """Replace the only place at which a file contains `old`."""
-        self.insert(path, old, text, indent)
-        file = self.folder / path
-        file.write_text(file.read_text().replace(old, ""))
-
     def files(self) -> dict[str, bytes]:
         """Return the contents of all source files by path."""
         paths = [path for path in (self.folder / "dmls_ray").rglob("*") if path.is_file() and path.suffix != ".pyc"]
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
-
-    def python(self, script: str) -> str:
-        """Run a script with the copied package; return its output."""
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=self.folder, env={**os.environ, "PYTHONPATH": str(self.folder)},
-            capture_output=True, text=True, timeout=250, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 def add_field(copy: PackageCopy, declaration: str, docstring: str) -> None:
@@ -360,214 +339,6 @@ RECIPES: dict[str, Callable[[PackageCopy], None]] = {
 }
 """What performs each recipe, by its heading in CONTRIBUTING.md without the number of files."""
 
-CHECKS = '''
-import contextlib, io, json, os, sys, traceback
-from pathlib import Path
-
-import dmls_ray
-from dmls_ray.cli.sweep_script import Preset, main
-from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.aggregate import take_results
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.registry import workload
-
-assert Path(dmls_ray.__file__).is_relative_to(Path.cwd()), dmls_ray.__file__
-REFERENCE = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(os.environ["REFERENCE"])
-SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
-
-
-def dry_run(*flags):
-    """The lines of the plan that the command line prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main(Preset(name="grid", question="What?", axis=None, axes={}), [*flags, "--dry-run", "--repeats", "1"])
-    return out.getvalue().splitlines()
-
-
-def run(name="classification", **values):
-    """The record of one run of a workload in this process."""
-    chosen = workload(name)
-    schema = chosen.schema()
-    if name == "classification":
-        values = {"dataset": SMALL, "batch_per_rank": 8, "epochs": 1, "warmup_steps": 0, **values}
-    config = schema.make(device="cpu", **values)
-    values = {**schema.fixed, **config.canonical()}
-    trial_id = schema.hash_of(values)
-    record = RunRecord(
-        run_id=f"{trial_id}-0", trial_id=trial_id, repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK,
-        config=values, started_at="2026-01-02T03:04:05",
-    )
-    result = run_inline(config, train=import_function(chosen.entrypoint, flag="workload"))
-    assert result.outcome == "ok", result.traceback
-    take_results(record, [result], chosen.metrics)
-    return record
-
-
-def table(*records):
-    from dmls_ray.analysis.results import Results
-    from dmls_ray.analysis.table.build import make_table
-
-    return make_table(Results(Path("nowhere"), list(records)))
-
-
-def axis():
-    records = [run(logit_scale=scale) for scale in (1.0, 4.0)]
-    return {
-        "plan": dry_run("--batch-per-rank", "8", "--logit-scale", "1", "4"),
-        "hashes": [record.trial_id for record in records] + [run().trial_id],
-        "losses": [record.metrics["train_loss"] for record in records],
-    }
-
-
-def number():
-    from dmls_ray.analysis.advise.rank import advise
-    from dmls_ray.analysis.figures import charts
-    from dmls_ray.analysis.results import Results
-    from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
-    from docs.generate import metrics as page_of_metrics
-
-    few, many = run(first_weights=4), run(first_weights=8)
-    results, both = Results(Path("nowhere"), [few, many]), table(few, many)
-    both.axis = "first_weights"
-    TensorBoardWriter(Path("tensorboard")).sync([few])
-    events = [path.read_bytes() for path in Path("tensorboard").rglob("*tfevents*")]
-    return {
-        "values": [record.metrics["weight_norm"] for record in (few, many)],
-        "columns": list(both.frame()),
-        "panels": [panel.y.label for chart in charts(both) if chart.name == "answer" for panel in chart.panels],
-        "has_tag": any(b"Run/weight_norm" in content for content in events),
-        "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.metric,
-        "page": page_of_metrics(),
-    }
-
-
-def rank_number():
-    few, many = run(), run(batch_norm="on")
-    both = table(few, many)
-    return {
-        "values": [record.metrics["buffers"] for record in (few, many)],
-        "of_ranks": [rank.metrics["buffers"] for rank in few.ranks],
-        "columns": list(both.frame()),
-        "measures": [measure.name for measure in both.questions.measures(both.rows)],
-    }
-
-
-def tests_of_metrics():
-    import pytest
-
-    tests = ["-p", "no:cacheprovider", "tests/records/test_training_metrics.py"]
-    return {"exit": int(pytest.main(tests))}
-
-
-def model():
-    record = run(model="one_layer")
-    return {"loss": record.metrics["train_loss"], "parameters": record.metrics["parameters"]}
-
-
-def dataset():
-    record = run(dataset="stripes")
-    samples, test = (record.metrics[name] for name in ("train_samples", "test_samples"))
-    return {"loss": record.metrics["train_loss"], "samples": samples, "test": test}
-
-
-def launcher():
-    from dmls_ray.launchers.command import run_command
-
-    # Of all workloads, the one that loads the fewest libraries in its ranks.
-    chosen = workload("brightness")
-    config = chosen.schema().make(launcher="shell", world_size=2, device="cpu")
-    results = run_command(
-        config, train=chosen.entrypoint, artifacts=None, path=[], cwd=os.getcwd(), emit=lambda event: None,
-        end_reason=lambda: "",
-    )
-    return {
-        "plan": dry_run("--batch-per-rank", "8", "--launcher", "inline", "shell"),
-        "outcomes": [(result.rank, result.outcome.value, result.reason) for result in results],
-    }
-
-
-def implementation():
-    plan = dry_run("--workload", "grayscale", "--implementation", "numpy", "matmul")
-    record = run("grayscale", implementation="matmul", images=4, image_size=16, timed_s=0.0)
-    return {"plan": plan, "levels_apart": record.metrics["levels_apart"]}
-
-
-def operation():
-    plan = dry_run("--workload", "brightness", "--factor", "1", "2")
-    records = [run("brightness", factor=factor) for factor in (1.0, 2.0)]
-    frame = table(*records).frame()
-    return {"plan": plan, "levels": [record.metrics["mean_level"] for record in records], "columns": list(frame)}
-
-
-def figure():
-    from dmls_ray import load
-    from dmls_ray.analysis.figures import FIGURES, charts
-    from dmls_ray.analysis.table.build import make_table
-
-    drawn = {chart.name: chart for chart in charts(make_table(load(REFERENCE)))}
-    return {"registered": list(FIGURES), "y": list(drawn["run_counts"].panels[0].series[0].y)}
-
-
-def option():
-    import inspect
-    from dmls_ray import sweep
-    from dmls_ray.config.options import FLAGS
-
-    plan = dry_run("--batch-per-rank", "8", "--pause-s", "2m")
-    keyword = inspect.signature(sweep).parameters["pause_s"]
-    return {"plan": plan, "value": FLAGS["pause_s"].parse("2m"), "default": keyword.default}
-
-
-def objective():
-    from dmls_ray import load
-    from dmls_ray.analysis.advise.rank import advise
-
-    advice = advise(load(REFERENCE), "step-time")
-    return {"best": advice.best.name, "metric": advice.objective.metric}
-
-
-results = {}
-for check in (
-    axis, number, rank_number, tests_of_metrics, model, dataset, option, launcher, implementation, operation, figure,
-    objective,
-):
-    try:
-        results[check.__name__] = check()
-    except BaseException:
-        results[check.__name__] = traceback.format_exc()
-print(json.dumps(results))
-'''
-
-
-@dataclass
-class Performed:
-    """What the recipes did."""
-
-    touched: dict[str, set[str]]
-    """Files that each recipe created or changed."""
-    effects: dict[str, Any]
-    """What each check of `CHECKS` returned, or its traceback."""
-
-    def effect(self, check: str) -> dict[str, Any]:
-        assert isinstance(self.effects[check], dict), self.effects[check]
-        return self.effects[check]
-
-
-@pytest.fixture(scope="module")
-def performed(tmp_path_factory: pytest.TempPathFactory) -> Performed:
-    """All recipes, performed in one copy, since each process that loads PyTorch takes seconds."""
-    copy = PackageCopy(tmp_path_factory.mktemp("copy"))
-    touched = {}
-    before = copy.files()
-    for name, perform in RECIPES.items():
-        perform(copy)
-        after = copy.files()
-        touched[name] = {path for path, content in after.items() if before.get(path) != content}
-        before = after
-    output = copy.python(f"import os; os.environ['REFERENCE'] = {str(BATCH_SIZE)!r}\n{CHECKS}")
-    return Performed(touched, json.loads(output.splitlines()[-1]))
-
 
 def promised() -> dict[str, tuple[int, str]]:
     """Return the number of files or packages of each recipe, by its heading in CONTRIBUTING.md."""
@@ -581,103 +352,20 @@ def test_every_recipe_of_contributing_is_performed_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_touches_as_many_files_as_it_promises(name: str, performed: Performed) -> None:
-    count, unit = promised()[name]
-    touched = performed.touched[name]
-    assert len({Path(path).parent for path in touched} if unit == "package" else touched) == count, touched
-
-
-@pytest.mark.slow
-def test_a_new_axis_is_a_flag_and_changes_the_hash_and_the_loss(performed: Performed) -> None:
-    effect = performed.effect("axis")
-    runs = [line for line in effect["plan"] if "logit_scale=" in line]
-    assert len(runs) == 2
-    default, scaled, without_the_field = effect["hashes"]
-    assert default == without_the_field != scaled
-    assert effect["losses"][0] != effect["losses"][1]
-
-
-@pytest.mark.slow
-def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_page_of_metrics(
-    performed: Performed,
-) -> None:
-    effect = performed.effect("number")
-    few, many = effect["values"]
-    assert 0 < few < many
-    assert any(column.startswith("weight norm") for column in effect["columns"]), effect["columns"]
-    assert "weight norm" in effect["panels"]
-    assert effect["has_tag"]
-    assert effect["measure"] == "weight_norm"
-    assert "| weight norm | `weight_norm` | Norm of the first weights. |" in effect["page"]
-
-
-@pytest.mark.slow
-def test_a_new_number_of_each_rank_is_in_the_records_has_a_column_and_is_compared(performed: Performed) -> None:
-    effect = performed.effect("rank_number")
-    assert effect["values"] == effect["of_ranks"] + effect["values"][1:]
-    assert effect["values"][0] < effect["values"][1]
-    assert "buffers" in effect["columns"]
-    assert "buffers" in effect["measures"]
-
-
-@pytest.mark.slow
-def test_a_new_number_breaks_no_test_of_metrics(performed: Performed) -> None:
-    assert performed.effect("tests_of_metrics") == {"exit": 0}
-
-
-@pytest.mark.slow
-def test_a_new_model_is_trained(performed: Performed) -> None:
-    effect = performed.effect("model")
-    assert effect["loss"] > 0
-    assert effect["parameters"] == 64 * 4 + 4
-
-
-@pytest.mark.slow
-def test_a_new_data_set_is_trained_on(performed: Performed) -> None:
-    effect = performed.effect("dataset")
-    assert effect["loss"] > 0
-    assert (effect["samples"], effect["test"]) == (64, 64)
-
-
-@pytest.mark.slow
-def test_a_new_option_is_a_flag_and_a_keyword_of_sweep(performed: Performed) -> None:
-    effect = performed.effect("option")
-    assert effect["plan"]
-    assert (effect["value"], effect["default"]) == (120.0, 0.0)
-
-
-@pytest.mark.slow
-def test_a_new_launcher_is_a_choice_and_runs_two_ranks(performed: Performed) -> None:
-    effect = performed.effect("launcher")
-    assert any("launcher=shell" in line for line in effect["plan"]), effect["plan"]
-    assert effect["outcomes"] == [[0, "ok", ""], [1, "ok", ""]]
-
-
-@pytest.mark.slow
-def test_a_new_implementation_is_a_choice_and_is_checked(performed: Performed) -> None:
-    effect = performed.effect("implementation")
-    assert any("implementation=matmul" in line for line in effect["plan"]), effect["plan"]
-    assert effect["levels_apart"] in (0, 1)
-
-
-@pytest.mark.slow
-def test_a_new_workload_has_flags_runs_and_a_table(performed: Performed) -> None:
-    effect = performed.effect("operation")
-    assert any("factor=2" in line for line in effect["plan"]), effect["plan"]
-    assert effect["levels"] == [100.0, 200.0]
-    assert any(column.startswith("mean level") for column in effect["columns"]), effect["columns"]
-
-
-@pytest.mark.slow
-def test_a_new_figure_is_registered_and_shows_recorded_runs(performed: Performed) -> None:
-    effect = performed.effect("figure")
-    assert "run_counts" in effect["registered"]
-    assert set(effect["y"]) == {len({record.repeat for record in load(BATCH_SIZE).records})}
-
-
-@pytest.mark.slow
-def test_a_new_objective_ranks_the_configurations(performed: Performed) -> None:
-    effect = performed.effect("objective")
-    assert effect["metric"] == "step_ms_p50"
-    assert effect["best"].startswith("world_size=1")
+def test_each_recipe_touches_as_many_files_as_it_promises_and_works(tmp_path: Path) -> None:
+    """All recipes in one copy, since each process that loads PyTorch takes seconds."""
+    copy = PackageCopy(tmp_path)
+    before = copy.files()
+    for name, perform in RECIPES.items():
+        perform(copy)
+        after = copy.files()
+        touched = {path for path, content in after.items() if before.get(path) != content}
+        count, unit = promised()[name]
+        assert len({Path(path).parent for path in touched} if unit == "package" else touched) == count, touched
+        before = after
+    tests = ["tests/recipe_checks.py", "tests/records/test_training_metrics.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

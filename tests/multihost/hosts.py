@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,19 +179,10 @@ class Host:
         """
         self.rate = rate
         burst = max(16_000, int(_bits_per_s(rate) / 8 / 1000))
-        for init, interface in self._ends():
-            tbf = ("tbf", "rate", rate, "burst", f"{burst}b", "latency", "50ms")
+        tbf = ("tbf", "rate", rate, "burst", f"{burst}b", "latency", "50ms")
+        # Each end of the link queues what it sends.
+        for init, interface in ((self.init, "eth0"), (self.network.init, self.name)):
             init.run("tc", "qdisc", "replace", "dev", interface, "root", *tbf)
-
-    def unshape(self) -> None:
-        """Remove the limit of the rate."""
-        self.rate = None
-        for init, interface in self._ends():
-            init.run("tc", "qdisc", "del", "dev", interface, "root")
-
-    def _ends(self) -> tuple[tuple[_Init, str], tuple[_Init, str]]:
-        """Return both ends of the link; each queues what it sends."""
-        return (self.init, "eth0"), (self.network.init, self.name)
 
     def _plug_in(self) -> None:
         aux = ("link add aux0 type bridge", f"address add {AUX_ADDRESS}/16 dev aux0", "link set aux0 up")
@@ -220,7 +210,13 @@ class Host:
 
     def processes(self) -> list[psutil.Process]:
         """Return all processes of the host except init."""
-        return [process for process in _within("pid", self.init.pid) if process.pid != self.init.pid]
+        namespace = os.readlink(f"/proc/{self.init.pid}/ns/pid")
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):
+                if os.readlink(f"/proc/{process.pid}/ns/pid") == namespace and process.pid != self.init.pid:
+                    found.append(process)
+        return found
 
     def start(
         self, words: Sequence[str], *, cwd: Path | str = "/tmp", env: Mapping[str, str] | None = None, **options: Any
@@ -274,23 +270,6 @@ class Host:
     def ray_join(self, address: str, *flags: str, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> None:
         """Run `ray start` on this host, which joins the cluster at an address."""
         self._ray_start(f"--address={address}", *flags, num_cpus=num_cpus, env=env)
-
-    def stop_ray(self, within_s: float = 5) -> None:
-        """End Ray on this host in the order of `ray stop`, which would end the processes of all hosts.
-
-        The raylet ends first, so that its node reports that it leaves; the server of the head ends last. Processes
-        that have not ended in time are killed.
-        """
-        processes = [process for process in self.processes() if _is_of_ray(process)]
-        raylets, servers = ([item for item in processes if item.name() == name] for name in ("raylet", "gcs_server"))
-        for group in (raylets, [process for process in processes if process not in servers], servers):
-            for process in group:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.terminate()
-            _, alive = psutil.wait_procs(group, timeout=within_s)
-            for process in alive:
-                process.kill()
-            psutil.wait_procs(alive)
 
     def _ray_start(self, *flags: str, num_cpus: int, env: Mapping[str, str] | None) -> None:
         node = (f"--node-ip-address={self.address}", f"--num-cpus={num_cpus}", "--disable-usage-stats")
@@ -408,26 +387,7 @@ def _mac(number: int) -> str:
 
 
 def _bits_per_s(rate: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(k|m|g)bit", rate)
-    if match is None:
-        raise ValueError(f"rate={rate} is not of the form 100mbit, with k, m or g.")
-    return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]]
-
-
-def _within(kind: str, pid: int) -> Iterator[psutil.Process]:
-    """Yield the processes in the same namespace of this kind as `pid`."""
-    namespace = os.readlink(f"/proc/{pid}/ns/{kind}")
-    for process in psutil.process_iter():
-        with contextlib.suppress(OSError, psutil.NoSuchProcess):
-            if os.readlink(f"/proc/{process.pid}/ns/{kind}") == namespace:
-                yield process
-
-
-def _is_of_ray(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        words = process.cmdline()
-        return bool(words) and (words[0].startswith("ray::") or any("/site-packages/ray/" in word for word in words))
-    return False
+    return float(rate[:-4]) * {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[rate[-4:]]
 
 
 def install_folders() -> list[Path]:
