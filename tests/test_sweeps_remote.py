@@ -35,10 +35,7 @@ def rows(out: str) -> int:
 
 def killed_after(runs: int, uri: str, folder: Path, number: signal.Signals, *flags: str) -> subprocess.Popen[str]:
     """Start a sweep, send it a signal when so many runs are in the object store, and wait for its end."""
-    process = start(
-        *command_line("batch_size", *GRID, "--out", uri, *flags), cwd=folder, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = start(*command_line("batch_size", *GRID, "--out", uri, *flags), cwd=folder)
     objects, deadline = ObjectStore(uri), time.monotonic() + 200
     while len(objects.list("runs")) < runs and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
