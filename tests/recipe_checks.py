@@ -149,7 +149,7 @@ def test_a_new_figure_is_registered_and_shows_recorded_runs() -> None:
     results = load(REFERENCE)
     drawn = {chart.name: chart for chart in charts(make_table(results))}
     repeats = len({record.repeat for record in results.records})
-    assert set(drawn["run_counts"].panels[0].series[0].y) == {repeats}
+    assert {point.y for point in drawn["run_counts"].panels[0].series[0].points} == {repeats}
 
 
 def test_a_new_objective_ranks_the_configurations() -> None:

@@ -290,12 +290,12 @@ def add_figure(copy: PackageCopy) -> None:
         '''
         """Number of runs per trial."""
 
-        from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+        from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 
 
         def chart(table):
-            counts = [len(row.records) for row in table.rows]
-            series = Series(name="runs", x=list(range(len(counts))), y=counts)
+            counts = [Point(trial, len(row.records)) for trial, row in enumerate(table.rows)]
+            series = Series("runs", counts)
             panel = Panel(x=Axis("trial"), y=Axis("runs"), series=[series])
             return Chart(name="run_counts", title="Runs", panels=[panel])
         ''',

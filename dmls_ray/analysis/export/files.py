@@ -24,10 +24,13 @@ DERIVED_FILES = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv"
 def derived_files_are_current(folder: Path) -> bool:
     """Whether all derived files exist and are newer than the last run. A power failure may have left empty ones."""
     source = folder / RUNS
-    return not source.exists() or all(
-        (path := folder / name).is_file() and path.stat().st_size and path.stat().st_mtime >= source.stat().st_mtime
-        for name in DERIVED_FILES
-    )
+    if not source.exists():
+        return True
+    for name in DERIVED_FILES:
+        path = folder / name
+        if not path.is_file() or not path.stat().st_size or path.stat().st_mtime < source.stat().st_mtime:
+            return False
+    return True
 
 
 def write_derived_files(results: Results) -> None:
@@ -38,23 +41,25 @@ def write_derived_files(results: Results) -> None:
     """
     if not results.records:
         return
+    reading = summarize(results)
+    table = reading.table
+    text = f"{table_markdown(table, shown_columns(table).columns)}\n{answer_markdown(reading.answer)}\n"
+    writers: dict[str, Callable[[Path], object]] = {
+        "runs.csv": partial(_write_csv, results.runs),
+        "ranks.csv": partial(_write_csv, results.ranks),
+        "epochs.csv": partial(_write_csv, results.epochs),
+        "runs.parquet": partial(with_uniform_columns(results.runs).to_parquet, index=False),
+        "table.md": lambda path: path.write_text(text, encoding="utf-8"),
+        "table.csv": partial(_write_csv, table.numbers()),
+        "report.html": partial(write_report, reading, charts(table)),
+    }
     failed: dict[str, OSError] = {}
-
-    def write(name: str, how: Callable[[Path], object]) -> None:
+    for name, write in writers.items():
         try:
             with atomic_replace(results.folder / name) as aside:
-                how(aside)
+                write(aside)
         except OSError as error:
             failed[name] = error
-
-    for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
-        write(f"{name}.csv", partial(_write_csv, frame))
-    write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
-    reading = summarize(results)
-    text = f"{table_markdown(reading.table, shown_columns(reading.table).columns)}\n{answer_markdown(reading.answer)}\n"
-    write("table.md", lambda path: path.write_text(text, encoding="utf-8"))
-    write("table.csv", partial(_write_csv, reading.table.numbers()))
-    write("report.html", partial(write_report, reading, charts(reading.table)))
     if failed:
         first = next(iter(failed.values()))
         raise StoreError(
@@ -70,7 +75,8 @@ def _write_csv(frame: pd.DataFrame, path: Path) -> None:
 def with_uniform_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame for Parquet: a column of several types, or of lists, as text."""
     frame = frame.copy(deep=False)
-    for head in [head for head, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]:
-        if {type(value) for value in frame[head] if value is not None} not in ({str}, {bool}, set()):
+    for head, dtype in frame.dtypes.items():
+        kinds = {type(value) for value in frame[head] if value is not None}
+        if pd.api.types.is_object_dtype(dtype) and kinds not in ({str}, {bool}, set()):
             frame[head] = [None if value is None else str(value) for value in frame[head]]
     return frame

@@ -7,34 +7,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.plotted import Plotted, plotted_measures, plotted_memory, plotted_of_question
+from dmls_ray.analysis.figures.chart import Chart, Panel
 from dmls_ray.analysis.figures.series import (
     SINGLE_LINE,
     Line,
-    category_axis,
     differing_fields,
-    factor_axis,
     format_factor,
-    has_numbers,
     limit_items,
-    lost_crosses,
-    named_lines,
-    rows_of,
+    line_panel,
+    lines_along,
+    plotted_measures,
+    plotted_metric,
+    plotted_of_question,
     trained_together,
     trial_label,
 )
 from dmls_ray.analysis.findings.answer import axis_that_varies
+from dmls_ray.analysis.memory import memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import count_values
-from dmls_ray.analysis.trials.trial import Trial
 
 MOST_LINES = 4
 """Lines of a panel; of more, there is a panel for each value of the field with the fewest values."""
 _MOST_PANELS = 4
 """Panels of a measure."""
-_TUNED = "lr"
-"""The field of which the best value is marked, where it varies besides the axis."""
 
 
 def chart(table: Table) -> Chart | None:
@@ -47,26 +43,24 @@ def chart(table: Table) -> Chart | None:
     if not (table.axis and rows):
         return None
     axis = axis_that_varies(table, table.axis)
-    lines = []
-    for line in named_lines(table, together, axis):
-        if len([row for row in line.rows if row.counted]) > 1:
-            lines.append(line)
-    if not axis or not lines:
+    x, lines = lines_along(table, together, axis)
+    lines = [line for line in lines if len([row for row in line.rows if row.counted]) > 1]
+    if not lines:
         return None
+
+    families = {spec.name: spec.setting.family for spec in table.varied_specs}
+    plotted = plotted_measures(table, rows) + plotted_of_question(table, rows, {axis, families.get(axis, axis)})
+    memory = memory_metric(rows)
+    if memory and len(lines) <= MOST_LINES:
+        plotted.append(plotted_metric(memory, from_zero=True))
+    multiples, notes = _multiples(table, lines, axis)
     panels: list[Panel] = []
-    notes: list[str] = []
-    multiples = _multiples(table, lines, notes)
-    specs = {spec.name: spec.setting.family for spec in table.varied_specs}
-    plotted = plotted_measures(table, rows) + plotted_of_question(table, rows, {axis, specs.get(axis, axis)})
-    if len(multiples) == 1:
-        plotted += plotted_memory(rows)
     for item in plotted:
         for title, shown in multiples:
-            panels += _panel(item, axis, shown, title)
+            panels += line_panel(item, x, shown, title)
     if not panels:
         return None
-    title = f"{describe_panels(panels)} against {axis}"
-    return Chart(name="answer", title=title, panels=panels, notes=tuple(dict.fromkeys(notes)))
+    return Chart(name="answer", title=f"{describe_panels(panels)} against {axis}", panels=panels, notes=notes)
 
 
 def describe_panels(panels: Sequence[Panel]) -> str:
@@ -77,66 +71,23 @@ def describe_panels(panels: Sequence[Panel]) -> str:
     return f"{subject[:1].upper()}{subject[1:]}"
 
 
-def _multiples(table: Table, lines: Sequence[Line], notes: list[str]) -> list[tuple[str, list[Line]]]:
-    """The lines of each panel of a measure, with its title: all in one, or one for each value of another field."""
+def _multiples(table: Table, lines: Sequence[Line], axis: str) -> tuple[list[tuple[str, list[Line]]], list[str]]:
+    """The lines of each panel of a measure with its title: all in one, or one for each value of another field."""
     if len(lines) <= MOST_LINES:
-        return [("", list(lines))]
+        return [("", list(lines))], []
     firsts = [line.rows[0] for line in lines]
-    rest = differing_fields(table, firsts)
-    if lines[0].axis in rest:
-        rest.remove(lines[0].axis)
-    field = min(rest, key=lambda name: (name == _TUNED, count_values(firsts, name)))
-    rest.remove(field)
+    fields = [name for name in differing_fields(table, firsts) if name != axis]
+    field = min(fields, key=lambda name: count_values(firsts, name))
+    fields.remove(field)
     by_value: dict[str, list[Line]] = {}
     for line in lines:
-        value = format_factor(line.rows[0].factors[field])
-        by_value.setdefault(value, []).append(replace(line, name=trial_label(line.rows[0], rest) or SINGLE_LINE))
-    kept, note = limit_items(list(by_value.items()), f"values of {field}", _MOST_PANELS)
-    notes += note
+        first = line.rows[0]
+        title = f"{field} {format_factor(first.factors[field])}"
+        by_value.setdefault(title, []).append(replace(line, name=trial_label(first, fields) or SINGLE_LINE))
+    kept, notes = limit_items(list(by_value.items()), f"values of {field}", _MOST_PANELS)
     multiples = []
-    for value, all_of_value in kept:
-        shown, note = limit_items(all_of_value, "lines")
+    for title, of_value in kept:
+        shown, note = limit_items(of_value, f"lines of {title}")
+        multiples.append((title, shown))
         notes += note
-        multiples.append((f"{field} {value}", shown))
-    return multiples
-
-
-def _panel(plotted: Plotted, axis: str, lines: Sequence[Line], title: str) -> list[Panel]:
-    rows = rows_of(lines)
-    x = factor_axis(lines) if has_numbers(rows, axis) else category_axis(axis, rows)
-    measured: list[Series] = []
-    lost: list[Series] = []
-    for line in lines:
-        points = [(_place(row, axis, x), row) for row in line.rows]
-        measured += plotted.series(line.name, points, connected=not x.categories)
-        lost += lost_crosses(line.name, points)
-    if not measured:
-        return []
-    tuned: list[Series] = []
-    if plotted.metric.endswith("accuracy") and any(_TUNED in row.factors for row in rows) and axis != _TUNED:
-        tuned = _tuned(plotted, lines, x)
-    y = Axis(plotted.label, from_zero=plotted.from_zero)
-    return [Panel(x=x, y=y, series=[*measured, *lost, *tuned], title=title)]
-
-
-def _tuned(plotted: Plotted, lines: Sequence[Line], x: Axis) -> list[Series]:
-    """At each value of the axis the trial with the best learning rate, with this rate as its text."""
-    best: dict[float | str, Trial] = {}
-    for row in rows_of(lines):
-        level = row.value_of(plotted.metric)
-        place = _place(row, lines[0].axis, x)
-        if level is not None and (place not in best or level > (best[place].value_of(plotted.metric) or 0.0)):
-            best[place] = row
-    if len(best) < 2:
-        return []
-    places = sorted(best, key=str)
-    if not x.categories:
-        places.sort(key=float)
-    found = plotted.series(f"best {_TUNED}", [(place, best[place]) for place in places])
-    texts = [f"{_TUNED} {format_factor(best[place].factors[_TUNED])}" for place in places]
-    return [replace(item, texts=texts, connected=not x.categories) for item in found]
-
-
-def _place(row: Trial, axis: str, x: Axis) -> float | str:
-    value = row.factors[axis]
-    return format_factor(value) if x.categories else value
+    return multiples, notes

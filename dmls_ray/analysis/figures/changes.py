@@ -2,67 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from dmls_ray.analysis.figures.answer import MOST_LINES, describe_panels
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.plotted import Plotted, plotted_measures, plotted_of_question
 from dmls_ray.analysis.figures.series import (
-    SINGLE_LINE,
-    differing_fields,
+    Line,
+    Plotted,
     limit_items,
+    lines_of_groups,
     lost_crosses,
+    plotted_measures,
+    plotted_of_question,
     trained_together,
-    trial_label,
 )
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import group_by_other_factors
-from dmls_ray.analysis.trials.labels import describe_changes
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.labels import describe_changes, name_of_change
 from dmls_ray.config.grid import BASELINE
 
 
 def chart(table: Table) -> Chart | None:
     """The figure; None where nothing was changed one at a time, or no trial with a change was measured."""
     rows = trained_together(table)
-    changes = list(dict.fromkeys(change for row in rows if (change := describe_changes(row, table.changed))))
-    measured = [row for row in rows if row.counted and describe_changes(row, table.changed)]
-    if not table.changed or not measured:
+    changed = [row for row in rows if describe_changes(row, table.changed)]
+    measured = [row for row in changed if row.counted]
+    if not measured:
         return None
-    groups, notes = limit_items(group_by_other_factors(rows, table.changed), "groups of changes", MOST_LINES)
-    speed_last = sorted(plotted_measures(table, measured), key=lambda item: not item.metric)
-    results = [item for item in speed_last if item.metric]
-    plotted = [*results, *plotted_of_question(table, measured, table.asked), *speed_last[len(results) :]]
-    x = Axis("change", categories=changes)
-    panels = [Panel(x=x, y=Axis(item.label), series=_series(table, groups, item, x)) for item in plotted]
-    return Chart(
-        name="changes", title=f"{describe_panels(panels)} by change", panels=panels,
-        notes=(f"The line, and the area around it, are the {BASELINE} and its interval.", *notes),
-    )  # fmt: skip
+    groups = group_by_other_factors(rows, table.changed)
+    lines = lines_of_groups(table, groups, table.changed, lambda row: name_of_change(row, table.changed))
+    lines, notes = limit_items(lines, "groups of changes", MOST_LINES)
+    plotted = plotted_measures(table, measured) + plotted_of_question(table, measured, table.asked)
+    plotted.sort(key=lambda item: not item.metric)  # what was learned, then the speed
+    x = Axis("change", categories=list(dict.fromkeys(name_of_change(row, table.changed) for row in changed)))
+    panels = []
+    for item in plotted:
+        series: list[Series] = []
+        for line in lines:
+            series += _series(line, item, x)
+        panels.append(Panel(x=x, y=item.on(from_zero=False).y, series=series))
+    about = f"The line, and the area around it, are the {BASELINE} and its interval."
+    title = f"{describe_panels(panels)} by change"
+    return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
 
 
-def _series(table: Table, groups: Sequence[Sequence[Trial]], plotted: Plotted, x: Axis) -> list[Series]:
-    """The changes of each group as points, and its baseline as a line with its interval."""
-    series: list[Series] = []
-    names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in table.changed]
-    for group in groups:
-        place = trial_label(group[0], names)
-        name = place or SINGLE_LINE
-        changed = [(change, row) for row in group if (change := describe_changes(row, table.changed))]
-        series += [*plotted.series(name, changed), *lost_crosses(name, changed)]
-        bases = [(BASELINE, row) for row in group if not describe_changes(row, table.changed)]
-        for measured in plotted.series(name, bases):
-            series += _across(measured, ", ".join(filter(None, [BASELINE, place])), x)
+def _series(line: Line, plotted: Plotted, x: Axis) -> list[Series]:
+    """The changes of a line as points, and its baseline as a line with its interval."""
+    points = [(change, row) for change, row in line.points if change != BASELINE]
+    series = [*plotted.series(line.name, points), *lost_crosses(line.name, points)]
+    bases = [(change, row) for change, row in line.points if change == BASELINE]
+    name = ", ".join(filter(None, [BASELINE, line.title]))
+    for base in plotted.series(name, bases, kind="line", dashed=True, same_as=line.name):
+        ends = [base.points[0]._replace(x=x.categories[end]) for end in (0, -1)]
+        series.append(replace(base, points=ends))
     return series
-
-
-def _across(measured: Series, name: str, x: Axis) -> list[Series]:
-    """One point as a line over all categories, with its interval."""
-    ends = [x.categories[0], x.categories[-1]]
-    line = replace(
-        measured, name=name, same_as=measured.name, kind="line", dashed=True, x=ends, y=[*measured.y] * 2,
-        low=(), high=(), runs=[*measured.runs] * 2, texts=[*measured.texts] * 2,
-    )  # fmt: skip
-    band = replace(line, kind="band", dashed=False, y=[None] * 2, low=[*measured.low] * 2, high=[*measured.high] * 2)
-    return [line, band]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import (
-    Line,
-    Point,
-    bar_groups,
     batch_axis,
     dashed_line,
-    factor_axis,
-    line_series,
+    line_panel,
     metric_lines,
-    oom_crosses,
-    run_ids,
-    series_of,
+    plotted_metric,
+    stacked_panels,
 )
 from dmls_ray.analysis.findings.memory import memory_line
-from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, kind_name, memory_limit, memory_metric
+from dmls_ray.analysis.memory import MEMORY_KINDS, kind_name, memory_limit, memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 
@@ -30,7 +26,6 @@ _WIDE = 4
 """Ratio of limit to highest value above which the limit is not drawn, so that the values remain readable."""
 _BEYOND = 2
 """How many times the largest batch a line goes to."""
-_STRAIGHT = "line over the batches"
 
 
 def chart(table: Table) -> Chart | None:
@@ -42,33 +37,14 @@ def chart(table: Table) -> Chart | None:
 
 def _by_kind(table: Table, notes: list[str]) -> list[Panel]:
     """Bars of the kinds of memory on each other, which add up to the peak of the tensors."""
-    measured = [row for row in table.rows if not row.estimates.keys().isdisjoint(MEMORY_KINDS)]
-    if len(measured) < 2:
+    rows = [row for row in table.rows if not row.estimates.keys().isdisjoint(MEMORY_KINDS)]
+    if len(rows) < 2:
         return []
-    kinds = []
-    for name in MEMORY_KINDS:
-        if any(name in row.estimates and row.estimates[name].centre > 0 for row in measured):
-            kinds.append(name)
-    y = Axis("peak of the tensors (MiB)", from_zero=True)
-    groups, note = bar_groups(table, measured, _MOST_LINES)
+    kinds = [name for name in MEMORY_KINDS if any(row.value_of(name) for row in rows)]
+    parts = {kind_name(name): partial(Trial.value_of, metric=name) for name in kinds}
+    panels, note = stacked_panels(table, rows, Axis("peak of the tensors (MiB)", from_zero=True), parts, _MOST_LINES)
     notes += note
-    panels = []
-    for title, x, rows in groups:
-        bars: list[Series] = []
-        for name in kinds:
-            bars += _bars(name, x, rows)
-        panels.append(Panel(x=x, y=y, series=bars, title=title, stacked=True))
     return panels
-
-
-def _bars(name: str, x: Axis, rows: Sequence[Trial]) -> list[Series]:
-    """A kind of memory of each trial."""
-    points = []
-    for category, row in zip(x.categories, rows, strict=True):
-        value = row.estimates.get(name)
-        if value is not None:
-            points.append(Point(category, value.centre, runs=run_ids(row.counted), text=f"n={value.n}"))
-    return series_of(kind_name(name), points, kind="bar")
 
 
 def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
@@ -76,37 +52,33 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     was not run.
     """
     metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
-    lines, note = metric_lines(table, [metric], batch_axis(table)) if metric else ([], ())
-    drawn = [(line, points) for line in lines if (points := line_series(line, lambda row: row.by_block(metric)))]
-    if not drawn:
+    plotted = plotted_metric(metric, from_zero=True)
+    field = batch_axis(table)
+    x, lines, note = metric_lines(table, [plotted], field)
+    # On a logarithmic axis a straight line would be a curve.
+    panels = line_panel(plotted, replace(x, log=False, from_zero=True, ticks=()), lines)
+    if not panels:
         return []
     notes += note
-    highest = max(value for _, points in drawn for item in points for value in item.y if value is not None)
-    series: list[Series] = []
-    limits: dict[str, float] = {}
-    for line, points in drawn:
-        named = dict(filter(None, map(memory_limit, line.rows)))
-        near = {name: limit for name, limit in named.items() if limit <= _WIDE * highest}
-        height = next(iter(near.values())) if len(near) == len(named) == 1 else None
-        series += [*points, *_straight(line, metric, notes), *oom_crosses(line, limit=height)]
-        limits |= near
-
-    batches = [float(row.factors[line.axis]) for line, _ in drawn for row in line.rows]
-    ends = (min(batches), max(batches))
-    for name, size in limits.items():
-        series.append(dashed_line(name, ends, [size, size]))
-    # On a logarithmic axis a straight line would be a curve.
-    x = replace(factor_axis(lines), log=False, from_zero=True)
-    return [Panel(x=x, y=Axis(f"{MEMORY[metric]} of a rank (MiB)", from_zero=True), series=series)]
+    rows = [row for line in lines for row in line.rows]
+    series: list[Series] = [*panels[0].series, *_limits(rows, metric, field)]
+    for line in lines:
+        fitted = memory_line(line.rows, field, metric)
+        if fitted is not None:
+            batch = _BEYOND * max(fitted.batches)
+            notes.append(": ".join(filter(None, [line.title, f"{fitted.describe(batch)}."])))
+            ends = [(end, fitted.at(end)) for end in (min(fitted.batches), batch)]
+            series.append(dashed_line("line over the batches", ends, line.name))
+    return [replace(panels[0], series=series)]
 
 
-def _straight(line: Line, metric: str, notes: list[str]) -> list[Series]:
-    """The line over the batches, with its estimate in the notes; empty if they are not on one."""
-    fitted = memory_line(line.rows, line.axis, metric)
-    if fitted is None:
-        return []
-    batch = _BEYOND * max(fitted.batches)
-    place = f"{line.title}: " if line.title else ""
-    notes.append(f"{place}{fitted.describe(batch)}.")
-    ends = (min(fitted.batches), batch)
-    return [dashed_line(_STRAIGHT, ends, list(map(fitted.at, ends)), line.name)]
+def _limits(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
+    """The limits of memory, as far as they are near the values."""
+    highest = max(value for row in rows if (value := row.value_of(metric)) is not None)
+    batches = [row.factors[field] for row in rows]
+    limits = dict(filter(None, map(memory_limit, rows)))
+    return [
+        dashed_line(name, [(min(batches), size), (max(batches), size)])
+        for name, size in limits.items()
+        if size <= _WIDE * highest
+    ]

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import (
-    Line,
-    Point,
-    dashed_line,
-    factor_axis,
-    line_series,
-    metric_lines,
-    oom_crosses,
-    rows_of,
-    series_of,
-)
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.series import Line, Plotted, dashed_line, lost_crosses, measured_series, metric_lines
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
@@ -30,66 +19,69 @@ def chart(table: Table) -> Chart | None:
 
     Without a measured world size 1 there is no ideal, no efficiency and no fit.
     """
-    lines, notes = metric_lines(table, ["images_per_s"], "world_size")
-    lines = [line for line in lines if any(row.rates() for row in line.rows)]
-    if not lines:
-        return None
+    rates = Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
+    x, lines, notes = metric_lines(table, [rates], "world_size")
     throughput: list[Series] = []
     efficiency: list[Series] = []
     strong = table.fixed_batch_field == "global_batch"
-    refused: list[str] = []
+    refused: dict[str, None] = {}
     for line in lines:
-        throughput += [*line_series(line, Trial.rates), *oom_crosses(line)]
+        throughput += rates.series(line.name, line.points, connected=True)
+        throughput += lost_crosses(line.name, line.points)
         base = next((row for row in line.rows if row.world_size == 1 and row.rates()), None)
         if base is None:
             continue
-
         speed_ups = _speed_ups(line, base)
         above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
-        laws = fits(above_one, strong=strong) if above_one else []
-        drawn = [law for law in laws if isinstance(law, Fit) and law.curve(1).low is not None]
-        refused += [_why_not(law) for law in laws if law not in drawn]
+        drawn = []
+        for law in fits(above_one, strong=strong) if above_one else ():
+            if isinstance(law, Fit) and law.curve(1).low is not None:
+                drawn.append(law)
+            else:
+                refused[_why_not(law)] = None
 
-        rate, sizes = estimate(list(base.rates().values())).centre, _ends(line.rows)
-        throughput.append(dashed_line("ideal", sizes, [rate * size for size in sizes], line.name))
-        throughput += _fitted(line, drawn, rate)
-        efficiency += line_series(line, partial(_efficiency, speed_ups))
-        efficiency += _fitted(line, drawn)
-    x = factor_axis(lines)
-    sizes = _ends(rows_of(lines))
-    panels = [Panel(x=x, y=Axis("throughput (images/s)", log=x.log, from_zero=True), series=throughput)]
+        rate = estimate(list(base.rates().values()), "rate").centre
+        sizes = [row.world_size for row in line.rows if row.rates()]
+        throughput.append(dashed_line("ideal", [(size, rate * size) for size in (sizes[0], sizes[-1])], line.name))
+        throughput += _fitted(line, drawn, sizes, rate)
+        points = []
+        for row in line.rows:
+            by_block = {block: ratio / row.world_size for block, ratio in speed_ups[row.world_size].items()}
+            points.append((row.world_size, row, by_block))
+        efficiency += measured_series(line.name, points, quantity="ratio", connected=True)
+        efficiency += _fitted(line, drawn, sizes)
+    if not any(series.kind == "points" for series in throughput):
+        return None
+    panels = [Panel(x=x, y=Axis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
     if efficiency:
-        efficiency.append(dashed_line("ideal", sizes, [1.0, 1.0]))
+        ends = [point.x for series in efficiency for point in series.points]
+        efficiency.append(dashed_line("ideal", [(min(ends), 1.0), (max(ends), 1.0)]))
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     scaling = "strong" if strong else "weak"
-    return Chart(
-        name="scaling",
-        title=f"Throughput and efficiency against ranks ({scaling} scaling)",
-        panels=panels,
-        notes=(*notes, *dict.fromkeys(refused)),
-    )
+    title = f"Throughput and efficiency against ranks ({scaling} scaling)"
+    return Chart(name="scaling", title=title, panels=panels, notes=[*notes, *refused])
 
 
-def _fitted(line: Line, laws: Sequence[Fit], rate: float | None = None) -> list[Series]:
+def _fitted(line: Line, laws: Sequence[Fit], sizes: Sequence[int], rate: float | None = None) -> list[Series]:
     """Each law as a curve with its interval, over the range of measured world sizes.
 
     Args:
         line: the trials.
         laws: laws fitted to the trials.
+        sizes: the measured world sizes.
         rate: throughput of the baseline; None: the curves are of efficiency.
     """
-    least, most = _ends(line.rows)
-    sizes = [least + (most - least) * step / (_CURVE_POINTS - 1) for step in range(_CURVE_POINTS)]
+    least, most = sizes[0], sizes[-1]
     series = []
     for law in laws:
         points = []
-        for size in sizes:
+        for step in range(_CURVE_POINTS):
+            size = least + (most - least) * step / (_CURVE_POINTS - 1)
             value = law.curve(size)
             factor = 1 / size if rate is None else rate
             low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
             points.append(Point(size, value.centre * factor, low, high))
-        series += series_of(law.name, points, kind="line", dashed=True, same_as=line.name)
-        series += series_of(f"{law.name}, 95%", points, kind="band", same_as=line.name)
+        series.append(Series(law.name, points, "line", dashed=True, same_as=line.name))
     return series
 
 
@@ -107,17 +99,6 @@ def _speed_ups(line: Line, base: Trial) -> Points:
     rates, speed_ups = base.rates(), {}
     for row in line.rows:
         common = row.common_blocks(base) & rates.keys()
-        speed_ups[row.world_size] = {
-            block: rate / rates[block] for block, rate in row.rates().items() if block in common
-        }
+        ratios = {block: rate / rates[block] for block, rate in row.rates().items() if block in common}
+        speed_ups[row.world_size] = ratios
     return speed_ups
-
-
-def _efficiency(speed_ups: Points, row: Trial) -> Mapping[int, float]:
-    by_block = speed_ups[row.world_size]
-    return {block: by_block[block] / row.world_size for block in sorted(by_block)}
-
-
-def _ends(rows: Sequence[Trial]) -> tuple[int, int]:
-    sizes = [row.world_size for row in rows if row.rates()]
-    return min(sizes), max(sizes)

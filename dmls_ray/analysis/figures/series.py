@@ -1,4 +1,4 @@
-"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, marks of OOM runs.
+"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, crosses for lost runs.
 
 One module because every figure takes its lines, labels and points from the same functions.
 """
@@ -6,20 +6,20 @@ One module because every figure takes its lines, labels and points from the same
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Series
-from dmls_ray.analysis.metrics import resolution_of
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Panel, Point, Series
+from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.metrics import label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.groups import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.trials.labels import name_of_change
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.workloads.registry import workload_of
 
 MAX_SERIES = 8
 """Series of one panel that are distinguishable by colour and mark."""
@@ -27,47 +27,49 @@ SINGLE_LINE = "measured"
 """Name of the only line of a figure."""
 
 _ALWAYS_NAMED = {"world_size", *BATCHES}
+_MAX_TICKS = 9
+"""Values of a field that have a tick each."""
+_MOST_MEASURES = 3
+_UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
+"""Last words of the labels of metrics."""
 
 Item = TypeVar("Item")
+Place = float | str
+"""The x of a point."""
 
 
-class Point(NamedTuple):
-    """A point of a series."""
+@dataclass(frozen=True)
+class Plotted:
+    """What the y axis of a panel shows."""
 
-    x: float | str
-    y: float | None
-    low: float | None = None
-    high: float | None = None
-    runs: tuple[str, ...] = ()
-    text: str = ""
+    y: Axis
+    values: Callable[[Trial], Mapping[int, float]]
+    """The values of a trial by block; empty if it has none."""
+    metric: str = ""
+    """The metric that they are of; empty if they are of none, as the speed."""
+    quantity: Quantity | None = None
+    """Kind of the values; None: that of the metric."""
 
+    def on(self, **changes: Any) -> Plotted:
+        """The same values on an axis that differs in some fields."""
+        return replace(self, y=replace(self.y, **changes))
 
-def series_of(name: str, points: Sequence[Point], **options: Any) -> list[Series]:
-    """A series of points, with the other fields of `Series`; empty without points."""
-    if not points:
-        return []
-    x, y, low, high, runs, texts = map(list, zip(*points, strict=True))
-    return [Series(name=name, x=x, y=y, low=low, high=high, runs=runs, texts=texts, **options)]
-
-
-def dashed_line(name: str, x: Sequence[float | str], y: Sequence[float | None], same_as: str = "") -> Series:
-    """What was not measured: an ideal, a limit, a fit."""
-    return Series(name=name, kind="line", x=x, y=y, dashed=True, same_as=same_as)
-
-
-def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
-    """The run_id of each record."""
-    return tuple(record.run_id for record in records)
+    def series(self, name: str, points: Iterable[tuple[Place, Trial]], **options: Any) -> list[Series]:
+        """`measured_series` of trials, each with its x."""
+        measured = [(x, row, self.values(row)) for x, row in points]
+        return measured_series(name, measured, metric=self.metric, quantity=self.quantity, **options)
 
 
 @dataclass(frozen=True)
 class Line:
-    """Trials that differ in the factor of the x axis only, in the order of that factor."""
+    """Trials that differ in the field of the x axis only, each with its x."""
 
     name: str
-    axis: str
-    """Name of the factor."""
-    rows: list[Trial]
+    points: Sequence[tuple[Place, Trial]]
+
+    @property
+    def rows(self) -> list[Trial]:
+        return [row for _, row in self.points]
 
     @property
     def title(self) -> str:
@@ -75,56 +77,234 @@ class Line:
         return "" if self.name == SINGLE_LINE else self.name
 
 
-class BarGroup(NamedTuple):
-    """The trials of a panel of bars."""
+def measured_series(
+    name: str,
+    points: Iterable[tuple[Place, Trial, Mapping[int, float]]],
+    *,
+    metric: str = "",
+    quantity: Quantity | None = None,
+    describe: Callable[[Trial], str] | None = None,
+    **options: Any,
+) -> list[Series]:
+    """One series of means with their intervals; empty if no point has a value.
 
-    title: str
-    x: Axis
-    rows: list[Trial]
-
-
-def lines_along(table: Table, rows: Sequence[Trial], axis: str) -> list[Line]:
-    """The lines of a figure over a numeric factor, named by the fields in which they differ.
-
-    Returns:
-        An empty list if no two trials can be joined.
+    Args:
+        name: name of the series.
+        points: for each point its x, its trial, and its values by block.
+        metric: the metric that the values are of.
+        quantity: kind of the values; None: that of the metric.
+        describe: what is said of a trial besides its numbers.
+        options: other fields of `Series`.
     """
-    lines = named_lines(table, [row for row in rows if is_number(row.factors.get(axis))], axis, table.changed)
-    if max((len(line.rows) for line in lines), default=0) < 2:
-        return []
-    return lines
+    known = [(x, row, by_block) for x, row, by_block in points if by_block]
+    if quantity is None:
+        quantity = quantity_of(metric, [value for _, _, by_block in known for value in by_block.values()])
+    measured = []
+    for x, row, by_block in known:
+        resolution = resolution_of(metric, row.counted)
+        value = estimate(list(by_block.values()), quantity, resolution=resolution, is_once=row.is_once(metric))
+        text = f"n={value.n}"
+        if describe is not None:
+            text = f"{describe(row)}, {text}"
+        runs = run_ids(record for record in row.counted if record.repeat in by_block)
+        measured.append(Point(x, value.centre, value.low, value.high, runs, text))
+    return [Series(name, measured, **options)] if measured else []
 
 
-def named_lines(table: Table, rows: Sequence[Trial], axis: str, changed: Collection[str] = ()) -> list[Line]:
-    """The trials that differ in the axis alone, numbers in order, named by the other fields in which they differ."""
-    groups = all_groups_along_axis(rows, axis, table.fixed_batch_field)
-    within = {axis}
+def lost_crosses(name: str, points: Iterable[tuple[Place, Trial]]) -> list[Series]:
+    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory.
+
+    Args:
+        name: the line.
+        points: for each trial its x.
+    """
+    crosses: dict[str, list[Point]] = {}
+    for x, row in points:
+        lost = oom_runs(row)
+        if not (lost or row.counted):
+            lost = row.records
+        if lost:
+            text = f"{len(lost)} of {len(row.records)} runs: {lost[0].reason}"
+            crosses.setdefault(lost[0].ending, []).append(Point(x, None, runs=run_ids(lost), text=text))
+    return [Series(ending, lost, "cross", same_as=name) for ending, lost in crosses.items()]
+
+
+def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str = "") -> Series:
+    """What was not measured: an ideal, a limit, a fit."""
+    return Series(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
+
+
+def line_panel(plotted: Plotted, x: Axis, lines: Iterable[Line], title: str = "") -> list[Panel]:
+    """A panel with the trials of lines, joined where x is a number; empty if no trial has a value.
+
+    A trial without a value is a cross.
+    """
+    measured: list[Series] = []
+    lost: list[Series] = []
+    for line in lines:
+        measured += plotted.series(line.name, line.points, connected=not x.categories)
+        lost += lost_crosses(line.name, line.points)
+    return [Panel(x=x, y=plotted.y, series=[*measured, *lost], title=title)] if measured else []
+
+
+def stacked_panels(
+    table: Table, rows: Sequence[Trial], y: Axis, parts: Mapping[str, Callable[[Trial], float | None]], most: int
+) -> tuple[list[Panel], list[str]]:
+    """Bars of the parts of an amount on each other, and notes.
+
+    Where trials differ in the batch, there is a panel for each line of them: its labels are short.
+
+    Args:
+        table: table of the sweep.
+        rows: the trials.
+        y: the amount.
+        parts: name of each part and its value in a trial.
+        most: lines that have a panel.
+    """
+    x, lines = lines_along(table, rows, batch_axis(table))
+    lines, notes = limit_items(lines, "lines", most)
+    if not lines:
+        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
+        x, line = trials_as_categories(table, shown)
+        lines = [line]
+    panels = []
+    for line in lines:
+        bars = []
+        for name, value_of in parts.items():
+            points = []
+            for place, row in line.points:
+                text = f"n={len(row.counted)}"
+                points.append(Point(str(place), value_of(row), runs=run_ids(row.counted), text=text))
+            bars.append(Series(name, points, "bar"))
+        categories = Axis(x.label, categories=[str(place) for place, _ in line.points])
+        panels.append(Panel(x=categories, y=y, series=bars, title=line.title, stacked=True))
+    return panels, notes
+
+
+# --- What is plotted --------------------------------------------------------------------------------------------------
+
+
+def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: bool = False) -> Plotted:
+    """A metric on a y axis."""
+    y = Axis(label or _label(name), log=log, from_zero=from_zero)
+    return Plotted(y, partial(Trial.by_block, metric=name), name)
+
+
+def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
+    """The measures by which the answer compares these trials, the most important first."""
+    measures = [item for item in table.questions.measures(rows) if any(row.by_block(item.metric) for row in rows)]
+    plotted = []
+    for measure in measures[:_MOST_MEASURES]:
+        if measure.kind == "speed":
+            names = {row.throughput for row in rows if row.by_block(row.throughput)}
+            unit = label_of(names.pop()) if len(names) == 1 else "runs/s"
+            plotted.append(Plotted(Axis(f"throughput ({unit})", from_zero=True), Trial.rates, quantity="rate"))
+        else:
+            plotted.append(plotted_metric(measure.metric, from_zero=measure.is_ratio))
+    return plotted
+
+
+def plotted_of_question(table: Table, rows: Sequence[Trial], asked: set[str]) -> list[Plotted]:
+    """The metrics that fields ask for, as far as these trials have them.
+
+    Args:
+        table: the sweep's table.
+        rows: the trials.
+        asked: fields and families of fields.
+    """
+    names = [name for name, metric in table_metrics().items() if asked & {*metric.asked_by} and table.has(name)]
+    return [plotted_metric(name) for name in names if any(row.by_block(name) for row in rows)]
+
+
+def _label(name: str) -> str:
+    """The label of a metric's axis: a heading of a table with its unit in brackets, `start-up (s)` of `start-up s`."""
+    metric = table_metrics().get(name)
+    if name in MEMORY:
+        return f"{MEMORY[name]} of a rank (MiB)"
+    if name == "total_s":
+        return "run time (s)"
+    if metric is not None and metric.share_of:
+        return f"{name.replace('_', ' ')} (fraction of samples)"
+    words, _, unit = label_of(name).rpartition(" ")
+    return f"{words} ({unit})" if words and unit in _UNITS else label_of(name)
+
+
+# --- Lines and axes ---------------------------------------------------------------------------------------------------
+
+
+def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, list[Line]]:
+    """The x axis of a field, and the lines along it, named by the other fields in which they differ.
+
+    There is no line if no two trials can be joined.
+    """
+    groups = all_groups_along_axis(rows, field, table.fixed_batch_field)
+    if field not in table.varied or max(map(len, groups), default=0) < 2:
+        return Axis(field), []
+    x = field_axis(field, rows)
+    within = {field}
     for group in groups:
         within.update(differing_fields(table, group))
-    names = differing_fields(table, [group[0] for group in groups])
-    others = [name for name in names if name not in within]
+    return x, lines_of_groups(table, groups, within, lambda row: place_of(row, field, x))
+
+
+def lines_of_groups(
+    table: Table, groups: Sequence[Sequence[Trial]], within: Collection[str], place: Callable[[Trial], Place]
+) -> list[Line]:
+    """A line for each group of trials, named by the fields in which the groups differ.
+
+    Args:
+        table: table of the sweep.
+        groups: the trials.
+        within: fields that differ within a group, so that they name none.
+        place: the x of a trial; trials are in the order of their numbers.
+    """
+    names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
     lines = []
     for group in groups:
-        ordered = list(group)
-        if has_numbers(rows, axis):
-            ordered.sort(key=lambda row: row.factors[axis])
-        lines.append(Line(trial_label(ordered[0], others, changed) or SINGLE_LINE, axis, ordered))
+        points = [(place(row), row) for row in group]
+        if not any(isinstance(x, str) for x, _ in points):
+            points.sort(key=lambda point: float(point[0]))
+        lines.append(Line(trial_label(points[0][1], names, table.changed) or SINGLE_LINE, points))
     return lines
 
 
-def rows_of(lines: Iterable[Line]) -> list[Trial]:
-    """The trials of lines."""
-    return [row for line in lines for row in line.rows]
+def metric_lines(table: Table, plotted: Collection[Plotted], field: str) -> tuple[Axis, list[Line], list[str]]:
+    """At most `MAX_SERIES` lines along a field with their axis, and a note on those left out.
+
+    The lines have the trials with any of these values, or with a run that ran out of memory.
+    """
+    rows = [row for row in table.rows if oom_runs(row) or any(item.values(row) for item in plotted)]
+    x, lines = lines_along(table, rows, field)
+    return x, *limit_items(lines, "lines")
 
 
-def trained_together(table: Table) -> list[Trial]:
-    """The trials whose ranks trained one model together."""
-    return [row for row in table.rows if not row.independent_ranks]
+def trials_as_categories(table: Table, rows: Sequence[Trial]) -> tuple[Axis, Line]:
+    """An axis with a category for each trial, and the trials as its only line.
+
+    The categories are the values of the field in which the trials differ, or the labels of the trials if they differ
+    in several fields.
+    """
+    label, texts = "trial", trial_labels(table, rows)
+    names = differing_fields(table, rows)
+    if len(names) == 1:
+        label, texts = _with_unit(names[0], rows), [format_factor(row.factors[names[0]]) for row in rows]
+    return Axis(label, categories=texts), Line(SINGLE_LINE, list(zip(texts, rows, strict=True)))
 
 
-def has_numbers(rows: Iterable[Trial], name: str) -> bool:
-    """Whether all values of a factor have a position on a numeric axis."""
-    return all(is_number(row.factors.get(name)) for row in rows)
+def field_axis(name: str, rows: Iterable[Trial]) -> Axis:
+    """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
+    rows = list(rows)
+    if not has_numbers(rows, name):
+        return Axis(name, categories=list(dict.fromkeys(format_factor(row.factors[name]) for row in rows)))
+    values = sorted({row.factors[name] for row in rows})
+    ticks = values if len(values) <= _MAX_TICKS else ()
+    return Axis(_with_unit(name, rows), log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
+
+
+def place_of(row: Trial, field: str, x: Axis) -> Place:
+    """The place of a trial on the axis of a field."""
+    value: Place = row.factors[field]
+    return format_factor(value) if x.categories else value
 
 
 def batch_axis(table: Table) -> str:
@@ -133,16 +313,28 @@ def batch_axis(table: Table) -> str:
     return "global_batch" if fixed == "global_batch" and "global_batch" in table.varied else "batch_per_rank"
 
 
-def default_axis(table: Table, rows: Sequence[Trial]) -> str:
-    """The numeric x axis of a figure that has no fixed one; empty if no factor qualifies.
+def has_numbers(rows: Iterable[Trial], name: str) -> bool:
+    """Whether all values of a field have a position on a numeric axis."""
+    values = [row.factors[name] for row in rows]
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
-    The first of world_size, the batch and the varied fields along which two trials can be joined; none that was changed
-    in one trial alone.
-    """
-    for name in ("world_size", batch_axis(table), *table.varied):
-        if name not in table.changed and has_numbers(rows, name) and lines_along(table, rows, name):
-            return name
-    return ""
+
+def trained_together(table: Table) -> list[Trial]:
+    """The trials whose ranks trained one model together."""
+    return [row for row in table.rows if not row.independent_ranks]
+
+
+def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
+    """The run_id of each record."""
+    return tuple(record.run_id for record in records)
+
+
+def oom_runs(row: Trial) -> list[RunRecord]:
+    """The runs of a trial that ran out of memory."""
+    return [record for record in row.records if record.outcome is Outcome.OOM]
+
+
+# --- Labels -----------------------------------------------------------------------------------------------------------
 
 
 def differing_fields(table: Table, rows: Sequence[Trial]) -> list[str]:
@@ -165,8 +357,10 @@ def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ())
     shown = others
     if len(others) > 2:
         shown = [name for name in others if name in _ALWAYS_NAMED or not _is_default(row, name)] or others
-    change = [name_of_change(row, changed)] if len(others) < len(names) else []
-    return ", ".join([*change, *(f"{name} {format_factor(row.factors[name])}" for name in shown)])
+    parts = [f"{name} {format_factor(row.factors[name])}" for name in shown]
+    if len(others) < len(names):
+        parts.insert(0, name_of_change(row, changed))
+    return ", ".join(parts)
 
 
 def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
@@ -175,169 +369,26 @@ def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
     return [trial_label(row, names, table.changed) for row in rows]
 
 
-def factor_axis(lines: Sequence[Line]) -> Axis:
-    """The x axis of lines along one factor; logarithmic if the values of the factor span a factor of four or more."""
-    name, rows = lines[0].axis, rows_of(lines)
-    values = sorted({row.factors[name] for row in rows})
-    return Axis(_with_unit(name, rows), log=bool(values) and values[0] > 0 and values[-1] >= 4 * values[0])
-
-
-def category_axis(name: str, rows: Iterable[Trial]) -> Axis:
-    """An axis with a category for each value of a factor."""
-    return Axis(name, categories=list(dict.fromkeys(format_factor(row.factors[name]) for row in rows)))
-
-
-def trial_axis(table: Table, rows: Sequence[Trial]) -> tuple[Axis, list[str]]:
-    """An axis with one category per trial, and the category of each trial.
-
-    The categories are the values of the field in which the trials differ, or the labels of the trials if they differ
-    in several fields.
-    """
-    names = differing_fields(table, rows)
-    if len(names) == 1:
-        values = [format_factor(row.factors[names[0]]) for row in rows]
-        return Axis(_with_unit(names[0], rows), categories=values), values
-    labels = trial_labels(table, rows)
-    return Axis("trial", categories=labels), labels
-
-
-def bar_groups(table: Table, rows: Sequence[Trial], most: int) -> tuple[list[BarGroup], tuple[str, ...]]:
-    """The trials of each panel of bars, and a note on those left out.
-
-    Where trials differ in the batch, there is a panel for each line of them: its labels are short.
-    """
-    axis = batch_axis(table)
-    lines, notes = limit_items(lines_along(table, rows, axis), "lines", most)
-    groups = []
-    for line in lines:
-        groups.append(BarGroup(line.title, category_axis(axis, line.rows), line.rows))
-    if not lines and rows:
-        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
-        groups.append(BarGroup("", trial_axis(table, shown)[0], shown))
-    return groups, notes
-
-
 def format_factor(value: Any) -> str:
-    """The value of a factor in a legend."""
+    """The value of a field in a legend."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def is_number(value: Any) -> bool:
-    """Whether the value of a factor has a position on a numeric axis."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _with_unit(name: str, rows: Iterable[Trial]) -> str:
-    spec = next((spec for row in rows if (spec := _spec(row, name)) is not None), None)
+def _with_unit(name: str, rows: Sequence[Trial]) -> str:
+    spec = rows[0].workload.specs().get(name)
     return f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
 
 
 def _is_default(row: Trial, name: str) -> bool:
     """Whether a field is at its default; the backend of one rank is None, which is no choice either."""
-    value, spec = row.factors[name], _spec(row, name)
+    value, spec = row.factors[name], row.workload.specs().get(name)
     return value is None or (spec is not None and value == spec.default)
 
 
-def _spec(row: Trial, name: str) -> FieldSpec | None:
-    """The field of this name, without importing a user-defined training function."""
-    return field_specs(workload_of(row.records[0].config).config).get(name)
+# --- How much is drawn ------------------------------------------------------------------------------------------------
 
 
-def measured_series(
-    name: str,
-    points: Iterable[tuple[float | str, Trial, Mapping[int, float]]],
-    *,
-    quantity: Quantity = "amount",
-    metric: str = "",
-    connected: bool = False,
-    same_as: str = "",
-) -> list[Series]:
-    """One series of means with their intervals; empty if no point has a value.
-
-    Args:
-        name: name of the series.
-        points: for each point its x, its trial, and its values by block.
-        quantity: kind of the values.
-        metric: the metric that they are of, where it is a share: its interval is that of the table.
-        connected: whether to join the points by a line.
-        same_as: the series whose colour and mark to use.
-    """
-    measured = []
-    for x, row, values in points:
-        if not values:
-            continue
-        resolution = resolution_of(metric, row.counted)
-        value = estimate(list(values.values()), quantity, resolution=resolution, is_once=row.is_once(metric))
-        runs = run_ids(record for record in row.counted if record.repeat in values)
-        measured.append(Point(x, value.centre, value.low, value.high, runs, f"n={value.n}"))
-    return series_of(name, measured, connected=connected, same_as=same_as)
-
-
-def line_series(
-    line: Line, values: Callable[[Trial], Mapping[int, float]], *, quantity: Quantity = "amount"
-) -> list[Series]:
-    """`measured_series` of a line, with joined points; `values` returns those of a trial by block."""
-    points = [(row.factors[line.axis], row, values(row)) for row in line.rows]
-    return measured_series(line.name, points, quantity=quantity, connected=True)
-
-
-def oom_crosses(line: Line, *, limit: float | None = None) -> list[Series]:
-    """One series with a cross for each trial of a line of which a run ran out of memory; empty if none did.
-
-    Args:
-        line: the trials.
-        limit: height of the crosses; None: the edge of the panel.
-    """
-    points = []
-    for row in line.rows:
-        if runs := _oom_runs(row):
-            points.append((row.factors[line.axis], row, runs))
-    return _crosses("oom", line.name, points, limit)
-
-
-def lost_crosses(name: str, points: Iterable[tuple[float | str, Trial]]) -> list[Series]:
-    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory.
-
-    Args:
-        name: the line.
-        points: for each trial its x.
-    """
-    by_ending: dict[str, list[tuple[float | str, Trial, list[RunRecord]]]] = {}
-    for x, row in points:
-        if runs := _oom_runs(row):
-            by_ending.setdefault("oom", []).append((x, row, runs))
-        elif not row.counted:
-            by_ending.setdefault(row.records[0].ending, []).append((x, row, row.records))
-    crosses: list[Series] = []
-    for ending, found in by_ending.items():
-        crosses += _crosses(ending, name, found)
-    return crosses
-
-
-def _crosses(
-    name: str, same_as: str, points: Sequence[tuple[float | str, Trial, list[RunRecord]]], limit: float | None = None
-) -> list[Series]:
-    crosses = []
-    for x, row, runs in points:
-        text = f"{len(runs)} of {len(row.records)} runs: {runs[0].reason}"
-        crosses.append(Point(x, limit, runs=run_ids(runs), text=text))
-    return series_of(name, crosses, kind="cross", same_as=same_as)
-
-
-def _oom_runs(row: Trial) -> list[RunRecord]:
-    return [record for record in row.records if record.outcome is Outcome.OOM]
-
-
-def metric_lines(table: Table, metrics: Collection[str], axis: str) -> tuple[list[Line], tuple[str, ...]]:
-    """At most `MAX_SERIES` lines along an axis, and a note on those left out.
-
-    The lines have the trials with a value of any of these metrics, or with a run that ran out of memory.
-    """
-    rows = [row for row in table.rows if _oom_runs(row) or any(row.by_block(metric) for metric in metrics)]
-    return limit_items(lines_along(table, rows, axis), "lines")
-
-
-def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], tuple[str, ...]]:
+def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:
     """At most so many items, spread evenly from the first to the last, and a note on those left out.
 
     Args:
@@ -345,37 +396,29 @@ def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tup
         noun: what the note calls them.
         most: how many to keep.
     """
-    kept = _spread(items, most)
-    return kept, _note_on_rest(len(kept), len(items), noun, "spread evenly over the table")
+    if len(items) <= most:
+        return list(items), []
+    kept = [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+    return kept, [_on_the_rest(most, len(items), noun)]
 
 
 def limit_rows(
     table: Table, rows: Sequence[Trial], shows: Callable[[Trial], bool]
-) -> tuple[list[Trial], tuple[str, ...]]:
-    """At most `MAX_SERIES` trials, in a search the best ones, and a note on those left out.
+) -> tuple[dict[str, Trial], list[str]]:
+    """Label -> trial, of at most `MAX_SERIES` trials, in a search the best ones, and a note on those left out.
 
     Args:
         table: table of the sweep.
-        rows: candidates by their metrics.
-        shows: whether a trial has something to draw. It may read epochs and ranks, so it is called for the trials
-            that would be drawn only.
+        rows: candidates.
+        shows: whether a trial has something to draw.
     """
-    is_search = all(record.mode == "search" for row in table.rows for record in row.records)
-    kept = [row for row in (rows[:MAX_SERIES] if is_search else _spread(rows, MAX_SERIES)) if shows(row)]
-    if len(kept) < len(rows) <= MAX_SERIES:
-        others = "the other has" if len(rows) - len(kept) == 1 else "the others have"
-        return kept, (f"{len(kept)} of {len(rows)} trials are drawn: {others} nothing to show here.",)
-    selection = "the best ones" if is_search else "spread evenly over the table"
-    return kept, _note_on_rest(len(kept), len(rows), "trials", selection)
+    drawn = [row for row in rows if shows(row)]
+    if table.best_by is None:
+        drawn, _ = limit_items(drawn, "trials")
+    drawn = drawn[:MAX_SERIES]
+    named = dict(zip([label or SINGLE_LINE for label in trial_labels(table, drawn)], drawn, strict=True))
+    return named, [] if len(drawn) == len(rows) else [_on_the_rest(len(drawn), len(rows), "trials")]
 
 
-def _spread(items: Sequence[Item], most: int) -> list[Item]:
-    if len(items) <= most:
-        return list(items)
-    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
-
-
-def _note_on_rest(kept: int, count: int, noun: str, selection: str) -> tuple[str, ...]:
-    if kept == count:
-        return ()
-    return (f"{kept} of {count} {noun} are drawn, {selection}; the table has the other {count - kept}.",)
+def _on_the_rest(kept: int, count: int, noun: str) -> str:
+    return f"{kept} of {count} {noun} are drawn; the table has all of them."

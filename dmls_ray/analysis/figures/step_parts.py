@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import Point, bar_groups, run_ids, series_of
+from dmls_ray.analysis.figures.chart import Axis, Chart
+from dmls_ray.analysis.figures.series import stacked_panels
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.steps import PARTS, bounds_of, slower_rank, step_parts
@@ -25,47 +26,37 @@ _BOUNDS = {
 
 def chart(table: Table) -> Chart | None:
     """The figure; None if fewer than two trials have the parts of their steps."""
-    measured = {row.trial_id: parts for row in table.rows if (parts := step_parts(row))}
+    measured = {row.trial_id: known for row in table.rows if (known := step_parts(row))}
     rows = [row for row in table.rows if row.trial_id in measured]
     if len(rows) < 2:
         return None
-    taken = [name for name in PARTS if any(parts[name] > 0 for parts in measured.values())]
+    parts = {}
+    for name, words in PARTS.items():
+        if any(item[name] > 0 for item in measured.values()):
+            parts[words] = partial(_part, measured, name)
     y = Axis("time of an optimizer step (ms)", from_zero=True)
-    groups, notes = bar_groups(table, rows, _MOST_LINES)
-    panels = []
-    for title, x, shown in groups:
-        bars = _bars(shown, x, taken, measured)
-        panels.append(Panel(x=x, y=y, series=bars, title=title, stacked=True))
-    texts = (*notes, *_verdicts(table, rows), *_late(rows))
-    return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=texts)
+    panels, notes = stacked_panels(table, rows, y, parts, _MOST_LINES)
+    notes += _on_bounds(table, rows)
+    late = []
+    for row in rows:
+        found = slower_rank(row)
+        if found is not None:
+            late.append(f"rank {found[0]} by {found[1]:.2f} ms with {describe_configuration(row.factors)}")
+    if late:
+        notes.append(f"Slower than the other ranks, beyond its spread: {join_names(late)}.")
+    return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=notes)
 
 
-def _bars(
-    rows: Sequence[Trial], x: Axis, parts: Sequence[str], measured: Mapping[str, Mapping[str, float]]
-) -> list[Series]:
-    """A series for each part."""
-    bars: list[Series] = []
-    for name in parts:
-        points = []
-        for category, row in zip(x.categories, rows, strict=True):
-            height = measured[row.trial_id][name]
-            points.append(Point(category, height, runs=run_ids(row.timed), text=f"n={len(row.timed)}"))
-        bars += series_of(PARTS[name], points, kind="bar")
-    return bars
+def _part(measured: Mapping[str, Mapping[str, float]], name: str, row: Trial) -> float:
+    return measured[row.trial_id][name]
 
 
-def _verdicts(table: Table, rows: Sequence[Trial]) -> list[str]:
+def _on_bounds(table: Table, rows: Sequence[Trial]) -> list[str]:
     """What bounds which trials."""
     bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
-    by_bound: dict[str, list[str]] = {}
-    for row in rows:
-        by_bound.setdefault(bounds[row.trial_id], []).append(describe_configuration(row.factors))
-    return [
-        f"Bound by {words}: {join_names(by_bound[bound])}." for bound, words in _BOUNDS.items() if bound in by_bound
-    ]
-
-
-def _late(rows: Sequence[Trial]) -> list[str]:
-    found = [(row, late) for row in rows if (late := slower_rank(row)) is not None]
-    names = [f"rank {rank} by {ms:.2f} ms with {describe_configuration(row.factors)}" for row, (rank, ms) in found]
-    return [f"Slower than the other ranks, beyond its spread: {join_names(names)}."] if names else []
+    notes = []
+    for bound, words in _BOUNDS.items():
+        bounded = [describe_configuration(row.factors) for row in rows if bounds[row.trial_id] == bound]
+        if bounded:
+            notes.append(f"Bound by {words}: {join_names(bounded)}.")
+    return notes

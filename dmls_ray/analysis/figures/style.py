@@ -8,7 +8,7 @@ colours of viridis, whose lightness grows along the legend, so that a grey print
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -41,11 +41,8 @@ MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross",
 """Vega's names of marks, or their outlines."""
 DASHES = ([5, 3], [2, 2], [7, 3, 2, 3], [3, 2, 1, 2, 1, 2])
 """Lengths of dashes and gaps in pixels."""
-DOTS = [1.5, 2.5]
 
-_SIZE = 60
 _RING_SIZE = 230
-"""Area of a mark in square pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,106 +52,67 @@ class Style:
     colour: str = "muted"
     """Name of a colour of a theme."""
     mark: str = "circle"
+    size: int = 60
+    """Area of a mark in square pixels."""
     dash: Sequence[float] = ()
     hollow: bool = False
-    """Whether the mark is an outline, or a bar pale: the second series of a pair, for example."""
-    ring: bool = False
-    """Whether the mark goes around the marks of other series: it marks a point of a curve."""
-
-    @property
-    def size(self) -> int:
-        """Area of the mark in square pixels."""
-        return _RING_SIZE if self.ring else _SIZE
+    """Whether the mark is an outline: the second series of a pair, for example."""
 
 
 class Styles:
     """The style of each series of some charts."""
 
     def __init__(self, charts: Sequence[Chart]) -> None:
-        self._parts: dict[str, dict[str, str]] = {}
+        self._numbers = _numbers(charts)
         self._dashes: dict[str, Sequence[float]] = {}
-        self._colours: dict[str, str] = {}
-        self._marks: dict[str, str] = {}
-        for name, place in _places(charts).items():
-            self._colours[name] = f"series{place % SERIES_COLOURS}"
-            # When all colours are used, they start again with the marks shifted by one.
-            self._marks[name] = MARKS[(place + place // SERIES_COLOURS) % len(MARKS)]
         for chart in charts:
-            self._parts[chart.name] = _part_colours(chart)
-            for _, series in _all_series(chart):
-                if series.dashed:
-                    self._dashes.setdefault(series.name, DASHES[len(self._dashes) % len(DASHES)])
+            for panel in chart.panels:
+                for series in panel.series:
+                    if series.dashed:
+                        self._dashes.setdefault(series.name, DASHES[len(self._dashes) % len(DASHES)])
 
-    def of(self, series: Series, panel: Panel, chart: Chart) -> Style:
+    def of(self, series: Series, panel: Panel) -> Style:
         """The style of a series of a panel."""
-        leader = series.same_as or series.name
-        if _is_part(series, panel):
-            return Style(colour=self._parts[chart.name][leader])
-        colour = self._colours.get(leader, "muted")
-        mark = self._marks.get(leader, "circle")
+        if panel.stacked:
+            # Spread over all colours, in the order of the bars.
+            place = [item.name for item in panel.series].index(series.name)
+            return Style(colour=f"part{round(place * (PART_COLOURS - 1) / max(len(panel.series) - 1, 1))}")
+        if series.kind == "ring":
+            return Style(colour="ink", hollow=True, size=_RING_SIZE)
+        colour, mark = "muted", MARKS[0]
+        number = self._numbers.get(series.same_as or series.name)
+        if number is not None:
+            colour = f"series{number % SERIES_COLOURS}"
+            # When all colours are used, they start again with the marks shifted by one.
+            mark = MARKS[(number + number // SERIES_COLOURS) % len(MARKS)]
+        elif series.kind == "cross":
+            colour = "ink"
         if series.dashed:
-            return Style(colour=colour, dash=self._dashes[series.name], hollow=series.kind == "bar")
+            return Style(colour=colour, dash=self._dashes[series.name])
         if series.kind == "cross":
-            return Style(colour=self._colours.get(leader, "ink"), mark=CROSS)
-        if series.kind == "bound":
-            # Points upwards, to where the value lies.
-            return Style(colour=colour, mark="triangle-up", hollow=True)
-        if _is_ring(series, panel):
-            return Style(colour="ink", hollow=True, ring=True)
-        if series.same_as and series.kind == "line":
-            # A curve has no marks, so a second one of the same colour needs dots to differ.
-            return Style(colour=colour, dash=DOTS, hollow=True)
+            return Style(colour=colour, mark=CROSS)
         return Style(colour=colour, mark=mark, hollow=bool(series.same_as) or series.muted)
 
 
-def _places(charts: Sequence[Chart]) -> dict[str, int]:
+def _numbers(charts: Sequence[Chart]) -> dict[str, int]:
     """A number for each measured name: the smallest that no other name has which shares a chart with it."""
-    places: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     names_of = [_measured_names(chart) for chart in charts]
     for names in names_of:
         for name in names:
             neighbours = set[str]().union(*(others for others in names_of if name in others))
-            taken = {places[other] for other in neighbours if other in places}
-            if name not in places:
-                places[name] = next(place for place in count() if place not in taken)
-    return places
+            taken = {numbers[other] for other in neighbours if other in numbers}
+            if name not in numbers:
+                numbers[name] = next(number for number in count() if number not in taken)
+    return numbers
 
 
-def _measured_names(chart: Chart) -> dict[str, None]:
-    """The measured names in their order."""
-    return dict.fromkeys(series.name for panel, series in _all_series(chart) if _is_measured(series, panel))
-
-
-def _part_colours(chart: Chart) -> dict[str, str]:
-    """Colours of bars that share a category, spread over all colours in the order of the bars."""
-    parts = [series.name for panel, series in _all_series(chart) if _is_part(series, panel)]
-    names = list(dict.fromkeys(parts))
-    step = (PART_COLOURS - 1) / max(len(names) - 1, 1)
-    return {name: f"part{round(place * step)}" for place, name in enumerate(names)}
-
-
-def _all_series(chart: Chart) -> Iterator[tuple[Panel, Series]]:
+def _measured_names(chart: Chart) -> list[str]:
+    """The names of series that have a colour which no other series has."""
+    names: dict[str, None] = {}
     for panel in chart.panels:
         for series in panel.series:
-            yield panel, series
-
-
-def _is_measured(series: Series, panel: Panel) -> bool:
-    """Whether a series has a colour that no other series has."""
-    if series.same_as or series.muted or series.dashed or series.kind in ("cross", "bound"):
-        return False
-    return not (_is_ring(series, panel) or _is_part(series, panel))
-
-
-def _is_ring(series: Series, panel: Panel) -> bool:
-    """Whether a series marks points of curves."""
-    is_apart = series.kind == "points" and not series.connected and not series.same_as and not series.muted
-    return is_apart and any(item.connected for item in panel.series)
-
-
-def _is_part(series: Series, panel: Panel) -> bool:
-    """Whether a series is one of several whose bars share a category."""
-    if series.kind != "bar" or series.same_as or series.muted or series.dashed:
-        return False
-    categories = [name for item in panel.series if item.kind == "bar" for name in item.x]
-    return len(set(categories)) < len(categories)
+            is_second = series.same_as or series.muted or series.dashed or series.kind in ("cross", "ring")
+            if not (panel.stacked or is_second):
+                names[series.name] = None
+    return list(names)

@@ -6,7 +6,7 @@ epochs the four that the page shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from dmls_ray.analysis.figures.chart import rounded
 from dmls_ray.analysis.metrics import format_of
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.report.methodology import environment_key
-from dmls_ray.analysis.results import NESTED, PICTURE, factors_of, field_names
+from dmls_ray.analysis.results import NESTED, PICTURE, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS
@@ -28,27 +28,31 @@ PICTURES = 2_000_000
 """Maximum characters of all distinct pictures of a report; for the others the page says where they are."""
 _FEWEST_EPOCHS = 10
 _REASON = 600
+_FIELDS = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
 
 
 @gc_disabled()
 def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     """The data of these runs for the page."""
     texts, pictures = TextTable(), TextTable(MOST_PICTURE, PICTURES)
-    factors = [factors_of(record) for record in records]
-    scalars = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
     most_epochs = max(_FEWEST_EPOCHS, EPOCH_ROWS // max(1, sum(1 + len(record.ranks) for record in records)))
     kept = [_kept(record, most_epochs) for record in records]
+    epochs, ranks, rank_epochs = [], [], []
+    for record, places in zip(records, kept, strict=True):
+        epochs.append([record.epochs[place].values for place in places])
+        ranks.append([rank.values for rank in record.ranks])
+        rank_epochs.append(_rank_epochs(record, places))
     payload: dict[str, Any] = {
         "run_id": [record.run_id for record in records],
         "trial": _numbered([record.trial_id for record in records]),
         "repeat": [record.repeat for record in records],
-        "config": {name: _column([item.get(name) for item in factors]) for name in field_names(factors)},
-        "record": _columns([_values_of_run(record, scalars) for record in records]),
+        "config": _columns([factors_of(record) for record in records]),
+        "record": _columns([_values_of_run(record) for record in records]),
         "machine": _numbered([environment_key(record) for record in records]),
         "earlier": [record.earlier_attempts for record in records],
-        "epochs": _epochs(records, kept),
-        "ranks": _ranks(records),
-        "rank_epochs": _rank_epochs(records, kept),
+        "epochs": _by_name(epochs, digits=4),
+        "ranks": _by_name(ranks),
+        "rank_epochs": _by_name(rank_epochs, digits=4),
         "left_out": [len(record.epochs) - len(places) for record, places in zip(records, kept, strict=True)],
         "logs": [run_logs(record, folder, texts) for record in records],
         "files": [run_files(record, folder) for record in records],
@@ -84,48 +88,39 @@ def _kept(record: RunRecord, most: int) -> list[int]:
     return sorted({*range(0, count, step), count - 1, *(epoch - 1 for epoch in named if 0 < epoch <= count)})
 
 
-def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Metric -> for each run, a value per epoch."""
-    return _nested_columns(
-        [[record.epochs[place].values for place in places] for record, places in zip(records, kept, strict=True)],
-        digits=4,
-    )
+def _rank_epochs(record: RunRecord, places: Sequence[int]) -> list[list[Mapping[str, Any]]]:
+    """For each rank its epochs; empty with one rank, whose values are those of the run."""
+    if len(record.ranks) < 2 or not any(rank.epochs for rank in record.ranks):
+        return []
+    return [[rank.epochs[place].values for place in places if place < len(rank.epochs)] for rank in record.ranks]
 
 
-def _ranks(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Metric -> for each run, a value per rank."""
-    return _nested_columns([[rank.values for rank in record.ranks] for record in records])
+def _by_name(items: Any, digits: int = 5) -> dict[str, Any]:
+    """Nested lists of values by name as name -> nested lists of values, for the names of which any has a value."""
+    names: dict[str, None] = {}
+    for values in _mappings(items):
+        for name, value in values.items():
+            if value not in (None, ""):
+                names[name] = None
+    return {name: _pick(items, name, digits) for name in names}
 
 
-def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Metric -> for each run, for each rank, a value per epoch.
+def _mappings(items: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(items, Mapping):
+        yield items
+    else:
+        for item in items:
+            yield from _mappings(item)
 
-    The list of a run is empty with one rank, whose values are those of the run, and without values of ranks.
-    """
-    rows = [
-        [[rank.epochs[place].values for place in places if place < len(rank.epochs)] for rank in record.ranks]
-        if len(record.ranks) > 1 and any(rank.epochs for rank in record.ranks)
-        else []
-        for record, places in zip(records, kept, strict=True)
-    ]
-    names = field_names(epoch for ranks in rows for epochs in ranks for epoch in epochs)
-    return {
-        name: [[[_plain(epoch.get(name), 4) for epoch in epochs] for epochs in ranks] for ranks in rows]
-        for name in names
-    }
+
+def _pick(items: Any, name: str, digits: int) -> Any:
+    if isinstance(items, Mapping):
+        return _plain(items.get(name), digits)
+    return [_pick(item, name, digits) for item in items]
 
 
 def _columns(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Name -> column, for the names of which any run has a value."""
-    columns = {name: [_plain(values.get(name)) for values in runs] for name in field_names(runs)}
-    return {name: _column(values) for name, values in columns.items() if _has_values(values)}
-
-
-def _nested_columns(runs: Sequence[Sequence[Mapping[str, Any]]], digits: int = 5) -> dict[str, Any]:
-    """Name -> for each run, a value per epoch or rank, for the names of which any has a value."""
-    names = field_names(values for items in runs for values in items)
-    columns = {name: [[_plain(values.get(name), digits) for values in items] for items in runs] for name in names}
-    return {name: column for name, column in columns.items() if any(map(_has_values, column))}
+    return {name: _column(values) for name, values in _by_name(runs).items()}
 
 
 def _column(values: list[Any]) -> dict[str, Any]:
@@ -134,17 +129,13 @@ def _column(values: list[Any]) -> dict[str, Any]:
     return {"each": values}
 
 
-def _has_values(values: Sequence[Any]) -> bool:
-    return any(value not in (None, "") for value in values)
-
-
 def _numbered(keys: Sequence[str]) -> list[int]:
     """Number keys from 0 in order of appearance; equal keys have equal numbers."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _plain(value: Any, digits: int = 5) -> Any:
+def _plain(value: Any, digits: int) -> Any:
     if isinstance(value, str):
         return shorten(value, _REASON)
     if isinstance(value, float):
@@ -152,6 +143,6 @@ def _plain(value: Any, digits: int = 5) -> Any:
     return value
 
 
-def _values_of_run(record: RunRecord, fields: Sequence[str]) -> dict[str, Any]:
-    values = {name: getattr(record, name) for name in fields}
+def _values_of_run(record: RunRecord) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in _FIELDS}
     return record.metrics | record.facts | values | {"outcome": record.ending}

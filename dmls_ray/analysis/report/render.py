@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from dmls_ray.analysis.figures.style import DARK, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.report.payload import build_payload
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.analysis.table.shown import shown_columns
@@ -74,44 +75,46 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
         "left_out": len(results) - len(shown),
     }
     trial_numbers = dict(zip((record.trial_id for record in shown), runs["trial"], strict=True))
-    question, *more = _paragraphs(reading.question.text) or [_asked(reading)]
-    days = sorted({record.started_at[:10] for record in results.records if record.started_at})
+    names = ", ".join(reading.question.varied or table.varied)
+    asked = f"What does a change of {names} do to training?" if names else "How does this configuration train?"
+    question, *more = (reading.question.text or asked).strip().split("\n\n")
+    days = [record.started_at[:10] for record in results.records if record.started_at]
     return escape_control_chars(
         _environment().get_template("page.html.j2").render(
             policy=_policy(css, [script, vega]),
             css=Markup(css),
             script=Markup(script),
-            vega=pack(vega) if charts else "",
+            vega=pack(vega.encode()) if charts else "",
             data=pack(to_json(data)),
             name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
-            days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
+            days=" to ".join(sorted({min(days), max(days)})) if days else "",
             counts=run_counts(results),
-            unfinished=reading.unfinished,
+            reading=reading,
             question=question,
             more=more,
-            answer=reading.answer,
             held_fixed=_note(table, "held_fixed"),
             measured_on=_note(table, "measured_on"),
             heads=list(frame.columns),
-            rows=_rows(table, frame.values.tolist(), trial_numbers),
+            rows=list(zip(frame.values.tolist()[:MOST_RUNS], table.rows, strict=False)),
+            trials=trial_numbers,
             rows_left_out=max(0, len(table.rows) - MOST_RUNS),
             charts=charts,
             runs=len(shown),
             left_out=len(results) - len(shown),
             source=RUNS,
             method=methodology(results, table),
+            min_repeats=MIN_REPEATS,
             places=environments(results.records),
             calls=commands(sessions),
         )
     )  # fmt: skip
 
 
-def pack(text: str | bytes) -> str:
-    """Compress a text and encode it in base64; the page decompresses it with `DecompressionStream`.
+def pack(content: bytes) -> str:
+    """Compress a UTF-8 text and encode it in base64; the page decompresses it with `DecompressionStream`.
 
     The result has a third of the size, and no characters that HTML interprets.
     """
-    content = text.encode() if isinstance(text, str) else text
     # Without a time stamp, so that equal reports are equal files.
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
 
@@ -122,28 +125,8 @@ def to_json(values: Any) -> bytes:
     return encode_json(values, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
 
 
-def _rows(table: Table, cells: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The cells of the table; each row has the number of its trial in the payload, or None if its runs are left out."""
-    return [
-        {"cells": texts, "trial": numbers.get(row.trial_id), "runs": len(row.records), "outcome": row.outcome}
-        for texts, row in zip(cells[:MOST_RUNS], table.rows, strict=False)
-    ]
-
-
 def _note(table: Table, kind: NoteKind) -> str:
     return next((note.text for note in table.typed_notes if note.kind == kind), "")
-
-
-def _paragraphs(text: str) -> list[str]:
-    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
-
-
-def _asked(reading: SweepSummary) -> str:
-    names = reading.question.varied or reading.table.varied
-    if not names:
-        return "How does this configuration train?"
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"What {'does' if len(names) == 1 else 'do'} {listed} do to the time, memory and accuracy of training?"
 
 
 def _policy(css: str, scripts: Sequence[str]) -> str:

@@ -82,7 +82,5 @@ class LiveTensorBoardWriter:
             write(*args)
         except Exception as error:  # noqa: BLE001 - a sweep does not fail because of TensorBoard
             self._off = True
-            self._notify(
-                f"{self._folder / FOLDER} cannot be written ({type(error).__name__}: {error}); the sweep goes on "
-                "without it."
-            )
+            reason = f"{type(error).__name__}: {error}"
+            self._notify(f"{self._folder / FOLDER} cannot be written ({reason}); the sweep goes on without it.")

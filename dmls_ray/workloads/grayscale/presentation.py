@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
-from dmls_ray.analysis.figures.series import limit_items, measured_series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.series import limit_items, plotted_metric
 from dmls_ray.analysis.findings.measures import Measure, speed
 from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
@@ -62,13 +61,13 @@ def chart(table: Table) -> Chart | None:
 
 
 def _bars(rows: Sequence[Trial], title: str) -> Panel:
-    series = []
+    plotted = plotted_metric("pass_ms", f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
+    series: list[Series] = []
     for device, place in _PLACES.items():
-        points = [(_name(row), row, row.by_block("pass_ms")) for row in rows if _config(row)["device"] == device]
-        series += [replace(line, kind="bar") for line in measured_series(f"on {place}", points)]
+        points = [(_name(row), row) for row in rows if _config(row)["device"] == device]
+        series += plotted.series(f"on {place}", points, kind="bar")
     x = Axis("implementation", categories=[_name(row) for row in rows])
-    y = Axis(f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
-    return Panel(x=x, y=y, series=series, title=title)
+    return Panel(x=x, y=plotted.y, series=series, title=title)
 
 
 def _images_of(group: Sequence[Trial], groups: Sequence[Sequence[Trial]]) -> str:

@@ -15,17 +15,15 @@ def series(panel: Panel, name: str) -> Series:
 
 
 def points(panel: Panel, name: str) -> dict[float | str, float | None]:
-    found = series(panel, name)
-    return dict(zip(found.x, found.y, strict=True))
-
-
-def one_panel(chart: Chart | None) -> Panel:
-    assert chart is not None
-    (panel,) = chart.panels
-    return panel
+    return {point.x: point.y for point in series(panel, name).points}
 
 
 def panels(chart: Chart | None, count: int) -> list[Panel]:
     assert chart is not None
     assert len(chart.panels) == count
     return list(chart.panels)
+
+
+def notes(chart: Chart | None) -> list[str]:
+    assert chart is not None
+    return list(chart.notes)

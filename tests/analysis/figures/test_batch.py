@@ -6,7 +6,7 @@ import pytest
 
 from dmls_ray.analysis.figures.batch import chart
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.figures.reading import names, panels, points
 from tests.analysis.samples import results
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
@@ -16,18 +16,13 @@ def rate(values: dict[str, Any], repeat: int) -> float | None:
     return None if values["batch_per_rank"] == 64 else 10.0 * values["batch_per_rank"] * values["world_size"]
 
 
-def test_an_epoch_of_a_thousand_samples_takes_a_thousand_by_the_rate() -> None:
+def test_an_epoch_of_a_thousand_samples_takes_a_thousand_by_the_rate_and_what_was_out_of_memory_is_a_cross() -> None:
     (epoch,) = panels(chart(make_table(results(GRID, rate))), 1)
     assert epoch.x.label == "batch_per_rank (samples)"
     assert epoch.y.label == "training time per epoch (s)"
+    assert names(epoch) == ["world_size 1", "world_size 2", "oom", "oom"]
     assert points(epoch, "world_size 1") == pytest.approx({16: 6.25, 32: 3.125})
     assert points(epoch, "world_size 2") == pytest.approx({16: 3.125, 32: 1.5625})
-    assert series(epoch, "world_size 1").connected
-
-
-def test_what_was_out_of_memory_is_a_cross_of_its_line() -> None:
-    (epoch,) = panels(chart(make_table(results(GRID, rate))), 1)
-    assert names(epoch) == ["world_size 1", "oom", "world_size 2", "oom"]
     assert points(epoch, "oom") == {64: None}
 
 
@@ -47,9 +42,5 @@ def test_a_fixed_global_batch_is_the_axis() -> None:
     assert list(points(epoch, "world_size 2")) == [64, 128]
 
 
-def test_one_batch_or_a_search_has_no_such_figure() -> None:
+def test_one_batch_has_no_such_figure() -> None:
     assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate))) is None
-    searched = results(GRID, rate)
-    for record in searched.records:
-        record.mode = "search"
-    assert chart(make_table(searched)) is None

@@ -11,23 +11,16 @@ from dmls_ray.records.epoch_and_rank import RankRecord
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 
-RANKS = [
-    RankRecord(
-        rank=0,
-        metrics={"forward_ms": 2.0, "backward_ms": 4.0, "comm_ms": 3.0, "overlap_ms": 1.0, "exposed_comm_ms": 2.0},
-    ),
-    RankRecord(
-        rank=1,
-        metrics={"forward_ms": 3.0, "backward_ms": 5.0, "comm_ms": 5.0, "overlap_ms": 1.0, "exposed_comm_ms": 4.0},
-    ),
-]
+SLOW = {"forward_ms": 3.0, "backward_ms": 5.0, "comm_ms": 5.0, "overlap_ms": 1.0, "exposed_comm_ms": 4.0}
+FAST = {"forward_ms": 2.0, "backward_ms": 4.0, "comm_ms": 3.0, "overlap_ms": 1.0, "exposed_comm_ms": 2.0}
+RANKS = [RankRecord(rank=0, metrics=FAST), RankRecord(rank=1, metrics=SLOW)]
 
 
 def runs_of(**axes: Any) -> Results:
     runs = results({"batch_per_rank": 16, "world_size": [1, 2, 4], **axes}, lambda values, repeat: 100.0)
     for record in runs.records:
         if record.config["world_size"] > 1:
-            record.ranks, record.metrics["exposed_comm_ms"] = RANKS, 2.0
+            record.ranks = RANKS
     return runs
 
 
@@ -44,28 +37,23 @@ def test_shares_go_along_the_ranks_from_two_on() -> None:
     assert series(exposed, "measured").connected
 
 
-def test_between_names_nothing_is_connected() -> None:
-    runs = runs_of(world_size=2, backend=["gloo", "mpi"], launcher="mpirun")
-    exposed, _ = panels(chart(make_table(runs)), 2)
+def test_without_a_numeric_field_each_trial_is_a_category() -> None:
+    exposed, _ = panels(chart(make_table(runs_of(world_size=2, backend=["gloo", "mpi"], launcher="mpirun"))), 2)
     assert (exposed.x.label, exposed.x.categories) == ("backend", ["gloo", "mpi"])
     assert points(exposed, "measured") == pytest.approx({"gloo": 0.25, "mpi": 0.25})
     assert not series(exposed, "measured").connected
 
 
-def test_each_combination_of_other_factors_is_a_line() -> None:
+def test_each_combination_of_other_fields_is_a_line() -> None:
     runs = runs_of(world_size=2, batch_per_rank=[16, 32], backend=["gloo", "mpi"], launcher="mpirun")
     exposed, _ = panels(chart(make_table(runs)), 2)
     assert exposed.x.label == "batch_per_rank (samples)"
     assert names(exposed) == ["backend gloo", "backend mpi"]
 
 
-def test_one_trial_with_timers_or_none_or_a_search_has_no_such_figure() -> None:
+def test_one_trial_with_timers_or_none_has_no_such_figure() -> None:
     assert chart(make_table(runs_of(world_size=[1, 2]))) is None
     assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 1.0))) is None
-    searched = runs_of()
-    for record in searched.records:
-        record.mode = "search"
-    assert chart(make_table(searched)) is None
 
 
 def test_the_interval_of_a_share_stays_between_none_and_all() -> None:
@@ -73,18 +61,10 @@ def test_the_interval_of_a_share_stays_between_none_and_all() -> None:
     for record in runs.records:
         if record.config["world_size"] > 1:
             hidden = [0.0, 0.01, 2.0][record.repeat]
-            record.ranks = [
-                RankRecord(
-                    rank=0,
-                    metrics={
-                        "forward_ms": 1,
-                        "backward_ms": 1,
-                        "comm_ms": 3,
-                        "overlap_ms": hidden,
-                        "exposed_comm_ms": 3 - hidden,
-                    },
-                )
-            ]
+            metrics = {**FAST, "comm_ms": 3, "overlap_ms": hidden, "exposed_comm_ms": 3 - hidden}
+            record.ranks = [RankRecord(rank=0, metrics=metrics)]
     for panel in panels(chart(make_table(runs)), 2):
-        shares = series(panel, "measured")
-        assert all(0 <= low <= high <= 1 for low, high in zip(shares.low, shares.high, strict=True))  # type: ignore[operator]
+        for point in series(panel, "measured").points:
+            assert point.low is not None
+            assert point.high is not None
+            assert 0 <= point.low <= point.high <= 1

@@ -4,11 +4,14 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.shown import shown_columns
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
+from tests.analysis.figures.reading import points
 from tests.analysis.samples import own_results, results
 from tests.conftest import PROJECT
 
@@ -40,13 +43,33 @@ QUESTIONS = {
 """Folder of runs -> the quantities of the first figure, and columns of the table: what the sweep asks."""
 
 
+def chart_names(runs: Results) -> list[str]:
+    return [chart.name for chart in charts(make_table(runs))]
+
+
 def test_no_runs_and_no_run_that_ended_ok_have_no_figures() -> None:
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0)
     for record in runs.records:
         record.outcome = Outcome.SKIPPED
-    assert charts(make_table(runs)) == []
+    assert chart_names(runs) == []
     runs.records = []
-    assert charts(make_table(runs)) == []
+    assert chart_names(runs) == []
+
+
+TIMED = {"scaling", "batch", "communication", "step_times", "utilization"}
+
+
+@pytest.mark.parametrize(("mode", "timed"), [("bench", TIMED), ("search", set())])
+def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed: set[str]) -> None:
+    runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2, 4]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.mode = mode
+        for rank in record.ranks:
+            rank.metrics |= {"forward_ms": 1.0, "backward_ms": 1.0, "comm_ms": 2.0, "exposed_comm_ms": 1.0}
+            rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
+            rank.utilization = {"at_s": [0.5, 1.0], "cpu_percent": [90.0, 95.0]}
+    assert {*chart_names(runs)} - {"rank_spread", *TIMED} == {"tradeoff", "memory", "learning"}
+    assert TIMED & {*chart_names(runs)} == timed
 
 
 def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
@@ -57,7 +80,7 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
             {"images_per_s": 100.0 * values["world_size"], "epoch_s": 5.0, "test_accuracy": 0.5},
         ),
     )
-    assert [chart.name for chart in charts(make_table(runs))] == ["tradeoff", "scaling", "batch"]
+    assert chart_names(runs) == ["tradeoff", "scaling", "batch"]
 
 
 @pytest.mark.parametrize("folder", QUESTIONS)
@@ -69,23 +92,10 @@ def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folde
     assert [head for head in columns if head not in heads] == []
 
 
-@pytest.mark.parametrize(
-    ("folder", "names"),
-    [
-        (
-            "cifar10_convnet",
-            "answer tradeoff scaling batch memory step_parts communication step_times rank_spread utilization",
-        ),
-        ("cifar10_convnet_bf16", "learning rank_spread utilization"),
-    ],
-)
-def test_reference_runs_have_the_figures_of_what_they_recorded(folder: str, names: str) -> None:
-    assert [chart.name for chart in charts(summarize(load(REFERENCE / folder)).table)] == names.split()
-
-
 def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
     found = {chart.name: chart for chart in charts(summarize(load(REFERENCE / "cifar10_convnet")).table)}
+    names = "answer tradeoff scaling batch memory step_parts communication step_times rank_spread utilization"
+    assert list(found) == names.split()
     throughput, efficiency = found["scaling"].panels
-    by_name = {series.name: series for series in throughput.series}
-    assert [round(value or 0) for value in by_name["batch_per_rank 32"].y] == [345, 550]
-    assert [round(value or 0, 2) for value in efficiency.series[0].y] == [1, 0.8]
+    assert [round(value or 0) for value in points(throughput, "batch_per_rank 32").values()] == [345, 550]
+    assert [round(value or 0, 2) for value in points(efficiency, "batch_per_rank 32").values()] == [1, 0.8]

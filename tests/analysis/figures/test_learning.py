@@ -10,7 +10,7 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.epoch_and_rank import EpochRecord
-from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.figures.reading import names, notes, panels, points, series
 from tests.analysis.samples import own_results, results
 
 TRAIN = [1.0, 0.6, 0.4, 0.3]
@@ -18,19 +18,15 @@ TEST = [1.0, 0.5, 0.6, 0.7]
 """Test loss is least after epoch 2 and ends higher, while train loss falls: overfit from epoch 3."""
 
 
-def runs_of(axes: dict[str, Any], test: list[float] = TEST, **more: Any) -> Results:
-    found = results(axes, lambda values, repeat: 100.0, **more)
+def runs_of(axes: dict[str, Any], test: list[float] = TEST) -> Results:
+    found = results(axes, lambda values, repeat: 100.0)
     for record in found.records:
-        take_epochs(
-            record,
-            [
-                EpochRecord(epoch=number + 1, metrics={
-                "train_loss": train, "test_loss": loss + 0.01 * record.repeat, "train_accuracy": 0.8,
-                "test_accuracy": 0.7,
-            })
-                for number, (train, loss) in enumerate(zip(TRAIN, test, strict=True))
-            ]
-        )  # fmt: skip
+        epochs = []
+        for number, (train, loss) in enumerate(zip(TRAIN, test, strict=True), start=1):
+            metrics = {"train_loss": train, "test_loss": loss + 0.01 * record.repeat}
+            metrics |= {"train_accuracy": 0.8, "test_accuracy": 0.7}
+            epochs.append(EpochRecord(epoch=number, metrics=metrics))
+        take_epochs(record, epochs)
     return found
 
 
@@ -46,7 +42,7 @@ def test_curves_are_means_over_the_runs_of_each_epoch() -> None:
     test = series(loss, "test")
     assert test.connected
     found = estimate([0.5, 0.51, 0.52], "amount")
-    assert (test.low[1], test.high[1]) == pytest.approx((found.low, found.high))
+    assert (test.points[1].low, test.points[1].high) == pytest.approx((found.low, found.high))
     assert series(loss, "train").same_as == "test"
 
 
@@ -55,35 +51,28 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
     loss, accuracy = panels(found, 2)
     assert points(loss, "overfitting begins") == {3: 0.61}
     assert points(accuracy, "overfitting begins") == {3: 0.7}
-    assert not series(loss, "overfitting begins").connected
-    assert found is not None
-    assert found.notes[-1].endswith("from epoch 3 (n=3).")
+    assert series(loss, "overfitting begins").kind == "ring"
+    assert notes(found)[-1].startswith("Overfitting: the mean test loss ends above its minimum")
 
 
 def test_a_trial_that_does_not_overfit_has_no_mark() -> None:
-    loss, _ = panels(chart(make_table(runs_of({"batch_per_rank": 16}, [1.0, 0.5, 0.4, 0.3]))), 2)
-    assert names(loss) == ["test", "train"]
+    found = chart(make_table(runs_of({"batch_per_rank": 16}, [1.0, 0.5, 0.4, 0.3])))
+    assert names(panels(found, 2)[0]) == ["test", "train"]
+    assert "Overfitting" not in " ".join(notes(found))
 
 
-def test_a_curve_ends_where_the_first_of_its_runs_has_ended_and_the_note_says_so() -> None:
+def test_a_curve_ends_where_the_first_of_its_runs_has_ended() -> None:
     found = runs_of({"batch_per_rank": 16})
     del found.records[1].epochs[2:]
-    drawn = chart(make_table(found))
-    assert list(points(panels(drawn, 2)[0], "test")) == [1, 2]
-    assert drawn is not None
-    assert drawn.notes[0] == "A curve ends where the first of its trial's runs has ended."
+    assert list(points(panels(chart(make_table(found)), 2)[0], "test")) == [1, 2]
 
 
 def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_panel_for_each() -> None:
     few = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4]}))), 2)
     assert names(few[0])[:2] == ["batch_per_rank 1", "batch_per_rank 1, train"]
     many = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4, 5]}))), 4)
-    assert [panel.y.label.split(" (")[0] for panel in many] == [
-        "test loss",
-        "train loss",
-        "test accuracy",
-        "train accuracy",
-    ]
+    labels = [panel.y.label.split(" (")[0] for panel in many]
+    assert labels == ["test loss", "train loss", "test accuracy", "train accuracy"]
     assert names(many[0])[:2] == ["batch_per_rank 1", "batch_per_rank 2"]
     assert "overfitting begins" in names(many[0])
     assert "overfitting begins" not in names(many[1])
@@ -92,9 +81,7 @@ def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_p
 def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None:
     runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
-        take_epochs(
-            record, [EpochRecord(epoch=1, metrics={"test_loss": 3.0}), EpochRecord(epoch=2, metrics={"test_loss": 2.0})]
-        )
+        take_epochs(record, [EpochRecord(epoch=epoch, metrics={"test_loss": 4.0 - epoch}) for epoch in (1, 2)])
     (loss,) = panels(chart(make_table(runs)), 1)
     assert loss.y.label == "test loss (as the training function reports it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}
@@ -105,24 +92,3 @@ def test_one_epoch_is_no_curve() -> None:
     for record in found.records:
         del record.epochs[1:]
     assert chart(make_table(found)) is None
-
-
-def test_curves_that_are_equal_in_every_point_are_named() -> None:
-    found = runs_of({"batch_per_rank": [16, 32, 64]}, [1.0, 0.5, 0.4, 0.3])
-    for record in found.records:
-        if record.config["batch_per_rank"] == 64:
-            for epoch in record.epochs:
-                epoch.metrics["test_loss"], epoch.metrics["train_loss"], epoch.metrics["train_accuracy"] = 2.0, 1.5, 0.9
-    drawn = chart(make_table(found))
-    assert drawn is not None
-    assert drawn.notes == (
-        "Equal curves hide each other: test and train loss: batch_per_rank 16 = batch_per_rank 32; "
-        "batch_per_rank 16, train = batch_per_rank 32, train. test and train accuracy: batch_per_rank 16 = "
-        "batch_per_rank 32 = batch_per_rank 64; batch_per_rank 16, train = batch_per_rank 32, train.",
-    )
-
-
-def test_curves_that_differ_in_one_point_are_not_said_to_be_equal() -> None:
-    drawn = chart(make_table(runs_of({"batch_per_rank": 16}, [1.0, 0.5, 0.4, 0.3])))
-    assert drawn is not None
-    assert drawn.notes == ()

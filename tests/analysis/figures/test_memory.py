@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.figures.memory import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, one_panel, panels, points, series
+from tests.analysis.figures.reading import names, notes, panels, points, series
 from tests.analysis.samples import MACHINE, results, with_memory_kinds
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
@@ -21,16 +21,16 @@ def runs_of(machine: dict[str, Any], device: str) -> Results:
     return runs
 
 
-def test_a_gpus_memory_is_the_limit_and_its_ooms_lie_on_it() -> None:
+def test_a_gpus_memory_is_the_limit() -> None:
     runs = runs_of({"gpu_memory_mib": [300, 400]}, "cuda (Some GPU)")
     for record in runs.records:
         if record.metrics.get("tensor_mem_mib") is not None:
             record.metrics["device_mem_mib"] = record.metrics["tensor_mem_mib"] + 50
-    panel = one_panel(chart(make_table(runs)))
+    (panel,) = panels(chart(make_table(runs)), 1)
     assert panel.y.label == "allocated memory of the GPU of a rank (MiB)"
     assert points(panel, "world_size 1") == {16: 166.0, 32: 182.0}
     assert points(panel, "limit: memory of the GPU") == {16: 300.0, 64: 300.0}
-    assert points(panel, "oom") == {64: 300.0}
+    assert points(panel, "oom") == {64: None}
     assert series(panel, "world_size 1").connected
     assert series(panel, "limit: memory of the GPU").dashed
     assert panel.y.from_zero
@@ -38,14 +38,14 @@ def test_a_gpus_memory_is_the_limit_and_its_ooms_lie_on_it() -> None:
 
 
 def test_on_a_cpu_the_ranks_share_what_the_host_has_and_the_legend_says_so() -> None:
-    panel = one_panel(chart(make_table(runs_of({"memory_mib": 500}, "cpu"))))
+    (panel,) = panels(chart(make_table(runs_of({"memory_mib": 500}, "cpu"))), 1)
     assert panel.y.label == "tensor memory of a rank (MiB)"
     assert points(panel, "limit: host memory") == {16: 500.0, 64: 500.0}
     assert points(panel, "limit: host memory / 2 ranks") == {16: 250.0, 64: 250.0}
 
 
 def test_a_limit_far_above_the_peaks_is_not_drawn_so_that_the_peaks_can_be_read() -> None:
-    panel = one_panel(chart(make_table(runs_of({"memory_mib": 100_000}, "cpu"))))
+    (panel,) = panels(chart(make_table(runs_of({"memory_mib": 100_000}, "cpu"))), 1)
     assert not panel.y.log
     assert not [name for name in names(panel) if name.startswith("limit")]
     assert points(panel, "oom") == {64: None}
@@ -56,7 +56,7 @@ def test_a_limit_far_above_the_peaks_is_not_drawn_so_that_the_peaks_can_be_read(
     [({}, "cpu"), ({}, "cuda (Some GPU)"), ({"gpu_memory_mib": []}, "cuda (Some GPU)"), ({"memory_mib": 1000}, "")],
 )
 def test_a_record_that_does_not_know_the_limit_has_none_drawn(machine: dict[str, Any], device: str) -> None:
-    panel = one_panel(chart(make_table(runs_of(machine, device))))
+    (panel,) = panels(chart(make_table(runs_of(machine, device))), 1)
     assert not [name for name in names(panel) if name.startswith("limit")]
     assert points(panel, "oom") == {64: None}
 
@@ -65,11 +65,8 @@ def test_memory_counts_in_a_search_too() -> None:
     runs = runs_of({}, "cpu")
     for record in runs.records:
         record.mode = "search"
-    assert points(one_panel(chart(make_table(runs))), "world_size 2") == {16: 116.0, 32: 132.0}
-
-
-def test_one_batch_has_no_such_figure() -> None:
-    assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 1.0))) is None
+    (panel,) = panels(chart(make_table(runs)), 1)
+    assert points(panel, "world_size 2") == {16: 116.0, 32: 132.0}
 
 
 def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> None:
@@ -92,18 +89,11 @@ def test_each_world_size_has_its_kinds_of_memory_in_a_panel() -> None:
     assert not against_batch.x.log, "a straight line would be a curve"
 
 
-def test_trials_that_differ_in_no_batch_still_show_their_kinds_of_memory() -> None:
-    runs = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
-    by_kind = one_panel(chart(make_table(with_memory_kinds(runs))))
-    assert list(by_kind.x.categories) == ["adam", "sgd"]
-
-
 def test_a_line_over_three_batches_goes_on_to_one_that_was_not_run() -> None:
     found = chart(make_table(results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)))
-    panel = one_panel(found)
+    (panel,) = panels(found, 1)
     assert points(panel, "line over the batches") == {16: pytest.approx(116.0), 128: pytest.approx(228.0)}
-    assert found is not None
-    assert found.notes == [
+    assert notes(found) == [
         "batch_per_rank 128 needs about 228 MiB of tensor memory, by a line over batch_per_rank 16, 32, 64 "
         "that is at most 0.000 MiB off."
     ]

@@ -2,25 +2,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.figures.style import DARK, LIGHT, MARKS, PART_COLOURS, Style, Styles
 
 
-def line(name: str, **changes: object) -> Series:
-    return Series(**{"name": name, "x": [1, 2], "y": [1.0, 2.0], "connected": True, **changes})  # type: ignore[arg-type]
+def line(name: str, **changes: Any) -> Series:
+    return Series(name, [Point(1, 1.0), Point(2, 2.0)], **{"connected": True, **changes})
 
 
-def chart_of(*series: Series, name: str = "a", x: Axis | None = None) -> Chart:
-    return Chart(name=name, title="A", panels=[Panel(x=x or Axis("x (s)"), y=Axis("y (s)"), series=series)])
+def chart_of(*series: Series, stacked: bool = False) -> Chart:
+    return Chart(name="a", title="A", panels=[Panel(x=Axis("x"), y=Axis("y"), series=series, stacked=stacked)])
 
 
-def styles_of(*series: Series, x: Axis | None = None) -> list[Style]:
-    chart = chart_of(*series, x=x)
+def styles_of(*series: Series, stacked: bool = False) -> list[Style]:
+    chart = chart_of(*series, stacked=stacked)
     styles = Styles([chart])
-    return [styles.of(item, chart.panels[0], chart) for item in series]
+    return [styles.of(item, chart.panels[0]) for item in series]
 
 
 def test_series_differ_in_colour_and_in_mark_also_where_the_colours_are_used_up() -> None:
@@ -30,16 +31,12 @@ def test_series_differ_in_colour_and_in_mark_also_where_the_colours_are_used_up(
 
 
 def test_a_name_has_one_colour_in_all_figures_and_the_names_of_a_figure_differ() -> None:
-    charts = [
-        chart_of(line("a"), line("b"), name="one"),
-        chart_of(line("c"), line("b"), name="two"),
-        chart_of(line("c"), line("a"), line("d"), name="three"),
-    ]
+    charts = [chart_of(*map(line, names)) for names in ("ab", "cb", "cad")]
     styles = Styles(charts)
     found: dict[str, set[str]] = {}
     for chart in charts:
         (panel,) = chart.panels
-        colours = {series.name: styles.of(series, panel, chart).colour for series in panel.series}
+        colours = {series.name: styles.of(series, panel).colour for series in panel.series}
         assert len(set(colours.values())) == len(colours)
         for name, colour in colours.items():
             found.setdefault(name, set()).add(colour)
@@ -52,15 +49,11 @@ def test_a_copied_style_is_hollow_or_dashed_in_the_same_colour() -> None:
         line("train", same_as="test"),
         line("ideal", kind="line", dashed=True, same_as="test"),
         line("oom", kind="cross", same_as="test"),
-        line("at least", kind="bound", same_as="test"),
-        line("curve", kind="line", same_as="test"),
     )
     assert {style.colour for style in styles} == {"series0"}
-    _, train, ideal, _, bound, curve = styles
+    _, train, ideal, _ = styles
     assert (train.mark, train.hollow) == ("circle", True)
     assert ideal.dash
-    assert curve.dash
-    assert (bound.mark, bound.hollow) == ("triangle-up", True)
 
 
 def test_laws_differ_in_their_dashes_and_one_law_has_the_same_for_every_line() -> None:
@@ -70,25 +63,18 @@ def test_laws_differ_in_their_dashes_and_one_law_has_the_same_for_every_line() -
     assert (ideal.colour, other_ideal.colour) == ("series0", "series1")
 
 
-def test_points_among_curves_are_rings_and_points_alone_are_not() -> None:
-    assert styles_of(line("a"), line("mark", connected=False))[1].ring
-    assert not styles_of(line("mark", connected=False))[0].ring
-
-
 def test_background_series_are_grey_and_use_no_colour() -> None:
-    others, first = styles_of(line("others", connected=False, muted=True), line("a", connected=False))
+    others, first = styles_of(line("others", muted=True), line("a"))
     assert (others.colour, others.hollow, first.colour) == ("muted", True, "series0")
 
 
-def test_bars_that_share_a_category_get_lighter_from_the_first_to_the_last() -> None:
-    categories = Axis("way", categories=["x"])
-    bars = [Series(name=str(number), kind="bar", x=["x"], y=[1.0]) for number in range(5)]
-    colours = [style.colour for style in styles_of(*bars, x=categories)]
-    assert colours == ["part0", "part2", "part4", "part5", "part7"]
+def test_the_parts_of_an_amount_get_lighter_from_the_first_to_the_last() -> None:
+    bars = [line(str(number), kind="bar") for number in range(5)]
+    assert [style.colour for style in styles_of(*bars, stacked=True)] == ["part0", "part2", "part4", "part5", "part7"]
+    assert styles_of(bars[0])[0].colour == "series0"
     for theme in (LIGHT, DARK):
         lightness = [luminance(theme[f"part{place}"]) for place in range(PART_COLOURS)]
         assert all(lighter > 1.2 * darker for darker, lighter in pairwise(lightness))
-    assert styles_of(bars[0], x=categories)[0].colour == "series0", "a bar of each category"
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])

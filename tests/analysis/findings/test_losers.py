@@ -182,4 +182,4 @@ def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> 
     assert "sgd" not in [front.rows[place].factors["optimizer"] for place in front.places]
     drawn = chart(table)
     assert drawn is not None
-    assert drawn.notes[0].endswith(" Not on it for what they lose: optimizer=sgd (test accuracy 0.111).")
+    assert drawn.notes[-1] == "Not on the front for what they lose: optimizer=sgd (test accuracy 0.111)."

@@ -8,7 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.series import run_ids
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
@@ -23,24 +24,14 @@ METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 def rates(table: Table) -> Chart:
     """images/s over batch_per_rank, a series a world size; a trial without a rate is a cross."""
-    x, y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
+    x, y = Axis("batch_per_rank", log=True, ticks=[8, 16, 32, 64]), Axis("images/s", from_zero=True)
     series = []
     for ranks in sorted({row.world_size for row in table.rows}):
         rows = [row for row in table.rows if row.world_size == ranks and "images_per_s" in row.estimates]
-        values = [row.estimates["images_per_s"] for row in rows]
-        series.append(
-            Series(
-                name=f"world_size {ranks}", x=[_batch(row) for row in rows], y=[item.median for item in values],
-                low=[item.low for item in values], high=[item.high for item in values], connected=True,
-                runs=[_runs(row) for row in rows],
-            )
-        )  # fmt: skip
-    without = [row for row in table.rows if "images_per_s" not in row.estimates]
-    if without:
-        runs = [_runs(row) for row in without]
-        series.append(
-            Series(name="oom", kind="cross", x=[_batch(row) for row in without], y=[None] * len(without), runs=runs)
-        )
+        series.append(Series(f"world_size {ranks}", [_rate(_batch(row), row) for row in rows], connected=True))
+    lost = [row for row in table.rows if "images_per_s" not in row.estimates]
+    if lost:
+        series.append(Series("oom", [Point(_batch(row), None, runs=run_ids(row.records)) for row in lost], "cross"))
     return Chart(name="rates", title="Images a second by batch", panels=[Panel(x=x, y=y, series=series)])
 
 
@@ -48,13 +39,10 @@ def curves(results: Results) -> Chart:
     """Accuracy over epochs, a panel a metric and a curve a run."""
     panels = []
     for metric in ("train_accuracy", "test_accuracy"):
-        series = [
-            Series(
-                name=record.run_id, kind="line", x=[item.epoch for item in record.epochs],
-                y=[item.metrics.get(metric) for item in record.epochs], runs=[(record.run_id,)] * len(record.epochs),
-            )
-            for record in results.records
-        ]  # fmt: skip
+        series = []
+        for record in results.records:
+            points = [Point(item.epoch, item.metrics.get(metric), runs=(record.run_id,)) for item in record.epochs]
+            series.append(Series(record.run_id, points, "line"))
         panels.append(Panel(x=Axis("epoch"), y=Axis(metric), series=series, title=metric))
     return Chart(name="curves", title="Accuracy by epoch", panels=panels, notes=["A line is a run."])
 
@@ -62,17 +50,18 @@ def curves(results: Results) -> Chart:
 def bars_and_picture(table: Table, picture: str) -> Chart:
     """images/s as one bar and series per trial on a logarithmic axis, and a panel with a picture."""
     rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.estimates]
-    values = [row.estimates["images_per_s"] for row in rows]
     names = [f"{_batch(row)} images a step" for row in rows]
-    bars = [
-        Series(name=name, kind="bar", x=[name], y=[item.median], low=[item.low], high=[item.high], runs=[_runs(row)])
-        for name, item, row in zip(names, values, rows, strict=True)
-    ]
+    bars = [Series(name, [_rate(name, row)], "bar") for name, row in zip(names, rows, strict=True)]
     panels = [
         Panel(x=Axis("batch", categories=names), y=Axis("images/s", log=True), series=bars, title="Rates"),
         Panel(picture=picture, title="What was seen"),
     ]
     return Chart(name="bars", title="Images a second, and what was seen", panels=panels)
+
+
+def _rate(x: float | str, row: Trial) -> Point:
+    value = row.estimates["images_per_s"]
+    return Point(x, value.median, value.low, value.high, run_ids(row.records))
 
 
 def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Results:
@@ -114,10 +103,6 @@ def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
 
 def _batch(row: Trial) -> int:
     return int(row.records[0].config["batch_per_rank"])
-
-
-def _runs(row: Trial) -> tuple[str, ...]:
-    return tuple(record.run_id for record in row.records)
 
 
 def unpack(text: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report import render
 from dmls_ray.analysis.report.render import pack, render_report, to_json, write_report
@@ -49,12 +49,12 @@ def test_the_page_has_question_answer_table_and_method_even_without_scripts() ->
     )
     page = render_report(asked, [])
     assert "What does it do?</p>" in page
-    assert "It is asked here.</p>" in page
+    assert "It is\nasked here.</p>" in page
     assert asked.answer.headline in page
     assert page.count('data-trial="') == 4
     assert "1,601 [1,599, 1,603]" in page
-    assert "3 blocks, one repeat of every trial a block" in page
-    assert "What do world_size, batch_per_rank and global_batch do to" in render_report(sample, [])
+    assert "Blocks: 3, with one repeat of every trial each" in page
+    assert "What does a change of world_size, batch_per_rank, global_batch do to training?" in render_report(sample, [])
 
 
 def test_a_page_without_figures_has_no_script_to_draw_them() -> None:
@@ -92,7 +92,7 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
     sample.folder = tmp_path
     session = {"command": [evil], "name": evil, "started_at": evil, "git": {"commit": evil}, "question": evil}
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
-    series = Series(name=evil, x=[evil], y=[1.0], texts=[evil])
+    series = Series(evil, [Point(evil, 1.0, text=evil)])
     panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
     page = render_report(summarize(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
     assert evil not in page
@@ -154,19 +154,12 @@ def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
 
 
 def test_packed_text_is_unpacked_unchanged_and_has_no_character_that_html_reads() -> None:
-    text = '<script>alert("ä")</script> & \u2028'
-    assert unpack(pack(text)).decode() == text
+    text = '<script>alert("ä")</script> & \u2028'.encode()
+    assert unpack(pack(text)) == text
     assert not set("<>&\"'") & set(pack(text))
-
-
-def test_equal_values_pack_to_equal_texts() -> None:
-    assert pack("a" * 1000) == pack("a" * 1000)
 
 
 def test_json_has_no_number_that_is_none_and_takes_what_files_are_called() -> None:
     assert json.loads(to_json({"a": math.nan, 1: [math.inf, 2.5]})) == {"a": None, "1": [None, 2.5]}
     assert json.loads(to_json({"name": ["\udce4", 2**70]})) == {"name": ["\\udce4", 2**70]}
-
-
-def test_text_that_utf8_cannot_hold_is_spelled_out() -> None:
     assert utf8_safe("a\udce4ä") == "a\\udce4ä"

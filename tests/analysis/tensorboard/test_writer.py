@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams import api_pb2
+from tensorboard.plugins.hparams.backend_context import Context
+from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name, write_tensorboard
@@ -29,32 +27,17 @@ REPORT = ("Train loss", "Train accuracy", "Test loss", "Test accuracy")
 """The names that report A has."""
 
 
-def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1, epochs: int = 3) -> Results:
-    """Runs with the epochs of each rank."""
+def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1) -> Results:
+    """Runs of three epochs with those of each rank."""
     made = results(axes or GRID, lambda values, repeat: 100.0, repeats=repeats).records
     for record in made:
         record.metrics["setup_s"] = 0.5
-        scalars_of = [epoch_of(number) for number in range(1, epochs + 1)]
-        take_epochs(record, scalars_of)
-        record.ranks = [
-            RankRecord(
-                rank=rank,
-                metrics={"setup_s": 0.25, "total_s": 9.0, "tensor_mem_mib": 100.0 + rank},
-                epochs=[
-                    EpochRecord(
-                        epoch=item.epoch,
-                        metrics={
-                            "train_s": 2.0,
-                            "ended_s": 0.25 + 2.0 * item.epoch,
-                            "train_loss": rank + 1 / item.epoch,
-                            "test_accuracy": 0.25,
-                        },
-                    )
-                    for item in scalars_of
-                ],
-            )
-            for rank in range(record.config["world_size"])
-        ]
+        take_epochs(record, [epoch_of(number) for number in (1, 2, 3)])
+        record.ranks = []
+        for rank in range(record.config["world_size"]):
+            metrics = {"setup_s": 0.25, "total_s": 9.0, "tensor_mem_mib": 100.0 + rank}
+            epochs = [rank_epoch_of(rank, number) for number in (1, 2, 3)]
+            record.ranks.append(RankRecord(rank=rank, metrics=metrics, epochs=epochs))
     return Results(folder, made)
 
 
@@ -67,6 +50,11 @@ def epoch_of(number: int) -> EpochRecord:
             "test_accuracy": 0.5 + number / 16,
         },
     )  # fmt: skip
+
+
+def rank_epoch_of(rank: int, number: int) -> EpochRecord:
+    metrics = {"train_s": 2.0, "ended_s": 0.25 + 2.0 * number, "train_loss": rank + 1 / number, "test_accuracy": 0.25}
+    return EpochRecord(epoch=number, metrics=metrics)
 
 
 def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -99,26 +87,6 @@ def hparams(folder: Path) -> dict[str, Any]:
     }
 
 
-def session_groups(board: Path) -> list[Any]:
-    """The rows of the HParams table, as TensorBoard's own plugin makes them."""
-    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
-    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
-    from tensorboard.context import RequestContext
-    from tensorboard.plugins.base_plugin import TBContext
-    from tensorboard.plugins.hparams import api_pb2
-    from tensorboard.plugins.hparams.backend_context import Context
-    from tensorboard.plugins.hparams.list_session_groups import Handler
-
-    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(board))
-    multiplexer.Reload()
-    context = Context(TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(board))))
-    wanted = api_pb2.ListSessionGroupsRequest(
-        slice_size=100, aggregation_type=api_pb2.AGGREGATION_AVG, allowed_statuses=api_pb2.Status.values()
-    )
-    found = Handler(RequestContext(), context, "", wanted).run()
-    return list(found.session_groups)
-
-
 def row(folder: Path) -> dict[str, Any]:
     """A run's hyperparameters."""
     start = hparams(folder)["_hparams_/session_start_info"].session_start_info
@@ -127,7 +95,7 @@ def row(folder: Path) -> dict[str, Any]:
 
 def files(board: Path) -> dict[str, tuple[bytes, int]]:
     paths = [path for path in board.rglob("*") if path.is_file()]
-    return {str(path.relative_to(board)): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+    return {str(path.relative_to(board)): (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(paths)}
 
 
 def replay(board: TensorBoardWriter, record: RunRecord, *, upto: int | None = None) -> None:
@@ -193,38 +161,10 @@ def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Pat
     assert (scalars_of["Run/Test accuracy"], scalars_of["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
 
 
-@pytest.mark.parametrize("axes", [GRID, {"batch_per_rank": [16]}], ids=["grid", "one trial"])
-def test_the_repeats_of_a_trial_are_one_row_of_the_hparams_table_with_their_mean(
-    tmp_path: Path, axes: dict[str, list[int]]
-) -> None:
-    made = sweep(tmp_path, axes, repeats=3)
-    for record in made.records:
-        record.metrics["test_accuracy"] = 0.25 * record.repeat
-    board = write_tensorboard(made, VARIED)
-    groups = session_groups(board)
-    by_trial = {
-        record.trial_id: [item for item in made.records if item.trial_id == record.trial_id] for record in made.records
-    }
-    assert {group.name for group in groups} == by_trial.keys()
-    for group in groups:
-        folders = {run_name(record, VARIED) for record in by_trial[group.name]}
-        assert {session.name for session in group.sessions} == folders
-        assert not {"repeat", "run_seed", "seed"} & group.hparams.keys()
-        means = {metric.name.tag: metric.value for metric in group.metric_values}
-        assert means["Run/Test accuracy"] == 0.25
-
-
-def test_a_resumed_sweep_leaves_the_files_of_finished_runs_alone(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    before = files(write_tensorboard(made, VARIED))
-    assert len(before) == 4 + 6, "each run, and each of its ranks"
-    TensorBoardWriter(tmp_path / "tensorboard", VARIED).sync(made.records)
-    assert files(tmp_path / "tensorboard") == before
-
-
 def test_the_command_writes_all_files_afresh_with_the_same_content(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     before = files(write_tensorboard(made, VARIED))
+    assert len(before) == 4 + 6, "each run, and each of its ranks"
     after = files(write_tensorboard(made, VARIED))
     assert {name: content for name, (content, _) in after.items()} == {name: text for name, (text, _) in before.items()}
 
@@ -243,27 +183,19 @@ def test_a_new_axis_renames_the_folders_and_leaves_files_of_others(tmp_path: Pat
     assert left == set(foreign)
 
 
-def test_live_files_equal_later_files_except_for_wall_times(tmp_path: Path) -> None:
+def test_a_finished_run_has_the_files_of_its_record_whatever_was_seen_of_it_live(tmp_path: Path) -> None:
     made = sweep(tmp_path / "live")
     board = live_board(made)
     for record in made.records:
-        replay(board, record)
+        replay(board, record, upto=1)
         board.run_finished(record)
     afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
-
-    def scalars_of(path: Path) -> list[Any]:
-        return [item.__class__.FromString(item.SerializeToString()) for item in messages(path)]
-
-    folders = [path.relative_to(afterwards) for path in afterwards.rglob("*") if path.is_dir()]
-    assert {path.relative_to(board.folder) for path in board.folder.rglob("*") if path.is_dir()} == set(folders)
-    for path in folders:
-        one, other = scalars_of(board.folder / path), scalars_of(afterwards / path)
-        for message in (*one, *other):
-            message.ClearField("wall_time")
-        assert one == other
     before = files(board.folder)
+    assert [*before] == [*files(afterwards)]
+    for name, (content, _) in files(afterwards).items():
+        assert before[name][0] == content
     TensorBoardWriter(board.folder, VARIED).sync(made.records)
-    assert files(board.folder) == before, "finished runs are left alone"
+    assert files(board.folder) == before, "finished runs are left alone when the sweep is resumed"
 
 
 def test_an_epoch_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
@@ -275,7 +207,6 @@ def test_an_epoch_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
     for number, epoch in enumerate(record.epochs, start=1):
         board.epoch_ended(record.run_id, epoch)
         assert [step for step, _ in read(folder)["Test loss"]] == list(range(1, number + 1))
-        assert messages(folder)[-1].wall_time == pytest.approx(time.time(), abs=60)
     assert "_hparams_/session_end_info" not in hparams(folder)
     board.close()
 
@@ -295,38 +226,16 @@ def test_a_time_that_is_not_finite_keeps_the_rest_of_its_epoch(tmp_path: Path) -
 def test_another_attempt_removes_the_files_of_the_earlier_one(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
-    first = board.folder / run_name(record, VARIED)
-    replay(board, record)
-    last = record.replace(attempts=2, started_at="2026-01-02T03:05:00", epochs=[], ranks=[], outcome=Outcome.KILLED)
-    board.run_started(last)
-    assert not first.exists()
-    board.run_finished(last)
-    folder = board.folder / f"{first.name} attempt=2"
-    assert not read(folder).keys() & {*REPORT}
-    assert [path.name for path in board.folder.iterdir() if path.name.startswith("world")] == [folder.name]
-
-
-def test_a_run_that_starts_again_begins_with_empty_files(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    board, record = live_board(made), made.records[0]
     replay(board, record)
     again = record.replace(started_at="2026-01-02T03:05:00")
-    replay(board, again)
-    board.run_finished(again)
-    folder = board.folder / run_name(record, VARIED)
-    assert [step for step, _ in read(folder)["Test loss"]] == [1, 2, 3]
-    assert len(list(folder.glob("events.*"))) == 1
-
-
-def test_a_run_resumed_from_a_checkpoint_has_all_of_its_epochs(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    board, record = live_board(made), made.records[0]
-    replay(board, record, upto=0)
-    board.epoch_ended(record.run_id, record.epochs[-1])
-    board.run_finished(record)
-    folder = board.folder / run_name(record, VARIED)
-    assert [step for step, _ in read(folder)["Test loss"]] == [1, 2, 3]
-    assert len(list(folder.glob("events.*"))) == 1
+    replay(board, again, upto=1)
+    assert len(read(board.folder / run_name(record, VARIED))["Train loss"]) == 1, "a run that starts again"
+    last = again.replace(attempts=2, epochs=[], ranks=[], outcome=Outcome.KILLED)
+    board.run_started(last)
+    board.run_finished(last)
+    (folder,) = board.folder.iterdir()
+    assert folder.name == f"{run_name(record, VARIED)} attempt=2"
+    assert not read(folder).keys() & {*REPORT}
 
 
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
@@ -339,31 +248,19 @@ def test_a_run_without_an_end_is_removed_with_the_sweep(tmp_path: Path, how: str
     if how == "interrupted":
         board.close()
     else:
-        board._running[made.records[1].run_id].close()
+        board._running[made.records[1].run_id].file.close()
         live_board(made).sync(made.records[:1])
     assert [path.name for path in board.folder.glob("world*")] == [run_name(made.records[0], VARIED)]
 
 
 def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
-    made = own_results(
-        {"width": [8, 16]},
-        lambda values, repeat: (1.5, {"bits": 2.5, "Test loss": 7.0, "note": "a text", "points": [1, 2]}),
-        repeats=1,
-    )
-    made = Results(tmp_path, made.records)
+    made = own_results({"width": [8, 16]}, lambda values, repeat: (1.5, {"bits": 2.5, "note": "a text"}), repeats=1)
     for record in made.records:
-        record.epochs = [
-            EpochRecord(
-                epoch=number,
-                metrics={"test_loss": 0.5, "bits": number + 0.5},
-            )
-            for number in (1, 2, 1)
-        ]
-    board = write_tensorboard(made, ("width",))
-    scalars_of = read(board / "width=8 repeat=0")
+        record.epochs = [EpochRecord(epoch=number, metrics={"bits": number + 0.5}) for number in (1, 2, 1)]
+    scalars_of = read(write_tensorboard(Results(tmp_path, made.records), ("width",)) / "width=8 repeat=0")
     assert scalars_of["bits"] == [(1, 1.5), (2, 2.5), (3, 1.5)], "steps rise where epochs are counted again from 1"
     assert scalars_of["Run/bits"] == [(3, 2.5)]
-    assert not [tag for tag in scalars_of if "note" in tag or "points" in tag]
+    assert not [tag for tag in scalars_of if "note" in tag]
 
 
 def test_times_of_a_search_are_left_out(tmp_path: Path) -> None:
@@ -397,108 +294,56 @@ def test_fields_changed_one_at_a_time_name_a_run_by_the_changed_field() -> None:
     }  # fmt: skip
 
 
-# --- TensorBoard itself -----------------------------------------------------------------------------------------------
+class TensorBoard:
+    """TensorBoard's reader and HParams plugin on a folder."""
 
-Ask = Callable[..., Any]
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.multiplexer = folder, EventMultiplexer()
+        provider = MultiplexerDataProvider(self.multiplexer, str(folder))
+        self._context = Context(TBContext(data_provider=provider))
 
+    def groups(self) -> dict[str, Any]:
+        """The rows of the HParams table."""
+        self.multiplexer.AddRunsFromDirectory(str(self.folder)).Reload()
+        request = api_pb2.ListSessionGroupsRequest(
+            slice_size=100, aggregation_type=api_pb2.AGGREGATION_AVG, allowed_statuses=api_pb2.Status.values()
+        )
+        found = Handler(RequestContext(), self._context, "", request).run()
+        return {group.name: group for group in found.session_groups}
 
-@pytest.fixture
-def ask(tmp_path: Path) -> Iterator[Ask]:
-    """A TensorBoard on the board of `tmp_path`; asks it for a path, with what is posted."""
-    log = tmp_path / "tensorboard.log"
-    with open(log, "w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path / "tensorboard"), "--host",
-             "127.0.0.1", "--port", "0", "--reload_interval", "1"],
-            stdout=file, stderr=file, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
-
-    def address() -> str:
-        scalars_of = log.read_text().split("TensorBoard ", 1)[-1].split(" at ", 1)
-        assert process.poll() is None, log.read_text()
-        return scalars_of[1].split()[0] if len(scalars_of) == 2 else ""
-
-    def get(path: str, posted: Any = None, **query: str) -> Any:
-        url = address().rstrip("/") + path + ("?" + urllib.parse.urlencode(query) if query else "")
-        data = None if posted is None else json.dumps(posted).encode()
-        with urllib.request.urlopen(
-            urllib.request.Request(url, data, {"Content-Type": "application/json"}), timeout=10
-        ) as answer:
-            return json.load(answer)
-
-    try:
-        eventually(address)
-        yield get
-    finally:
-        process.terminate()
-        process.wait()
+    def losses(self, run: str) -> list[int]:
+        return [item.step for item in self.multiplexer.Tensors(run, "Train loss")]
 
 
-def eventually(look: Callable[[], Any], wanted: Callable[[Any], Any] = bool, *, within_s: float = 60) -> Any:
-    """What is looked for, once it is there."""
-    ends, seen = time.monotonic() + within_s, None
-    while time.monotonic() < ends:
-        try:
-            seen = look()
-        except (urllib.error.URLError, TimeoutError) as error:
-            seen = error
-        else:
-            if wanted(seen):
-                return seen
-        time.sleep(0.1)
-    raise AssertionError(f"not there after {within_s} s: {seen}")
-
-
-def rows_of(ask: Ask) -> dict[str, Any]:
-    statuses = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
-    wanted = {"startIndex": 0, "sliceSize": 100, "allowedStatuses": statuses, "colParams": []}
-    scalars_of = ask("/data/plugin/hparams/session_groups", wanted).get("sessionGroups", [])
-    return {
-        item["name"]: {
-            **item["hparams"],
-            "statuses": {session["name"]: session["status"] for session in item["sessions"]},
-            **{metric["name"]["tag"]: metric["value"] for metric in item.get("metricValues", [])},
-        }
-        for item in scalars_of
-    }
-
-
-def test_tensorboard_serves_the_sweep_and_later_runs(tmp_path: Path, ask: Ask) -> None:
-    made = sweep(tmp_path)
-    made.records[0].outcome = Outcome.OOM
-    write_tensorboard(made, VARIED)
-    names = [run_name(record, VARIED) for record in made.records]
-    rows = eventually(lambda: rows_of(ask), lambda seen: len(seen) == 4)
-    trials = [record.trial_id for record in made.records]
-    statuses = {trial: rows[trial]["statuses"] for trial in trials}
-    success = [{name: "STATUS_SUCCESS"} for name in names[1:]]
-    assert [statuses[trial] for trial in trials] == [{names[0]: "STATUS_FAILURE"}, *success]
-    first = rows[trials[names.index(FIRST)]]
-    assert first.items() >= {"world_size": 1, "batch_per_rank": 16, "Run/Test accuracy": 0.6875}.items()
-    experiment = ask("/data/plugin/hparams/experiment", {})
-    assert {item["name"] for item in experiment["hparamInfos"]} == {*VARIED}
-
-    def losses(run: str) -> list[list[float]]:
-        scalars_of: list[list[float]] = ask("/data/plugin/scalars/scalars", run=run, tag="Train loss")
-        return scalars_of
-
-    assert [value for _, _, value in losses(FIRST)] == pytest.approx([1, 1 / 2, 1 / 3])
-    assert [step for _, step, _ in losses(f"{run_name(two_ranks(made), VARIED)}/rank-1")] == [1, 2, 3]
-
-    more = sweep(tmp_path, repeats=2).records[-1]
+def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats_and_follows_a_run(tmp_path: Path) -> None:
+    made = sweep(tmp_path, repeats=2)
+    for record in made.records:
+        record.metrics["test_accuracy"] = 0.25 + 0.5 * record.repeat
+    *before, last = made.records
+    before[0].outcome = Outcome.OOM
     board = TensorBoardWriter(tmp_path / "tensorboard", VARIED)
-    board.sync(made.records)
-    name = run_name(more, VARIED)
-    replay(board, more, upto=1)
-    eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1])
-    assert rows_of(ask)[more.trial_id]["statuses"][name] == "STATUS_UNKNOWN"
-    board.epoch_ended(more.run_id, more.epochs[1])
-    eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1, 2])
-    board.epoch_ended(more.run_id, more.epochs[2])
-    board.run_finished(more)
-    eventually(lambda: rows_of(ask)[more.trial_id]["statuses"][name], lambda seen: seen == "STATUS_SUCCESS")
-    assert len(rows_of(ask)) == 4, "a further repeat is in the row of its trial"
+    board.sync(before)
+    shown = TensorBoard(board.folder)
+    groups = shown.groups()
+    assert groups.keys() == {record.trial_id for record in made.records}
+    for trial_id, group in groups.items():
+        runs = [record for record in before if record.trial_id == trial_id]
+        assert {session.name for session in group.sessions} == {run_name(record, VARIED) for record in runs}
+        assert {*group.hparams} == {*VARIED}
+        means = {metric.name.tag: metric.value for metric in group.metric_values}
+        assert means["Run/Test accuracy"] == (0.25 if trial_id == last.trial_id else 0.5)
+    statuses = [session.status for session in groups[before[0].trial_id].sessions]
+    assert sorted(statuses) == [api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE]
 
-
-def two_ranks(made: Results) -> RunRecord:
-    return next(record for record in made.records if record.config["world_size"] == 2)
+    name = run_name(last, VARIED)
+    replay(board, last, upto=1)
+    assert api_pb2.STATUS_UNKNOWN in [session.status for session in shown.groups()[last.trial_id].sessions]
+    assert shown.losses(name) == [1]
+    board.epoch_ended(last.run_id, last.epochs[1])
+    shown.groups()
+    assert shown.losses(name) == [1, 2]
+    board.epoch_ended(last.run_id, last.epochs[2])
+    board.run_finished(last)
+    sessions = shown.groups()[last.trial_id].sessions
+    assert [session.status for session in sessions] == [api_pb2.STATUS_SUCCESS] * 2, "in the row of its trial"
+    assert shown.losses(name) == [1, 2, 3]

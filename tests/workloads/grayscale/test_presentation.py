@@ -203,9 +203,9 @@ def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was
     processor, gpu = panel.series
     assert (processor.name, gpu.name) == ("on the processor", "on the GPU")
     assert {series.kind for series in panel.series} == {"bar"}
-    assert list(processor.x) == ["python_loops", "numpy", "torchvision", "opencv", "cpp"]
-    assert (list(gpu.x), list(gpu.y)) == (["cuda"], [0.01])
-    assert [round(value or 0, 3) for value in processor.y] == [1009.967, 10.1, 5.05, 0.404, 0.202]
+    assert [point.x for point in processor.points] == ["python_loops", "numpy", "torchvision", "opencv", "cpp"]
+    assert [(point.x, point.y) for point in gpu.points] == [("cuda", 0.01)]
+    assert [round(point.y or 0, 3) for point in processor.points] == [1009.967, 10.1, 5.05, 0.404, 0.202]
     assert any("python_loops went over 4 of 200 images" in note for note in figure.notes)
 
 
