@@ -6,7 +6,7 @@ epochs the four that the page shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorte
 from dmls_ray.analysis.report.methodology import environment_key
 from dmls_ray.analysis.results import NESTED, PICTURE, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
+from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.names import KEYS
 from dmls_ray.records.training_metrics import is_loss
@@ -28,6 +29,10 @@ PICTURES = 2_000_000
 """Maximum characters of all distinct pictures of a report; for the others the page says where they are."""
 _FEWEST_EPOCHS = 10
 _REASON = 600
+_PARTS = (
+    "run_id", "trial", "repeat", "config", "record", "machine", "earlier", "epochs", "ranks", "rank_epochs", "left_out",
+    "logs", "files", "picture",
+)  # fmt: skip
 _FIELDS = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
 
 
@@ -35,39 +40,49 @@ _FIELDS = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, 
 def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     """The data of these runs for the page."""
     texts, pictures = TextTable(), TextTable(MOST_PICTURE, PICTURES)
+    trials: dict[str, int] = {}
+    machines: dict[str, int] = {}
     most_epochs = max(_FEWEST_EPOCHS, EPOCH_ROWS // max(1, sum(1 + len(record.ranks) for record in records)))
-    kept = [_kept(record, most_epochs) for record in records]
-    epochs, ranks, rank_epochs = [], [], []
-    for record, places in zip(records, kept, strict=True):
-        epochs.append([record.epochs[place].values for place in places])
-        ranks.append([rank.values for rank in record.ranks])
-        rank_epochs.append(_rank_epochs(record, places))
-    payload: dict[str, Any] = {
-        "run_id": [record.run_id for record in records],
-        "trial": _numbered([record.trial_id for record in records]),
-        "repeat": [record.repeat for record in records],
-        "config": _columns([factors_of(record) for record in records]),
-        "record": _columns([_values_of_run(record) for record in records]),
-        "machine": _numbered([environment_key(record) for record in records]),
-        "earlier": [record.earlier_attempts for record in records],
-        "epochs": _by_name(epochs, digits=4),
-        "ranks": _by_name(ranks),
-        "rank_epochs": _by_name(rank_epochs, digits=4),
-        "left_out": [len(record.epochs) - len(places) for record, places in zip(records, kept, strict=True)],
-        "logs": [run_logs(record, folder, texts) for record in records],
-        "files": [run_files(record, folder) for record in records],
-        "picture": _column([_picture(record, pictures) for record in records]),
-    }
-    names = {name for part in ("record", "epochs", "ranks", "rank_epochs") for name in payload[part]}
-    payload["decimals"] = {name: digits for name in sorted(names) if (digits := _decimals(name)) is not None}
+    payload: dict[str, Any] = {name: [] for name in _PARTS}
+    for record in records:
+        kept = _kept(record, most_epochs)
+        parts = {
+            "run_id": record.run_id,
+            "trial": trials.setdefault(record.trial_id, len(trials)),
+            "repeat": record.repeat,
+            "config": factors_of(record),
+            "record": _values_of_run(record),
+            "machine": machines.setdefault(environment_key(record), len(machines)),
+            "earlier": record.earlier_attempts,
+            "epochs": _values_of_epochs(record, kept),
+            "ranks": [rank.values for rank in record.ranks],
+            "rank_epochs": _rank_epochs(record, kept),
+            "left_out": len(record.epochs) - len(kept),
+            "logs": run_logs(record, folder, texts),
+            "files": run_files(record, folder),
+            "picture": _picture(record, pictures),
+        }
+        for name, value in parts.items():
+            payload[name].append(value)
+    payload["decimals"] = {}
+    for name, digits in (("record", 5), ("epochs", 4), ("ranks", 5), ("rank_epochs", 4)):
+        payload[name] = _by_name(payload[name], digits)
+        payload["decimals"] |= _decimals(payload[name])
+    payload["config"] = _columns(_by_name(payload["config"], 5))
+    payload["record"] = _columns(payload["record"])
+    payload["picture"] = _column(payload["picture"])
     return payload | {"texts": texts.texts, "pictures": pictures.texts}
 
 
-def _decimals(name: str) -> int | None:
-    """Decimals of a metric on the page; None for four significant digits."""
-    if name.endswith("_s") and format_of(name) is not RATE:  # units stand in names
-        return 3
-    return 4 if format_of(name) is ACCURACY or is_loss(name.removesuffix("_gap")) else None
+def _decimals(names: Iterable[str]) -> dict[str, int]:
+    """Decimals of metrics on the page; others have four significant digits."""
+    decimals = {}
+    for name in names:
+        if name.endswith("_s") and format_of(name) is not RATE:  # units stand in names
+            decimals[name] = 3
+        elif format_of(name) is ACCURACY or is_loss(name.removesuffix("_gap")):
+            decimals[name] = 4
+    return decimals
 
 
 def _picture(record: RunRecord, pictures: TextTable) -> int | None:
@@ -88,14 +103,18 @@ def _kept(record: RunRecord, most: int) -> list[int]:
     return sorted({*range(0, count, step), count - 1, *(epoch - 1 for epoch in named if 0 < epoch <= count)})
 
 
-def _rank_epochs(record: RunRecord, places: Sequence[int]) -> list[list[Mapping[str, Any]]]:
+def _values_of_epochs(part: RunRecord | RankRecord, kept: Sequence[int]) -> list[Mapping[str, Any]]:
+    return [part.epochs[place].values for place in kept if place < len(part.epochs)]
+
+
+def _rank_epochs(record: RunRecord, kept: Sequence[int]) -> list[list[Mapping[str, Any]]]:
     """For each rank its epochs; empty with one rank, whose values are those of the run."""
     if len(record.ranks) < 2 or not any(rank.epochs for rank in record.ranks):
         return []
-    return [[rank.epochs[place].values for place in places if place < len(rank.epochs)] for rank in record.ranks]
+    return [_values_of_epochs(rank, kept) for rank in record.ranks]
 
 
-def _by_name(items: Any, digits: int = 5) -> dict[str, Any]:
+def _by_name(items: Any, digits: int) -> dict[str, Any]:
     """Nested lists of values by name as name -> nested lists of values, for the names of which any has a value."""
     names: dict[str, None] = {}
     for values in _mappings(items):
@@ -119,20 +138,14 @@ def _pick(items: Any, name: str, digits: int) -> Any:
     return [_pick(item, name, digits) for item in items]
 
 
-def _columns(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: _column(values) for name, values in _by_name(runs).items()}
+def _columns(by_name: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {name: _column(values) for name, values in by_name.items()}
 
 
 def _column(values: list[Any]) -> dict[str, Any]:
     if values and all(value == values[0] and type(value) is type(values[0]) for value in values):
         return {"all": values[0]}
     return {"each": values}
-
-
-def _numbered(keys: Sequence[str]) -> list[int]:
-    """Number keys from 0 in order of appearance; equal keys have equal numbers."""
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _plain(value: Any, digits: int) -> Any:
