@@ -84,10 +84,4 @@ def _multiples(table: Table, lines: Sequence[Line], axis: str) -> tuple[list[tup
         first = line.rows[0]
         title = f"{field} {format_factor(first.factors[field])}"
         by_value.setdefault(title, []).append(replace(line, name=trial_label(first, fields) or SINGLE_LINE))
-    kept, notes = limit_items(list(by_value.items()), f"values of {field}", _MOST_PANELS)
-    multiples = []
-    for title, of_value in kept:
-        shown, note = limit_items(of_value, f"lines of {title}")
-        multiples.append((title, shown))
-        notes += note
-    return multiples, notes
+    return limit_items(list(by_value.items()), f"values of {field}", _MOST_PANELS)

@@ -209,6 +209,8 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
     """The axes of a panel and the marks of its series, whose data sets have these names."""
     places = [point.x for series in panel.series for point in series.points]
     x = _channel("x", panel.x, _domain(panel.x, places))
+    if not panel.x.categories and all(float(place).is_integer() for place in places):
+        x["axis"]["tickMinStep"] = 1
     y = _channel("y", panel.y, y_domain)
     side_by_side = _side_by_side(panel)
     layers = []

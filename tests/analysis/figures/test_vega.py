@@ -119,6 +119,7 @@ def test_a_specification_is_plain_values_that_json_can_hold() -> None:
 def test_the_domain_of_a_log_axis_ends_near_its_values_and_ticks_are_where_the_axis_says() -> None:
     x = panel_of(Series("a", SAMPLES), x=Axis("batch_per_rank", log=True, ticks=[16, 32, 64]))["encoding"]["x"]
     assert (x["scale"]["type"], x["axis"]["values"]) == ("log", [16, 32, 64])
+    assert x["axis"]["tickMinStep"] == 1, "none between whole numbers"
     low, high = x["scale"]["domain"]
     assert 12 < low < 16
     assert 64 < high < 80
