@@ -127,7 +127,10 @@ def build_plan(
     if repeats < 1:
         raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
     defaults = schema.defaults
-    settled = _settled(axes, schema)
+    if {"world_size", *MACHINE_FIELDS} <= axes.keys():
+        raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
+    given = {name: values_of(name, values, schema) for name, values in axes.items()}
+    settled = {name: given[name] for name in schema.specs if name in given}
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
     trials: dict[str, Run] = {}
@@ -158,12 +161,14 @@ def build_plan(
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         for trial_id in random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials)):
             runs.append(replace(trials[trial_id], repeat=repeat, order=len(runs)))
-    given = {name: settled.get(name, (defaults[name],)) for name in defaults if name in settled or name in in_variants}
+    plan_axes = {
+        name: settled.get(name, (defaults[name],)) for name in defaults if name in settled or name in in_variants
+    }
     for variant in changed:
         for name, value in variant.items():
-            given[name] = tuple(dict.fromkeys([*given[name], value]))
+            plan_axes[name] = tuple(dict.fromkeys([*plan_axes[name], value]))
     varied = tuple(name for name in defaults if name in in_variants)
-    return Plan(axes=given, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied)
+    return Plan(axes=plan_axes, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied)
 
 
 def make_run(values: Mapping[str, Any], schema: Schema, **facts: Any) -> Run:
@@ -198,14 +203,6 @@ def drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
         elif name in values:
             values[name] = schema.defaults[name]
     return effective
-
-
-def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
-    """The values of each axis, in the order of the schema."""
-    if {"world_size", *MACHINE_FIELDS} <= axes.keys():
-        raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
-    settled = {name: values_of(name, given, schema) for name, given in axes.items()}
-    return {name: settled[name] for name in schema.specs if name in settled}
 
 
 def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:

@@ -73,8 +73,10 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
         train: `module:function`, or the function.
         names: the fields that the sweep gives, for a function whose configuration is a dict.
     """
-    if isinstance(train, str) and (claimed := _built_in_of_function(train)) is not None:
-        return claimed()
+    if isinstance(train, str):
+        for point in _BUILT_IN.values():
+            if _class_of(point).claims({"train": train}):
+                return _class_of(point)()
     # A user-defined function and its fields are known to this call alone.
     function_workload: Workload = pkgutil.resolve_name(_USER_FUNCTION)(train, names)
     return function_workload
@@ -164,14 +166,6 @@ def _class_of(point: EntryPoint) -> type[Workload]:
     if mistake := _find_mistake(point.name, plugin):
         raise ConfigError(f"{where}: {mistake}.")
     return plugin
-
-
-def _built_in_of_function(train: str) -> type[Workload] | None:
-    """Return the workload of this package that recorded configurations name by a training function."""
-    for point in _BUILT_IN.values():
-        if _class_of(point).claims({"train": train}):
-            return _class_of(point)
-    return None
 
 
 def _find_mistake(name: str, loaded: Any) -> str:

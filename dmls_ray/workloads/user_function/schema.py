@@ -97,7 +97,12 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, Sent | None, ty
     """
     function = import_function(train, flag=FLAG) if isinstance(train, str) else train
     name, importable = (train, True) if isinstance(train, str) else function_name(function)
-    _check_is_called_as_train(function, name)
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
+        ) from error
     config_class = config_class_of(function, name)
     if importable:
         return name, None, config_class
@@ -211,20 +216,6 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
 def _hash_of(values: Mapping[str, Any]) -> str:
     """A hash of all values of the function, whose defaults may change, and of `RUNTIME_FIELDS` without defaults."""
     return digest_of_changes(values, field_defaults(RuntimeConfig))
-
-
-def _check_is_called_as_train(function: Callable[..., Any], name: str) -> None:
-    """Refuse what cannot be called with a configuration, a rank and `emit`.
-
-    Raises:
-        ConfigError: with the reason.
-    """
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
-        ) from error
 
 
 def _plain_function(function: Any) -> Any:
