@@ -71,7 +71,6 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
     return model
 
 
-@functools.cache
 def missing_layers(name: str, batch_norm: str, dropout: float | None, data: tuple[str, str | None, int | None]) -> str:
     """Why a torchvision or user-defined model cannot take batch_norm or dropout, and the way out; empty if it can.
 
@@ -86,15 +85,19 @@ def missing_layers(name: str, batch_norm: str, dropout: float | None, data: tupl
             f"batch_norm=on puts layers into built-in models, and model={name} is none; use batch_norm off for the "
             "layers it has, or sync to have them normalise over all ranks."
         )
-    try:
-        shape, classes, _ = peek_dataset(*data)
-        has_dropout = bool(dropout_layers(find_model(name)(shape, classes)))
-    except InputError:
-        # It may need a GPU or files that only the machines of the ranks have: an error is theirs to report.
-        return ""
-    if dropout is None or has_dropout:
+    if dropout is None or _has_dropout(name, *data):
         return ""
     return f"dropout={dropout}: model={name} has no dropout layer; use dropout none, or a model with dropout layers."
+
+
+@functools.cache
+def _has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> bool:
+    try:
+        shape, classes, _ = peek_dataset(dataset, data_dir, image_size)
+        return bool(dropout_layers(find_model(name)(shape, classes)))
+    except InputError:
+        # It may need a GPU or files that only the machines of the ranks have: an error is theirs to report.
+        return True
 
 
 def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
