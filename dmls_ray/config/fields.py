@@ -8,8 +8,10 @@ A configuration class is a dataclass. A field's annotation is its type with boun
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
@@ -30,6 +32,14 @@ from dmls_ray.config.field_types import (
 )
 from dmls_ray.config.value_texts import as_flag_value, guess_value, parts_of
 from dmls_ray.util.errors import ConfigError, ConflictError
+
+
+def _reduce_meta(meta: Meta) -> tuple[Callable[[], Meta], tuple[()]]:
+    return functools.partial(Meta, **dict(meta.__rich_repr__())), ()
+
+
+# A search sends the types of its fields to processes of Ray, and msgspec does not pickle their bounds.
+copyreg.pickle(Meta, _reduce_meta)
 
 Count = Annotated[int, Meta(ge=1)]
 WholeNumber = Annotated[int, Meta(ge=0)]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import pytest
 
 from dmls_ray import load
@@ -149,7 +150,7 @@ def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
     assert len(ran) == 8
 
 
-def test_what_a_search_proposed_with_other_code_is_no_result_of_the_search(files: Path) -> None:
+def test_a_search_has_the_runs_of_its_code_alone_in_each_process(files: Path) -> None:
     chosen = workload_of_function("edited_t:train", ["lr", "units"])
     given = Options(mode="search", searcher="optuna")
     axes = {"lr": [0.1, 0.2], "units": Range(1, 9)}
@@ -161,6 +162,9 @@ def test_what_a_search_proposed_with_other_code_is_no_result_of_the_search(files
         run = space.run_of({"lr": 0.1, "units": 4.0})
         records.append(record(run_id=run.run_id, proposed={"lr": 0.1, "units": 4.0}))
     assert proposed_before(space, records) == records[1:]
+    (files / "edited_util.py").write_text("WIDTH = 10\n")
+    sent = cloudpickle.loads(cloudpickle.dumps(space))
+    assert sent.run_of(records[1].proposed).run_id == records[1].run_id, "a process of Ray has the code of the driver"
 
 
 def test_every_choice_of_a_search_space_has_its_code_before_anything_is_proposed() -> None:
