@@ -38,22 +38,13 @@ def test_a_folder_is_read_as_data_frames(folder: Path) -> None:
     assert loaded.runs["global_batch"].tolist() == (loaded.runs["batch_per_rank"] * loaded.runs["world_size"]).tolist()
     assert loaded.epochs["images_per_s"].isna().all()
     assert "12 ok" in repr(loaded)
-
-
-def test_every_row_can_be_joined_to_its_run(folder: Path) -> None:
-    loaded = load(folder)
     for frame in (loaded.ranks, loaded.epochs, loaded.rank_epochs):
         assert set(frame["run_id"]) == set(loaded.runs["run_id"])
 
 
 def test_results_without_runs_have_empty_frames(tmp_path: Path) -> None:
     empty = Results(tmp_path, [])
-    assert empty.ranks.empty
-    assert empty.epochs.empty
-    assert empty.rank_epochs.empty
-
-
-def test_a_folder_without_a_sweep_is_an_error(tmp_path: Path) -> None:
+    assert all(frame.empty for frame in (empty.runs, empty.ranks, empty.epochs, empty.rank_epochs))
     with pytest.raises(StoreError, match="holds no runs.jsonl"):
         load(tmp_path)
 
@@ -74,15 +65,6 @@ def test_runs_of_user_functions_and_of_trials_share_a_frame_without_defaults_of_
     assert theirs.model == "digits_convnet"
     assert mine.model is None or mine.model != mine.model
     assert "resolved_steps" in frame, "what the run counted stands beside what was asked for"
-
-
-def test_no_user_field_or_measure_replaces_the_name_or_outcome_of_a_run() -> None:
-    runs = own_results({"run_id": ["x", "y"], "outcome": 1}, lambda values, repeat: (1.0, {"repeat": 9}), repeats=1)
-    frame = runs.runs
-    assert frame.run_id.tolist() == [record.run_id for record in runs.records]
-    assert set(frame.outcome) == {"ok"}
-    assert set(frame.config_run_id) == {"x", "y"}
-    assert set(frame.measured_repeat) == {9}
 
 
 def test_the_machine_has_columns_of_its_own() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.table.uneven_steps import uneven_step_ratio
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import join_names
@@ -39,9 +38,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("comparability", _SEVERAL_MACHINES)
     for text in _incomparable(records):
         yield Note("comparability", text)
-    for text_of in (_independent_ranks, _uneven_steps):
-        for text in _trials_by(rows, text_of):
-            yield Note("comparability", text)
+    for text in _trials_by(rows, _independent_ranks):
+        yield Note("comparability", text)
     compared = {measure.name for measure in table.questions.measures(rows)}
     same = []
     for row in rows:
@@ -125,16 +123,6 @@ def _independent_ranks(record: RunRecord) -> str:
     if not record.independent_ranks or record.outcome is not Outcome.OK:
         return ""
     return f"the ranks did not train one model together: {record.independent_ranks}"
-
-
-def _uneven_steps(record: RunRecord) -> str:
-    is_timed = record.outcome is Outcome.OK and record.mode == "bench"
-    if not is_timed or uneven_step_ratio(record) is None:
-        return ""
-    return (
-        "the mean step of a run is far above the median, since the timed steps contain what is no step, or a few slow "
-        "ones; rates, s/epoch and the parts of a step contain it, step_ms_p50 does not"
-    )
 
 
 def _not_recorded(record: RunRecord) -> str:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dmls_ray.analysis.compare.change import IN_THESE_SESSIONS, SPEED
@@ -98,23 +97,6 @@ def test_the_data_have_what_the_table_says() -> None:
     assert data["pairs"][0]["a"]["low"] < data["pairs"][0]["a"]["value"]
 
 
-def test_sweeps_that_differ_by_noise_alone_are_seldom_called_different() -> None:
-    random = np.random.default_rng(0)
-
-    def noisy() -> Results:
-        blocks, runs = random.normal(0, 0.1, 5), random.normal(0, 0.1, (5, 33))
-        return in_sessions(
-            results(
-                GRID,
-                lambda values, repeat: math.exp(blocks[repeat] + runs[repeat, values["batch_per_rank"]]),
-                repeats=5,
-            )
-        )
-
-    differing = sum(bool(slower(compare_sweeps(noisy(), noisy()), 0)) for _ in range(100))
-    assert differing <= 11  # of 100 at 1 in 20, more than 11 come once in 200
-
-
 def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> None:
     steady = {"rate": lambda values, repeat: 100.0 * (1 + repeat / 1000)}
     slow = {"rate": lambda values, repeat: 80.0 * (1 + repeat / 1000)}
@@ -175,12 +157,6 @@ def test_accuracies_are_paired_by_repeat_since_it_has_one_seed_in_both() -> None
     half = 4.302653 * 0.01 / math.sqrt(3)
     assert comparison.overall.interval.low == pytest.approx(0.05 - half, rel=1e-4)
     assert comparison.overall.verdict == "higher"
-
-
-def test_equal_results_of_training_are_not_distinguished() -> None:
-    comparison = compare_sweeps(sweep(100), sweep(50), measure="test_accuracy")
-    assert comparison.overall is not None
-    assert (comparison.overall.interval.centre, comparison.overall.verdict) == (0.0, "not distinguished")
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -309,6 +285,11 @@ def test_machines_versions_and_source_that_differ_are_named() -> None:
         "commit": ([], ["0123456789ab with changes 89ab"]),
     }
     assert "versions torch: 2 in A, 3 in B." in notes(compare_sweeps(a, b))
+    for results_of, device in ((a, "cpu"), (b, "cuda (H200)")):
+        for record in results_of.records:
+            record.device = device
+    a.records[0].device = ""
+    assert provenance(a, b)["device"] == (["cpu"], ["cuda (H200)"])
     # What one of them alone has is no difference between them.
     wider = sweep(axes={"batch_per_rank": [8, 16, 32]})
     for record in wider.records:
@@ -328,17 +309,6 @@ def test_two_sweeps_of_the_same_configurations_are_compared_also_with_other_code
     assert provenance(a, b) == {"code m.py": (["old"], ["new"])}
 
 
-def test_a_run_that_reports_no_device_adds_no_difference() -> None:
-    a, b = sweep(), sweep()
-    for record in [*a.records, *b.records]:
-        record.device = "cpu"
-    a.records[0].device = ""
-    assert provenance(a, b) == {}
-    for record in b.records:
-        record.device = "cuda (H200)"
-    assert provenance(a, b) == {"device": (["cpu"], ["cuda (H200)"])}
-
-
 def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() -> None:
     def runs(seconds: float) -> Results:
         return own_results({"width": [8, 16]}, lambda values, repeat: (
@@ -356,12 +326,9 @@ def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() 
 
 
 def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
-    def runs() -> Results:
-        return own_results({"n": [8, 16], "verdict": ["x", "y"]}, lambda values, repeat: (2.0, {}))
-
-    table = frame(compare_sweeps(runs(), runs()))
-    assert table["config_n"].tolist() == ["8", "8", "16", "16"]
-    assert table["config_verdict"].tolist() == ["x", "y", "x", "y"]
+    a, b = (own_results({"n": [8, 16], "verdict": ["x"]}, lambda values, repeat: (2.0, {})) for _ in range(2))
+    table = frame(compare_sweeps(a, b))
+    assert table["config_n"].tolist() == ["8", "16"]
     assert set(table["n"]) == {"3, 3"}
     assert set(table["verdict"]) == {"not distinguished"}
 

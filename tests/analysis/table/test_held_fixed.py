@@ -13,18 +13,10 @@ def test_model_data_epochs_and_whatever_is_not_usual_are_named() -> None:
     )
 
 
-def test_what_varies_is_not_named() -> None:
-    runs = results({"batch_per_rank": [16, 32], "lr": [0.1, 0.2]}, lambda values, repeat: 100.0)
-    text = held_fixed(make_table(runs))
+def test_what_varies_is_not_named_and_all_fields_of_a_function_are() -> None:
+    text = held_fixed(make_table(results({"batch_per_rank": [16, 32], "lr": [0.1, 0.2]}, lambda values, repeat: 100.0)))
     assert "lr" not in text
     assert "batch" not in text
-
-
-def test_all_own_fields_of_a_function_are_named() -> None:
     runs = own_results({"depth": [1, 2], "width": 8}, lambda values, repeat: (1.0, {}))
     assert "width 8" in held_fixed(make_table(runs))
-
-
-def test_a_table_without_rows_holds_nothing_fixed() -> None:
-    runs = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0)
     assert held_fixed(make_table(runs.of([]), ())) == ""

@@ -36,15 +36,10 @@ def test_report_cs_tables_come_out_of_its_figures() -> None:
         ["2", "1", "99.0", "0.935"],
         ["2", "2", "67.0", "0.919"],
     ]
+    # 186 s on one: over 120, 99 and 67.
+    assert normal[normal["backend"] == "gloo"]["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
     quantized = render(published("mnist"), "quantization").frame
     assert quantized[quantized["quantization"] == "qat"]["s/run"].tolist() == ["135", "91.0"]
-
-
-def test_machines_are_set_against_one_rank() -> None:
-    machines = render(published("mnist"), "machines").frame
-    normal = machines[(machines["quantization"] == "off") & (machines["backend"] == "gloo")]
-    # 186 s on one: over 120, 99 and 67.
-    assert normal["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
 
 
 OF_TRAINING = list(LAYOUTS)
