@@ -66,13 +66,9 @@ class BestOfSearch:
         return self._command(["--seed", seed, "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"])
 
     def _command(self, flags: Sequence[str]) -> str:
-        words = [*self.program, "--mode", "bench", *self._fields(), *self._options(), *flags]
+        words = [*self.program, "--mode", "bench"]
         if self.program[0].endswith(".py"):
             words.insert(0, "python")
-        return shlex.join(words)
-
-    def _fields(self) -> list[str]:
-        words = []
         for name, spec in self.schema.specs.items():
             # Of world_size, machines and ranks_per_machine two give the third.
             if name in ("seed", "ranks_per_machine") or name not in self.config:
@@ -82,10 +78,6 @@ class BestOfSearch:
                 words += ["--set", name, _text(spec, value)]
             elif not _is_same(value, spec.default) or name in self.script_fields:
                 words += [flag_of(name), _text(spec, value)]
-        return words
-
-    def _options(self) -> list[str]:
-        words = []
         for name, spec in FLAGS.items():
             value = getattr(self.options, name)
             if name in _NOT_KEPT or value == spec.default:
@@ -93,7 +85,7 @@ class BestOfSearch:
             words.append(flag_of(name))
             if spec.type != "bool":
                 words.append(_text(spec, value))
-        return words
+        return shlex.join([*words, *flags])
 
 
 def _text(spec: FieldSpec, value: Any) -> str:

@@ -80,7 +80,7 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
         _add_flag(how, spec, options.get(spec.name, spec.default), **switch)
     how.add_argument(
         "--restarts",
-        type=_count,
+        type=int,
         default=5,
         metavar="INT",
         help="How often a sweep starts again after Ray or its process died, without a new run in between (default: 5)",
@@ -177,9 +177,3 @@ def _shown_default(default: Any) -> str:
     values: Sequence[Any] = default if isinstance(default, list) else [default]
     shown = " ".join(as_flag_value(value) for value in values if value is not None)
     return f" (default: {shown})" if shown else ""
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"restarts={text} is no number of restarts; give 0, which is never, or more.")
-    return int(text)

@@ -196,12 +196,28 @@ def _text_column(head: str, text: Callable[[Trial], str]) -> Column:
     return Column(head, text, lambda row: {name: text(row)})
 
 
-def _speed_up_text(row: Trial) -> str:
-    return format_interval(row.speed_up, RATIO, null=1) + _of_how_many(row.speed_up, row)
+def _yes_column(head: str, is_so: Callable[[Trial], bool]) -> Column:
+    name = head.replace(" ", "_")
+    return Column(head, lambda row: "yes" if is_so(row) else "", lambda row: {name: is_so(row)})
 
 
-def _speed_up(row: Trial) -> dict[str, Any]:
-    return _values(row.speed_up, {"speed_up": "centre", "speed_up_low": "low", "speed_up_high": "high"})
+def _interval_column(
+    head: str, value_of: Callable[[Trial], Any], text_of: Callable[[Any, Trial], str], names: Mapping[str, str]
+) -> Column:
+    """A column of a value with an interval, which not every row has.
+
+    Args:
+        head: the heading, without what it says of intervals.
+        value_of: the value of a row; None where it has none.
+        text_of: how a value of a row is written.
+        names: name of a number -> attribute of the value.
+    """
+
+    def text(row: Trial) -> str:
+        value = value_of(row)
+        return "" if value is None else text_of(value, row)
+
+    return Column(head + INTERVAL, text, lambda row: _values(value_of(row), names))
 
 
 def _efficiency(row: Trial) -> float | None:
@@ -213,45 +229,33 @@ def _efficiency_text(row: Trial) -> str:
     return "" if value is None else RATIO(value)
 
 
-def _target(row: Trial) -> dict[str, Any]:
-    names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
-             "target_n": "reached"}  # fmt: skip
-    return _values(time_to_target(row.records), names)
-
-
-def _target_steps_text(row: Trial) -> str:
-    reached = steps_to_target(row.records)
-    return "" if reached is None else reached.describe(INTEGER)
-
-
-def _target_steps(row: Trial) -> dict[str, Any]:
-    names = {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"}
-    return _values(steps_to_target(row.records), names)
-
-
 def _outcomes(row: Trial) -> dict[str, Any]:
     counts = Counter(record.ending for record in row.records)
     return {"outcome": row.outcome} | {kind: counts[kind] for kind in (*map(str, Outcome), "stopped")}
 
 
-def _oversubscribed(row: Trial) -> bool:
-    return any(record.oversubscribed for record in row.records)
-
-
-SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
+SPEED_UP = _interval_column(
+    "speed-up",
+    lambda row: row.speed_up,
+    lambda value, row: format_interval(value, RATIO, null=1) + _of_how_many(value, row),
+    {"speed_up": "centre", "speed_up_low": "low", "speed_up_high": "high"},
+)
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
-_TARGET_STEPS = Column(f"steps to target{INTERVAL}", _target_steps_text, _target_steps)
-_TARGET = Column(f"s to target{INTERVAL}", lambda row: str(time_to_target(row.records) or ""), _target)
-_OVERSUBSCRIBED = Column(
-    "oversubscribed",
-    lambda row: "yes" if _oversubscribed(row) else "",
-    lambda row: {"oversubscribed": _oversubscribed(row)},
+_TARGET_STEPS = _interval_column(
+    "steps to target",
+    lambda row: steps_to_target(row.records),
+    lambda value, row: value.describe(INTEGER),
+    {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"},
 )
-_INDEPENDENT = Column(
-    "independent ranks",
-    lambda row: "yes" if row.independent_ranks else "",
-    lambda row: {"independent_ranks": bool(row.independent_ranks)},
-)
+_TARGET = _interval_column(
+    "s to target",
+    lambda row: time_to_target(row.records),
+    lambda value, row: str(value),
+    {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
+     "target_n": "reached"},
+)  # fmt: skip
+_OVERSUBSCRIBED = _yes_column("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
+_INDEPENDENT = _yes_column("independent ranks", lambda row: bool(row.independent_ranks))
 ENDING = (
     Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)}),
     Column("outcome", lambda row: row.outcome, _outcomes),
