@@ -113,15 +113,6 @@ def test_the_default_table_of_every_committed_sweep_has_8_columns_and_fits_a_ter
         assert width < 100 or len(gone) <= 2
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_the_committed_sweep_loses_nothing_that_answers(width: int) -> None:
-    frame = summarize(load(REFERENCE / "batch_size")).table.frame()
-    text = printed(frame, width, spare=SPARE)
-    for head in HEADS & set(frame.columns):
-        for cell in frame[head]:
-            assert all(part in text for part in cell.replace(" [", "|[").split("|"))
-
-
 def test_a_head_takes_several_lines_before_a_table_falls_apart_into_records() -> None:
     heads = [f"speed {name} [95% of all rows]" for name in "abcdefg"]
     text = printed(pd.DataFrame({head: ["1.50 [1.20, 1.80]"] for head in heads}), 110)

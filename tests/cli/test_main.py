@@ -39,15 +39,17 @@ def keep(runs: Results, folder: Path) -> Path:
     return folder
 
 
+def rates(speed: float, noise: Sequence[float] = (1.0, 1.02, 0.99)) -> Results:
+    """A sweep over batch and world size: two ranks are one and a half times as fast as one."""
+    return results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+        lambda values, repeat: speed * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2),
+    )
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A sweep over batch and world size: two ranks are one and a half times as fast as one."""
-    noise = [1.0, 1.02, 0.99]
-    runs = results(
-        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
-        lambda values, repeat: 100 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2),
-    )
-    return keep(runs, tmp_path / "results" / "sample")
+    return keep(rates(100), tmp_path / "results" / "sample")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -189,13 +191,6 @@ def in_sessions(swept: Results, name: str) -> Results:
     return swept
 
 
-def rates(speed: float, noise: Sequence[float] = (1.0, 1.02, 0.99)) -> Results:
-    return results(
-        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
-        lambda values, repeat: speed * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2),
-    )
-
-
 def test_below_three_sessions_of_each_a_slowdown_can_neither_be_said_nor_ruled_out(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,11 +244,8 @@ def test_compare_fails_a_slowdown_beyond_doubt_with_3_and_one_that_is_not_ruled_
 def test_compare_fails_what_ended_ok_in_a_and_never_in_b(
     folder: Path, fits: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    noise = [1.0, 1.02, 0.99]
-
     def rate(values: dict[str, Any], repeat: int) -> float | None:
-        speed = 100 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2)
-        return speed if values["batch_per_rank"] in fits else None
+        return 100.0 + repeat if values["batch_per_rank"] in fits else None
 
     other = keep(results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, rate), folder.parent / "other")
     code, _, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 from rich.text import Text
 
@@ -12,7 +11,6 @@ from dmls_ray.execution.view import PlainView, describe_end
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunStarted
-from dmls_ray.util.quantities import duration
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)
@@ -65,11 +63,6 @@ def _text(view: LiveView) -> str:
     console.print(view.render())
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
-
-
-@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (119.4, "119 s"), (130, "2 min 10 s"), (9000, "2.5 h")])
-def test_durations_are_said_as_a_person_says_them(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_a_run_that_is_not_ok_shows_its_reason() -> None:
