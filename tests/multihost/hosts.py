@@ -228,16 +228,10 @@ class Host:
         return process
 
     def run(
-        self,
-        words: Sequence[str],
-        *,
-        cwd: Path | str = "/tmp",
-        env: Mapping[str, str] | None = None,
-        timeout: float = 120,
-        check: bool = False,
+        self, words: Sequence[str], *, timeout: float = 120, check: bool = False, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on this host to its end."""
-        process = self.start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        """Run a command on this host to its end; `options` go to `start`."""
+        process = self.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
@@ -262,14 +256,14 @@ class Host:
 
     # --- Ray ------------------------------------------------------------------------------------------------------
 
-    def ray_start_head(self, *flags: str, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> str:
+    def ray_start_head(self, *, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> str:
         """Run `ray start --head` on this host; return the address of the cluster. `env` accepts LOST_SOON."""
-        self._ray_start("--head", f"--port={RAY_PORT}", "--include-dashboard=false", *flags, num_cpus=num_cpus, env=env)
+        self._ray_start("--head", f"--port={RAY_PORT}", "--include-dashboard=false", num_cpus=num_cpus, env=env)
         return f"{self.address}:{RAY_PORT}"
 
-    def ray_join(self, address: str, *flags: str, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> None:
+    def ray_join(self, address: str, *, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> None:
         """Run `ray start` on this host, which joins the cluster at an address."""
-        self._ray_start(f"--address={address}", *flags, num_cpus=num_cpus, env=env)
+        self._ray_start(f"--address={address}", num_cpus=num_cpus, env=env)
 
     def _ray_start(self, *flags: str, num_cpus: int, env: Mapping[str, str] | None) -> None:
         node = (f"--node-ip-address={self.address}", f"--num-cpus={num_cpus}", "--disable-usage-stats")
@@ -333,13 +327,9 @@ class _Init:
         words = ["unshare", *namespaces, "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         self._unshare = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=os.environ | variables,
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=os.environ | variables,
             start_new_session=True,
-        )
+        )  # fmt: skip
         assert self._unshare.stdout is not None
         try:
             line = self._unshare.stdout.readline()

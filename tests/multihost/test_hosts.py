@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -17,24 +16,6 @@ from tests.multihost.hosts import Host, HostsError, Network
 
 pytestmark = pytest.mark.multihost
 
-SEND = """
-import socket, sys
-with socket.create_connection((sys.argv[1], 7000)) as there:
-    there.sendall(bytes(int(sys.argv[2])))
-    there.shutdown(socket.SHUT_WR)
-    there.recv(1)
-"""
-RECEIVE = """
-import socket, time
-with socket.create_server(("", 7000)) as server:
-    print("listening", flush=True)
-    there, _ = server.accept()
-    with there:
-        first, began, size = len(there.recv(1)), time.monotonic(), 0
-        while got := there.recv(1 << 20):
-            size += len(got)
-        print(size * 8 / (time.monotonic() - began), flush=True)
-"""
 ECHO = """
 import socket
 with socket.create_server(("", 7000)) as server:
@@ -62,14 +43,6 @@ def wait_for(condition: Callable[[], object], within_s: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s} s"
         time.sleep(0.02)
-
-
-def bits_per_s(sender: Host, receiver: Host, size: int) -> float:
-    server = receiver.start([sys.executable, "-c", RECEIVE])
-    wait_for(lambda: "listening" in server.printed())
-    assert sender.python(SEND, receiver.address, str(size)).returncode == 0
-    server.wait(20)
-    return float(server.printed().split()[-1])
 
 
 def conversation(here: Host, there: Host) -> Callable[[str], str]:
@@ -111,17 +84,10 @@ def test_hosts_share_the_folders_of_tests_and_nothing_else(network: Network, tmp
     assert "Network is unreachable" in outside.stderr
 
 
-def test_a_signal_reaches_the_process_and_its_exit_code_is_returned(network: Network) -> None:
-    (host,) = network.add()
-    process = host.start(["sh", "-c", "trap 'exit 7' INT; echo up; while :; do sleep 0.1; done"])
-    wait_for(lambda: "up" in process.printed())
-    process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 7
-    wait_for(lambda: host.processes() == [])  # no zombie is left
-
-
-def test_a_cut_link_gives_no_error_and_connections_continue_when_it_is_restored(network: Network) -> None:
+def test_a_cut_link_gives_no_error_and_a_host_without_power_sends_no_message(network: Network) -> None:
     first, second = network.add(2)
+    second.shape("100mbit")
+    second.run(["touch", "/tmp/left"], check=True)
     say = conversation(first, second)
     assert say("before") == "heard before"
     second.cut()
@@ -129,17 +95,10 @@ def test_a_cut_link_gives_no_error_and_connections_continue_when_it_is_restored(
     second.restore()
     wait_for(lambda: "during" in say("after"))
 
-
-def test_a_power_cut_ends_all_processes_without_a_message_and_a_revived_host_is_new(network: Network) -> None:
-    first, second = network.add(2)
-    second.shape("100mbit")
-    second.run(["touch", "/tmp/left"], check=True)
-    say = conversation(first, second)
-    assert say("before") == "heard before"
     processes = second.processes()
     second.kill()
     assert not any(process.is_running() for process in processes)
-    assert say("after") == "heard nothing"
+    wait_for(lambda: say("later") == "heard nothing")
     with pytest.raises(HostsError, match="no power"):
         second.run(["true"])
 
@@ -148,19 +107,6 @@ def test_a_power_cut_ends_all_processes_without_a_message_and_a_revived_host_is_
     assert second.run(["ls", "/tmp/left"]).returncode != 0
     assert "rate 100Mbit" in second.run(["tc", "qdisc", "show", "dev", "eth0"]).stdout
     assert conversation(first, second)("again") == "heard again"
-
-
-@pytest.mark.parametrize(("rate", "expected"), [("1gbit", 1e9), ("100mbit", 1e8)])
-def test_a_shaped_link_has_its_rate_in_both_directions(network: Network, rate: str, expected: float) -> None:
-    first, second = network.add(2)
-    second.shape(rate)
-    for sender, receiver in ((first, second), (second, first)):
-        # A busy machine makes a transfer slower. It looks faster where the receiver started its clock late. With
-        # another rate of the link none of ten transfers is within these bounds.
-        rates = [bits_per_s(sender, receiver, 16 << 20)]
-        while abs(rates[-1] / expected - 1) > 0.15 and len(rates) < 10:
-            rates.append(bits_per_s(sender, receiver, 16 << 20))
-        assert rates[-1] == pytest.approx(expected, rel=0.15), rates
 
 
 def test_a_network_leaves_nothing_behind_when_its_test_is_killed(hosts_possible: None) -> None:

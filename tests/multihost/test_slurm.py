@@ -61,9 +61,9 @@ def slurm(network: Network, folder: Path, *, broken: str = "") -> dict[str, str]
     }
 
 
-def submitted(folder: Path, env: dict[str, str], *words: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+def submitted(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", str(SCRIPT), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout, check=False
+        ["bash", str(SCRIPT), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False
     )
 
 
