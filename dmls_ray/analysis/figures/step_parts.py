@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.chart import Axis, Chart
 from dmls_ray.analysis.figures.series import stacked_panels
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.steps import PARTS, bounds_of, slower_rank, step_parts
+from dmls_ray.analysis.trials.steps import PARTS, bounds_of, step_parts
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import join_names
 
@@ -37,13 +37,6 @@ def chart(table: Table) -> Chart | None:
     y = Axis("time of an optimizer step (ms)", from_zero=True)
     panels, notes = stacked_panels(table, rows, y, parts, _MOST_LINES)
     notes += _on_bounds(table, rows)
-    late = []
-    for row in rows:
-        found = slower_rank(row)
-        if found is not None:
-            late.append(f"rank {found[0]} by {found[1]:.2f} ms with {describe_configuration(row.factors)}")
-    if late:
-        notes.append(f"Slower than the other ranks, beyond its spread: {join_names(late)}.")
     return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=notes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from dmls_ray.analysis.findings.effects import Comparison, compare, compare_doubling, compare_each
 from dmls_ray.analysis.findings.losers import losers_of
@@ -20,18 +20,13 @@ MOST_ROWS = 8
 _EXPLAINED_FROM = 0.1
 """Share of a step from which on its change is explained, where the speeds are not distinguished."""
 
-Headline = Literal[
-    "none_ok", "searched", "independent", "one_trial", "no_pair", "not_compared", "no_baseline", "pair", "none_better",
-    "none_differs", "best_found", "not_reported", "critical", "critical_above", "critical_below", "critical_unknown",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Answer:
     """What the runs of a sweep say."""
 
-    headline: Headline
-    """Which sentence the headline is."""
+    headline: str
+    """Which sentence the headline is: a key of `words.HEADLINES`."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Values that it names."""
     lead: Comparison = ()
@@ -87,9 +82,7 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     return Answer(headline, facts, lead, comparisons, caveats, why_of(lead))
 
 
-def lead_of(
-    candidates: Sequence[Comparison], losers: Collection[str], *, is_amount: bool
-) -> tuple[Headline, Comparison]:
+def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amount: bool) -> tuple[str, Comparison]:
     """The headline, and the comparison that it is about.
 
     The one that gains most by the first measure by which any gains beyond chance. If none gains: of amounts, the last
@@ -160,14 +153,14 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
     return {kind: {"names": names} for kind, names in caveats.items() if names}
 
 
-def _without_measures(trials: SweepTrials) -> Headline:
+def _without_measures(trials: SweepTrials) -> str:
     counted = [trial for trial in trials.rows if trial.counted]
     if not counted:
         return "none_ok"
     return "independent" if all(trial.independent_ranks for trial in counted) else "searched"
 
 
-def _without_pairs(axis: Axis) -> Headline:
+def _without_pairs(axis: Axis) -> str:
     if not axis.name:
         return "one_trial"
     return "not_compared" if axis.groups else "no_pair"

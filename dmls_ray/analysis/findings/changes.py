@@ -17,20 +17,15 @@ _GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", bet
 """By how much the accuracy on training samples is above that on test samples."""
 
 
-def answer_on_changes(trials: SweepTrials, changed: Sequence[str]) -> Answer:
-    """What each change does to results, to their gap to training and to speed; the best one first.
-
-    Args:
-        trials: the trials of the sweep.
-        changed: the fields that were changed one at a time.
-    """
+def answer_on_changes(trials: SweepTrials) -> Answer:
+    """What each change does to results, to their gap to training and to speed; the best one first."""
     measures = trials.questions.measures(trials.compared)
     runs = [run for trial in trials.compared for run in trial.counted]
     # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
     if all("train_eval_accuracy" in run.metrics for run in runs):
         measures.append(_GAP)
     measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
-    pairs = changed_pairs(trials, changed)
+    pairs = changed_pairs(trials, trials.changed)
     comparisons = compare_each(pairs, measures, trials.until)
     if not comparisons:
         return Answer("not_compared" if pairs else "no_baseline")

@@ -19,7 +19,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from dmls_ray.analysis.findings.answer import Answer, Headline
+from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import Effect, level_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.critical_batch import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
@@ -217,7 +217,7 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
     first, last = found.points[0], found.points[-1]
     comparisons = [levels for levels in map(_levels, found.points) if levels]
     facts = {"target": found.target, "first": first.batch, "last": last.batch}
-    headline: Headline = "critical_unknown"
+    headline = "critical_unknown"
     if found.curve is not None:
         critical = found.curve.critical
         facts["critical"] = float(f"{critical.centre:.2g}")

@@ -70,9 +70,7 @@ def answer_of(trials: SweepTrials, question: SweepQuestion) -> Answer:
     """The answer of a sweep's trials to its question."""
     if question.metric:
         return answer_of_search(trials, question.metric, minimizes=question.minimizes)
-    if question.changed:
-        return answer_on_changes(trials, question.changed)
-    return answer_on_axis(trials, trials.axis)
+    return answer_on_changes(trials) if question.changed else answer_on_axis(trials, trials.axis)
 
 
 def answer_on_axis(trials: SweepTrials, axis: str) -> Answer:

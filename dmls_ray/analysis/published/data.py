@@ -48,6 +48,9 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Settings of all runs of a report, by data set."""
 
+_SAMPLES = {"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}
+"""Training samples of a data set."""
+
 _SUMMED = ("cifar10",)
 """Data sets whose printed losses are sums of batch means divided by the number of samples, so too small by the factor
 batch_per_rank.
@@ -83,10 +86,11 @@ def published(dataset: str | None = None) -> Results:
     epochs: dict[str, list[dict[str, Any]]] = {}
     for row in read_rows("published_epochs"):
         epochs.setdefault(row["experiment"], []).append(row)
-    records = [
-        _record(order, row, epochs.get(row["experiment"], [])) for order, row in enumerate(read_rows("published_runs"))
-    ]
-    return Results(FOLDER, [record for record in records if dataset in (None, record.config["dataset"])])
+    records = []
+    for order, row in enumerate(read_rows("published_runs")):
+        if dataset in (None, row["dataset"].lower()):
+            records.append(_record(order, row, epochs.get(row["experiment"], [])))
+    return Results(FOLDER, records)
 
 
 def read_rows(name: str) -> list[dict[str, Any]]:
@@ -100,7 +104,7 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
     dataset = row["dataset"].lower()
     ranks = int(row["machines"] * row["ranks_per_machine"])
     regularized = row["regularized"] or ""
-    config = {
+    config: dict[str, Any] = {
         "model": row["model"].partition("+")[0],
         "dataset": dataset,
         "world_size": ranks,
@@ -115,54 +119,57 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         "epochs": int(row["epochs"]),
         "quantization": "qat" if row["quantized"] else "off",
         "batch_norm": "on" if "batch norm" in regularized else "off",
-        "early_stopping": "test_loss" if "early stopping" in regularized else "off",
-        **({"patience": 2} if "early stopping" in regularized else {}),
+        "early_stopping": "off",
         **_SETTINGS[dataset],
     }
+    if "early stopping" in regularized:
+        config |= {"early_stopping": "test_loss", "patience": 2}
     record = RunRecord(
         run_id=row["experiment"], trial_id=row["experiment"], repeat=0, order=order, order_seed=0, seed=0,
         outcome=Outcome.OK, config=config, isolation=PUBLISHED, backend=config["backend"] or "",
         machine={"host": "", "cpu": row["hardware"].partition(" (")[0], "hardware": row["hardware"], "gpus": []},
-        metrics={"train_samples": {"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset]},
+        metrics={"train_samples": _SAMPLES[dataset]}, reason=row["note"] or "",
     )  # fmt: skip
     factor = config["batch_per_rank"] if dataset in _SUMMED else 1
-    by_rank = [[_epoch(item, factor) for item in epochs if item["rank"] == number] for number in range(ranks)]
-    take_epochs(record, by_rank[0])
-    record.ranks = [_rank(number, of_rank) for number, of_rank in enumerate(by_rank)]
-    disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
-    seconds = [item["epoch_s"] for item in epochs
-               if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed]  # fmt: skip
-    # The median, since the first epoch includes the set-up.
-    epoch_s = statistics.median(seconds) if seconds else None
-    if epoch_s is None and row["total_s"] is not None:
-        epoch_s = row["total_s"] / config["epochs"]
-    metrics = {
-        "epoch_s": epoch_s,
+    for rank in range(ranks):
+        of_rank = [_epoch(item, factor) for item in epochs if item["rank"] == rank]
+        last = dict(of_rank[-1].metrics) if of_rank else {}
+        record.ranks.append(RankRecord(rank=rank, metrics=last, epochs=of_rank))
+    take_epochs(record, record.ranks[0].epochs)
+    # What a report prints of a whole run comes before what follows from its epochs.
+    printed = {
+        "epoch_s": _epoch_s(row, epochs),
         "total_s": row["total_s"],
-        "train_accuracy": _fraction(row["train_accuracy"]),
-        "test_accuracy": _fraction(row["test_accuracy"]),
+        "train_accuracy": row["train_accuracy"],
+        "test_accuracy": row["test_accuracy"],
         "peak_mem_mb": row["peak_memory_mb"],
     }
-    for name in metrics:
-        record.metrics.pop(name, None)
-    record.metrics |= {name: value for name, value in metrics.items() if value is not None}
-    if metrics["train_accuracy"] is not None and metrics["test_accuracy"] is not None:
-        record.metrics["accuracy_gap"] = metrics["train_accuracy"] - metrics["test_accuracy"]
-    record.reason = row["note"] or ""
+    metrics = record.metrics
+    for name, value in printed.items():
+        metrics.pop(name, None)
+        if value is not None:
+            metrics[name] = value / 100 if name.endswith("accuracy") else value
+    if {"train_accuracy", "test_accuracy"} <= metrics.keys():
+        metrics["accuracy_gap"] = metrics["train_accuracy"] - metrics["test_accuracy"]
     return record
+
+
+def _epoch_s(row: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Seconds of an epoch of rank 0: the median, since the first one includes the set-up."""
+    disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
+    seconds = []
+    for item in epochs:
+        if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed:
+            seconds.append(item["epoch_s"])
+    if seconds:
+        return statistics.median(seconds)
+    return None if row["total_s"] is None else row["total_s"] / row["epochs"]
 
 
 def _epoch(row: Mapping[str, Any], factor: int) -> EpochRecord:
     """An epoch with its losses multiplied by a factor, and with fractions in place of percentages."""
-    reported = {name: row[name] for name in _LEARNED if row[name] is not None}
-    values = {name: value * factor if name.endswith("loss") else value / 100 for name, value in reported.items()}
-    return EpochRecord(epoch=int(row["epoch"]), metrics=values)
-
-
-def _fraction(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
-
-
-def _rank(number: int, epochs: Sequence[EpochRecord]) -> RankRecord:
-    metrics = dict(epochs[-1].metrics) if epochs else {}
-    return RankRecord(rank=number, metrics=metrics, epochs=list(epochs))
+    metrics = {}
+    for name in _LEARNED:
+        if row[name] is not None:
+            metrics[name] = row[name] * factor if name.endswith("loss") else row[name] / 100
+    return EpochRecord(epoch=int(row["epoch"]), metrics=metrics)

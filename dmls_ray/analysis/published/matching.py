@@ -90,4 +90,4 @@ def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], specs: Mapp
 
 
 def _format(value: Any) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

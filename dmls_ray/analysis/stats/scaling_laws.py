@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate, is_above, is_below
 
-BEYOND = 4
-"""A curve ends at this multiple of the largest measured world size."""
-
 Points = Mapping[int, Mapping[int, float]]
 """world_size -> block -> speed-up against world size 1 without DDP in that block."""
 
-Law = Callable[..., float]
+Law = Callable[..., Any]
 
 _NEGLIGIBLE = 0.05
 """Relative deviation of a curve from the measurements that is accepted, however narrow their interval."""
@@ -43,22 +43,9 @@ class Fit:
     law: Law
     parameters: dict[str, Estimate]
     by_block: tuple[tuple[float, ...], ...]
-    largest: int
-    """Largest measured world size."""
-
-    @property
-    def farthest(self) -> int:
-        """Largest world size of the curve; beyond `largest` it is an extrapolation and must be labelled so."""
-        return BEYOND * self.largest
 
     def curve(self, world_size: float) -> Estimate:
-        """The speed-up at a world size.
-
-        Raises:
-            ValueError: it is beyond `farthest`.
-        """
-        if world_size > self.farthest:
-            raise ValueError(f"world_size={world_size} is beyond {BEYOND} times the largest measured, {self.largest}.")
+        """The speed-up at a world size; beyond the largest measured one it is an extrapolation."""
         return estimate([self.law(world_size, *parameters) for parameters in self.by_block], "ratio")
 
 
@@ -70,11 +57,11 @@ class Refusal:
     reason: str
 
 
-_LAWS: tuple[tuple[str, Law, tuple[str, ...]], ...] = (
-    ("Amdahl's law", amdahl, ("serial share",)),
-    ("universal scalability law", universal, ("contention", "coherency")),
-)
-"""Name, function and parameters of each law."""
+_LAWS: Mapping[str, tuple[Law, Sequence[str]]] = {
+    "Amdahl's law": (amdahl, ["serial share"]),
+    "universal scalability law": (universal, ["contention", "coherency"]),
+}
+"""Name -> function and parameters of a law."""
 
 
 def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
@@ -87,24 +74,24 @@ def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
         points: the measured speed-ups of world sizes above 1.
         strong: whether the problem stays the same as ranks are added (strong scaling); Amdahl's law needs that.
     """
-    return [_fit(name, law, parameters, points, strong) for name, law, parameters in _LAWS]
+    return [_fit(name, points, strong=strong) for name in _LAWS]
 
 
-def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong: bool) -> Fit | Refusal:
+def _fit(name: str, points: Points, *, strong: bool) -> Fit | Refusal:
+    law, parameters = _LAWS[name]
     sizes = sorted(points)
-    shared = set.intersection(*map(set, points.values())) if points else set()
-    blocks = sorted(shared)
+    frame = pd.DataFrame(dict(points)).dropna()  # of shape (blocks that have all world sizes, world sizes)
     if law is amdahl and not strong:
         return Refusal(name, "it is about a problem that stays the same, and global_batch grew with the ranks")
     if len(sizes) < len(parameters) + 1:
         return Refusal(name, f"it needs {len(parameters) + 1} world sizes above 1, and {len(sizes)} were measured")
-    if not blocks:
+    if frame.empty:
         return Refusal(name, "no block has all world sizes")
-    by_block = [_fitted(law, len(parameters), [(size, points[size][block]) for size in sizes]) for block in blocks]
+    by_block = [_fitted(law, len(parameters), sizes, frame.loc[block, sizes]) for block in sorted(frame.index)]
     estimates = [estimate(values) for values in zip(*by_block, strict=True)]
-    fit = Fit(name, law, dict(zip(parameters, estimates, strict=True)), tuple(by_block), sizes[-1])
+    fit = Fit(name, law, dict(zip(parameters, estimates, strict=True)), tuple(by_block))
     for size in sizes:
-        seen = estimate([points[size][block] for block in blocks], "ratio", level=bonferroni_level(len(sizes)))
+        seen = estimate(frame[size].tolist(), "ratio", level=bonferroni_level(len(sizes)))
         predicted = fit.curve(size).centre
         is_far = abs(predicted / seen.centre - 1) > _NEGLIGIBLE
         if is_far and (is_above(seen, predicted) or is_below(seen, predicted)):
@@ -113,7 +100,7 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
     return fit
 
 
-def _fitted(law: Law, count: int, points: Sequence[tuple[int, float]]) -> tuple[float, ...]:
+def _fitted(law: Law, count: int, sizes: Sequence[int], speed_ups: Sequence[float]) -> tuple[float, ...]:
     """Return the parameters by least squares of the logarithms of the speed-ups, since noise is proportional.
 
     They may be slightly below 0, where noise makes ranks faster than the ideal. Cut off at 0, their interval would have
@@ -121,10 +108,10 @@ def _fitted(law: Law, count: int, points: Sequence[tuple[int, float]]) -> tuple[
     """
     from scipy.optimize import least_squares  # takes half a second to load
 
-    def residuals(parameters: Sequence[float]) -> list[float]:
-        return [float(np.log(law(ranks, *parameters) / measured)) for ranks, measured in points]
+    def residuals(parameters: Sequence[float]) -> NDArray[np.float64]:
+        return np.log(law(np.array(sizes), *parameters) / np.array(speed_ups))
 
-    most = max(ranks for ranks, _ in points)
+    most = max(sizes)
     # Lower bounds that keep the denominator of the law above 0.
     least = [-0.4 / (most - 1), -0.4 / (most * (most - 1))][:count]
     solved = least_squares(residuals, [0.1, 0.01][:count], bounds=(least, [1.0, np.inf][:count]))

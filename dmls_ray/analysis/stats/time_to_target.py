@@ -97,7 +97,14 @@ def steps_to_target(records: Sequence[RunRecord]) -> TimeToTarget | None:
 
 
 def _observed(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return [record for record in records if record.mode == "bench" and _is_informative(record)]
+    """Return the runs that say when they reached the target, or that they did not."""
+    observed = []
+    for record in records:
+        has_accuracies = any(epoch.metrics.keys() >= {"test_accuracy", "ended_s"} for epoch in record.epochs)
+        is_silent = record.outcome is Outcome.OK and "target_s" not in record.metrics and not has_accuracies
+        if record.mode == "bench" and record.outcome is not Outcome.SKIPPED and not is_silent:
+            observed.append(record)
+    return observed
 
 
 def _target_of(records: Sequence[RunRecord]) -> float | None:
@@ -127,23 +134,14 @@ def _to_target(
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 
 
-_TESTED = {"test_accuracy", "ended_s"}
-
-
-def _is_informative(record: RunRecord) -> bool:
-    """Return whether the run says when it reached the target, or that it did not."""
-    if record.outcome is not Outcome.OK:
-        return record.outcome is not Outcome.SKIPPED
-    return "target_s" in record.metrics or any(epoch.metrics.keys() >= _TESTED for epoch in record.epochs)
-
-
 def _seconds_to(record: RunRecord, target: float) -> float | None:
     """Seconds from assignment to the end of the first epoch that reached the target."""
     if record.config.get("target_accuracy") == target and "target_s" in record.metrics:
         return record.metrics["target_s"]
-    reached = (epoch for epoch in record.epochs if epoch.metrics.get("test_accuracy", -1.0) >= target)
-    first = next(reached, None)
-    return None if first is None else first.metrics.get("ended_s")
+    for epoch in record.epochs:
+        if epoch.metrics.get("test_accuracy", -1.0) >= target:
+            return epoch.metrics.get("ended_s")
+    return None
 
 
 def _median_and_interval(

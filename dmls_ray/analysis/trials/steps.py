@@ -8,10 +8,9 @@ from statistics import fmean
 
 import pandas as pd
 
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
+from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.trials.groups import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.epoch_and_rank import RankRecord
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -33,8 +32,6 @@ COMPUTE_BOUND = 0.7
 _HALF = 0.5
 """If more of a step than this share grows with the batch, its arithmetic bounds it; if less, what a step takes at any
 batch: starting its operations."""
-_SLOWER_RANK = 0.05
-"""Share of a step by which a rank must be slower than the others to be named."""
 
 
 def step_parts(trial: Trial) -> dict[str, float]:
@@ -145,32 +142,6 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
 def _samples_of_rank(trial: Trial) -> float:
     config = trial.records[0].config
     return float(config.get("batch_per_rank") or 1) * float(config.get("accum_steps") or 1)
-
-
-def slower_rank(trial: Trial) -> tuple[int, float] | None:
-    """The rank that is slower than the others beyond its own spread over the repeats, and by how many milliseconds.
-
-    Slower in what it does itself: waiting for data, computing and the rest. None if there is no such rank.
-    """
-    by_rank: dict[int, list[float]] = {}
-    for record in trial.timed:
-        spent = {rank.rank: _spent_ms(rank) for rank in record.ranks if "data_wait_ms" in rank.metrics}
-        if len(spent) > 1:
-            total = sum(spent.values())
-            for rank, ms in spent.items():
-                by_rank.setdefault(rank, []).append(ms - (total - ms) / (len(spent) - 1))
-    if not by_rank:
-        return None
-    rank, later = max(by_rank.items(), key=lambda item: fmean(item[1]))
-    is_known = len(later) >= MIN_REPEATS and is_above(estimate(later), 0)
-    is_large = fmean(later) >= _SLOWER_RANK * sum(step_parts(trial).values())
-    return (rank, fmean(later)) if is_known and is_large else None
-
-
-def _spent_ms(rank: RankRecord) -> float:
-    """What a rank does itself in a step."""
-    own = ("data_wait_ms", "forward_ms", "backward_ms", "optimizer_ms", "rest_ms")
-    return sum(rank.metrics.get(name, 0.0) for name in own)
 
 
 def _parts_by_block(trial: Trial) -> pd.DataFrame:

@@ -78,12 +78,3 @@ def test_blocks_that_lack_a_world_size_are_left_out_and_without_any_nothing_is_f
     assert isinstance(fit, Fit)
     assert len(fit.by_block) == 1
     assert fits({2: {0: 1.9}, 4: {1: 3.0}})[0] == Refusal("Amdahl's law", "no block has all world sizes")
-
-
-def test_a_curve_ends_at_four_times_the_largest_measured_size() -> None:
-    (fit, _) = fits(points(amdahl, (2, 4), 0.1))
-    assert isinstance(fit, Fit)
-    assert fit.farthest == 16
-    fit.curve(16)
-    with pytest.raises(ValueError, match="world_size=17 is beyond 4 times the largest measured, 4"):
-        fit.curve(17)

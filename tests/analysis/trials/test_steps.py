@@ -7,7 +7,7 @@ import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.steps import bound_of, slower_rank, step_change, step_parts
+from dmls_ray.analysis.trials.steps import bound_of, step_change, step_parts
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord
 from tests.analysis.samples import own_results, results, set_value
@@ -94,18 +94,12 @@ def test_steps_that_vary_too_much_do_not_tell_computing_from_launching() -> None
     assert bounds_along({16: 1.0, 32: 1.5}, (0.7, 1.0, 1.4)) == ["compute or launch"] * 2
 
 
-def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Trial]:
-    """A trial of one rank with a step of 1 ms, and one of two, of which rank 0 waits for rank 1."""
+def of_ranks(extra: dict[str, float]) -> list[Trial]:
+    """A trial of one rank with a step of 1 ms, and one of two."""
     runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
     both = {name: ALONE.get(name, 0.0) + extra.get(name, 0.0) for name in {*ALONE, *extra}}
-    least = both.get("exposed_comm_ms", 0.0)
     for record in runs.records:
-        if record.config["world_size"] == 2:
-            slow = {**ALONE, "forward_ms": 0.4 + late[record.repeat]}
-            record.ranks = [
-                RankRecord(rank=0, metrics={**ALONE, "exposed_comm_ms": least + 2 * waits}),
-                RankRecord(rank=1, metrics={**slow, "exposed_comm_ms": least}),
-            ]
+        record.ranks = [RankRecord(rank=0, metrics={"exposed_comm_ms": extra["exposed_comm_ms"]})]
     return with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
 
 
@@ -137,14 +131,6 @@ def test_trials_of_different_versions_have_no_account() -> None:
         record.versions = {**record.versions, "torch": "3"}
     one_rank, two = make_table(Results(Path(), [*one_rank.records, *two.records])).rows
     assert step_change(two, one_rank) is None
-
-
-def test_a_rank_is_called_slower_only_beyond_its_spread() -> None:
-    _, steady = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
-    rank, ms = slower_rank(steady) or (None, 0.0)
-    assert (rank, ms) == (1, pytest.approx(0.41))
-    _, unsteady = of_ranks({}, 0.5, (0.9, -0.5, 0.8))
-    assert slower_rank(unsteady) is None
 
 
 def test_a_function_that_waits_for_its_data_is_input_bound() -> None:
