@@ -107,8 +107,11 @@ def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amo
 
 
 def _gain(comparison: Comparison, name: str) -> float:
-    """How large the gain by a measure is; 0 without one beyond chance."""
+    """How large the gain by a measure is; 0 without one beyond chance, and where speed or accuracy pay for memory."""
+    loses = any(effect.measure.is_judged and effect.sign and effect.gain < 0 for effect in comparison)
     for effect in comparison:
+        if loses and not effect.measure.is_judged:
+            continue
         # Without a better direction, any difference counts.
         if effect.measure.name == name and effect.sign and effect.gain >= 0:
             return effect.size

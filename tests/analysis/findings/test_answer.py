@@ -124,6 +124,16 @@ def test_the_headline_is_about_the_choice_that_gains_most_and_keeps_its_accuracy
     assert led(answer(runs, "optimizer")) == (headline, f"optimizer {lead} vs adam")
 
 
+def test_less_memory_is_no_gain_where_speed_pays_for_it() -> None:
+    runs = results(
+        {"optimizer": ["adam", "sgd", "rmsprop"], "batch_per_rank": 16},
+        lambda values, repeat: {"adam": 100.0, "sgd": 80.0, "rmsprop": 70.0}[values["optimizer"]],
+    )
+    for record in runs.records:
+        record.metrics["tensor_mem_mib"] = {"adam": 100.0, "sgd": 100.0, "rmsprop": 50.0}[record.config["optimizer"]]
+    assert led(answer(runs, "optimizer")) == ("none_better", "optimizer sgd vs adam")
+
+
 def test_the_best_value_of_an_axis_leads_where_it_is_in_between() -> None:
     speeds = {16: 100.0, 32: 900.0, 64: 95.0}
     runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: speeds[values["batch_per_rank"]])
