@@ -9,52 +9,32 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dmls_ray.analysis.figures import FIGURES, changes, charts, search
+from dmls_ray import load
+from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.figures.style import CROSS, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import save, vega_lite
+from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.epoch_and_rank import STEP_QUANTILES, EpochRecord
-from tests.analysis.samples import MACHINE, results
-from tests.conftest import jpeg
+from tests.analysis.samples import results
+from tests.conftest import PROJECT, jpeg
+
+REFERENCE = PROJECT / "results" / "reference"
 
 WAYS = Axis("way", categories=["loop", "numpy", "torch"])
 SAMPLES = [Point(16, 1.0), Point(32, 2.0), Point(64, 3.0)]
 
 
-def everything() -> list[Chart]:
-    """A sweep that has something to show in every figure."""
-    runs = results(
-        {"batch_per_rank": [16, 32, 64], "world_size": [1, 2, 4]},
-        lambda values, repeat: None if values["batch_per_rank"] == 64 else 100.0 * values["world_size"] + repeat,
-        accuracy=lambda values, repeat: 0.9 - 0.001 * values["batch_per_rank"],
-    )
-    for record in runs.records:
-        record.device, record.machine = "cpu", {**MACHINE, "memory_mib": 4096}
-        if record.epochs:
-            record.metrics["train_loss"] = 1.0
-            losses = [{"train_loss": 1 / number, "test_loss": 1.1 / number} for number in (1, 2, 3)]
-            record.epochs = [
-                EpochRecord(epoch=number, metrics={**values, "test_accuracy": 0.5, "train_accuracy": 0.6})
-                for number, values in enumerate(losses, start=1)
-            ]
-        record.metrics |= {"step_ms_p50": 4.0, "data_wait_ms": 1.0, "forward_ms": 1.0, "backward_ms": 1.0}
-        for rank in record.ranks:
-            rank.metrics |= {"step_ms_p50": 4.0 + rank.rank, "tensor_mem_mib": 100.0 + rank.rank}
-            rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
-            rank.utilization = {"at_s": [0.5, 1.0, 1.5], "cpu_percent": [90.0, 95.0, 99.0]}
-            if len(record.ranks) > 1:
-                rank.metrics |= {"forward_ms": 1.0, "backward_ms": 2.0}
-                rank.metrics |= {"comm_ms": 2.0, "overlap_ms": 1.0, "exposed_comm_ms": 1.0}
-                record.metrics["exposed_comm_ms"] = 1.0
-    table = make_table(runs)
-    table.axis = "batch_per_rank"
-    choices = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 1.0)
-    searched = make_table(choices, best_by=("test_accuracy", False))
-    changed = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 1.0, variants=({}, {"l1": 0.1})))
-    changed.changed = ("l1",)
-    leading = [search.chart(searched), changes.chart(changed)]
-    return [*filter(None, leading), *charts(table)]
+def everything() -> dict[str, Chart]:
+    """A chart of every figure, of the committed sweeps and of a search."""
+    found = {}
+    for folder in ("critical_batch", "regularization", "cifar10_convnet", "optimizer", "quantization", "grayscale"):
+        for chart in charts(summarize(load(REFERENCE / folder)).table):
+            found[chart.name] = chart
+    searched = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 1.0)
+    for chart in charts(make_table(searched, best_by=("test_accuracy", False)))[:1]:
+        found[chart.name] = chart
+    return found
 
 
 def texts(path: Path) -> str:
@@ -87,26 +67,26 @@ def rows_of(*series: Series, **changes: Any) -> list[dict[str, Any]]:
 
 def test_every_figure_is_saved_in_three_formats_that_name_its_axes_with_their_units(tmp_path: Path) -> None:
     found = everything()
-    assert [chart.name for chart in found] == [name for name in FIGURES if name != "critical_batch"], "no target"
-    paths = save(found, tmp_path / "figures")
-    kinds = ("png", "svg", "pdf")
-    assert [path.name for path in paths] == [f"{chart.name}.{kind}" for chart in found for kind in kinds]
-    for chart, place in zip(found, range(0, len(paths), 3), strict=True):
-        png, svg, pdf = paths[place : place + 3]
-        with Image.open(png) as image:
+    assert found.keys() == {*FIGURES, "quantization", "implementations"}
+    paths = save(list(found.values()), tmp_path / "figures")
+    assert [path.name for path in paths] == [f"{name}.{kind}" for name in found for kind in ("png", "svg", "pdf")]
+    for chart in found.values():
+        with Image.open(tmp_path / "figures" / f"{chart.name}.png") as image:
             assert image.format == "PNG"
             assert min(image.size) > 400
-        assert pdf.read_bytes().startswith(b"%PDF")
-        said = texts(svg)
+        assert (tmp_path / "figures" / f"{chart.name}.pdf").read_bytes().startswith(b"%PDF")
+        said = texts(tmp_path / "figures" / f"{chart.name}.svg")
         assert chart.title in said
         for panel in chart.panels:
             assert panel.x.label in said
             assert panel.y.label in said
-            assert panel.y.label.endswith(")")
-            assert panel.x.categories or panel.x.label.endswith(")")
-            if len({series.name for panel in chart.panels for series in panel.series}) > 1:
-                assert all(series.name in said for series in panel.series)
-    assert save(found[2:3], tmp_path / "again")[1].read_bytes() == save(found[2:3], tmp_path / "more")[1].read_bytes()
+            if chart.name != "critical_batch" and not panel.picture:
+                assert panel.y.label.endswith(")")
+                assert panel.x.categories or panel.x.label.endswith(")")
+        names = {series.name for panel in chart.panels for series in panel.series}
+        assert len(names) == 1 or all(name in said for name in names)
+    first, second = (save([found["memory"]], tmp_path / name)[1].read_bytes() for name in ("first", "second"))
+    assert first == second, "equal charts are equal files"
 
 
 def test_a_specification_is_plain_values_that_json_can_hold() -> None:
