@@ -25,8 +25,10 @@ def chart(table: Table) -> Chart | None:
     label = f"to a test accuracy of {found.target:g}"
     steps = _measured((point, point.steps) for point in found.points)
     seconds = _measured((point, point.seconds) for point in found.points)
+    # A band lies under the points.
+    with_laws = sorted([*steps, *_laws(found, steps)], key=lambda series: series.kind != "band")
     panels = [
-        Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=[*steps, *_laws(found, steps)]),
+        Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=with_laws),
         Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
     ]
     notes = [
