@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -219,9 +218,7 @@ class Cost(Objective):
         return GENERIC
 
 
-OBJECTIVES: Mapping[str, type[Objective]] = {
-    kind.name: kind for kind in (Accuracy, Cost, Memory, Throughput, TimeToAccuracy)
-}
+OBJECTIVES = {kind.name: kind for kind in (Accuracy, Cost, Memory, Throughput, TimeToAccuracy)}
 
 
 def target_of_runs(table: Table) -> float | None:
