@@ -22,13 +22,18 @@ class Request:
     """The options of `dmls-ray advise` besides the objective."""
 
     target: float | None = None
-    """Test accuracy to be reached."""
+    """Test accuracy to be reached: for time-to-accuracy (without it, target_accuracy of the runs); for cost, which is
+    of a whole run without it; for throughput and memory, what a configuration must come to."""
     price_per_hour: float | None = None
-    """Price of one rank."""
+    """Price of one rank, in any currency; for cost."""
     metric: str | None = None
+    """For accuracy, what to judge by; without it the metric of a search, else validation_accuracy where all have it,
+    else test_accuracy."""
     minimizes: bool | None = None
+    """Whether that is to be small; without it as in the search, else if it is a loss."""
     any_accuracy: bool = False
-    """Whether a trial may be chosen that loses accuracy."""
+    """Whether a configuration may be chosen that loses accuracy, or has a higher loss, beyond chance; with a target,
+    those may that reach it."""
 
 
 @dataclass(frozen=True, kw_only=True)

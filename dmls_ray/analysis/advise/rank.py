@@ -91,32 +91,16 @@ class Advice:
         }
 
 
-def advise(
-    results: Results,
-    name: str,
-    *,
-    target: float | None = None,
-    price_per_hour: float | None = None,
-    metric: str | None = None,
-    minimizes: bool | None = None,
-    any_accuracy: bool = False,
-) -> Advice:
+def advise(results: Results, name: str, **options: Any) -> Advice:
     """Which configuration to use for an objective.
 
     Args:
         results: the runs of a sweep.
         name: the objective, as after `--for`.
-        target: test accuracy to be reached: for time-to-accuracy (without it, target_accuracy of the runs); for cost,
-            which is of a whole run without it; for throughput and memory, what a configuration must come to.
-        price_per_hour: of a rank, in any currency; for cost.
-        metric: for accuracy, what to judge by; without it the metric of a search, else validation_accuracy where all
-            have it, else test_accuracy.
-        minimizes: whether that is to be small; without it as in the search, else if it is a loss.
-        any_accuracy: whether a configuration may be chosen that loses accuracy, or has a higher loss, beyond chance;
-            with a target, those may that reach it.
+        options: fields of `Request`.
 
     Raises:
-        ConfigError: there is no such objective, these runs cannot be judged by it, or an argument has no use.
+        ConfigError: there is no such objective, these runs cannot be judged by it, or an option has no use.
     """
     if not results.records:
         raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
@@ -124,13 +108,8 @@ def advise(
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
     question = SweepQuestion.of(read_sweep(results.folder).get("sessions", []))
     table = make_table(results, best_by=question.best_by)
-    request = Request(
-        target=target,
-        price_per_hour=price_per_hour,
-        metric=metric,
-        minimizes=minimizes,
-        any_accuracy=any_accuracy,
-    )
+    request = Request(**options)
+    any_accuracy = request.any_accuracy
     objective = settle(name, table, request)
     candidates, excluded = judge_trials(table, objective, any_accuracy=any_accuracy)
     ranked: list[Ranked] = []
@@ -146,7 +125,7 @@ def advise(
         table,
         objective.metric if objective.is_learned else "test_accuracy",
         minimizes=objective.is_learned and objective.minimizes,
-        any_accuracy=any_accuracy or target is not None,
+        any_accuracy=any_accuracy or request.target is not None,
     )
     on_front: list[str] = []
     if len(front.axes) > 1:

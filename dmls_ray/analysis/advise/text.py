@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pandas as pd
 
@@ -39,36 +38,28 @@ def headline(advice: Advice) -> str:
 
 def notes(advice: Advice) -> list[str]:
     """What a reader must know to follow the advice."""
-    return [text for is_needed, text in _conditional_notes(advice) if is_needed]
-
-
-def _conditional_notes(advice: Advice) -> Iterator[tuple[bool, str]]:
-    table, objective = advice.table, advice.objective
-    fewest = min(len(row.counted) for row in table.rows if row.counted)
-    kinds = {reason.kind for _, reason in advice.excluded}
-    work = ", ".join(sorted(_fields_of_work(objective).intersection(table.varied)))
-    front_metrics = ", ".join(map(label_of, advice.front_metrics))
-    by_test_samples = objective.target is not None or objective.metric in ("test_accuracy", "test_loss")
-
+    table, objective, texts = advice.table, advice.objective, []
     if advice.loss is not None:
-        yield True, f"The best one loses accuracy: {_describe_loss(advice.loss)}."
-    yield "loses" in kinds, "Trials that lose accuracy are left out; --any-accuracy takes them in."
-    yield bool(advice.front), f"Front: no other trial is as good in all of {front_metrics}, by means."
-    yield (
-        fewest < MIN_REPEATS and objective.metric not in EXACT,
-        f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.",
-    )
-    yield (
-        by_test_samples and len(table.rows) > 1,
-        "Chosen by test samples, so the accuracy on new samples is lower; choose by validation_accuracy.",
-    )
-    yield objective.work_matters and bool(work), f"The trials do not do equal work: they differ in {work}."
-
-
-def _fields_of_work(objective: Objective) -> set[str]:
-    """The fields of which another value is more work in a value of the objective."""
+        texts.append(f"The best one loses accuracy: {_describe_loss(advice.loss)}.")
+    if any(reason.kind == "loses" for _, reason in advice.excluded):
+        texts.append("Trials that lose accuracy are left out; --any-accuracy takes them in.")
+    if advice.front:
+        front_metrics = ", ".join(map(label_of, advice.front_metrics))
+        texts.append(f"Front: no other trial is as good in all of {front_metrics}, by means.")
+    fewest = min(len(row.counted) for row in table.rows if row.counted)
+    if fewest < MIN_REPEATS and objective.metric not in EXACT:
+        texts.append(f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.")
+    by_test_samples = objective.target is not None or objective.metric in ("test_accuracy", "test_loss")
+    if by_test_samples and len(table.rows) > 1:
+        texts.append("Chosen by test samples, so the accuracy on new samples is lower; choose by validation_accuracy.")
+    # Fields of which another value is more work in a value of the objective.
     fields = {"model", "dataset", "image_size", "train"}
-    return fields | {"epochs"} if objective.metric == "total_s" else fields
+    if objective.metric == "total_s":
+        fields.add("epochs")
+    work = ", ".join(sorted(fields.intersection(table.varied)))
+    if objective.work_matters and work:
+        texts.append(f"The trials do not do equal work: they differ in {work}.")
+    return texts
 
 
 def _describe_loss(loss: Effect) -> str:

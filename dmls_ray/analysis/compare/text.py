@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pandas as pd
 
 from dmls_ray.analysis.compare.change import Change
@@ -40,22 +38,18 @@ def headline(comparison: SweepComparison) -> str:
 
 def notes(comparison: SweepComparison) -> list[str]:
     """What decides a verdict, what is not in both, and what else differs."""
-    texts = [text for is_needed, text in _conditional_notes(comparison) if is_needed]
-    return [*texts, *map(_describe_difference, comparison.provenance)]
-
-
-def _conditional_notes(comparison: SweepComparison) -> Iterator[tuple[bool, str]]:
-    unit = comparison.unit
+    texts, unit = [], comparison.unit
+    if not comparison.knows_drift:
+        texts.append(_DRIFT)
     counts = [len(values) for pair in comparison.compared for values in pair.samples]
     fewest = min(counts, default=MIN_REPEATS)
     is_exact = comparison.metric in EXACT and unit == "repeat"
-    yield not comparison.knows_drift, _DRIFT
-    yield (
-        fewest < MIN_REPEATS and not is_exact,
-        f"A verdict needs {MIN_REPEATS} {unit}s of each; there are n={fewest}.",
-    )
+    if fewest < MIN_REPEATS and not is_exact:
+        texts.append(f"A verdict needs {MIN_REPEATS} {unit}s of each; there are n={fewest}.")
     for side, names in comparison.only.items():
-        yield bool(names), f"Only in {side}: {len(names)} configurations ({'; '.join(names[:4])})."
+        if names:
+            texts.append(f"Only in {side}: {len(names)} configurations ({'; '.join(names[:4])}).")
+    return [*texts, *map(_describe_difference, comparison.provenance)]
 
 
 def _describe_difference(difference: Difference) -> str:
