@@ -44,13 +44,6 @@ def add_stale(parser: Parser) -> None:
     parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
 
 
-def add_columns(parser: Parser) -> None:
-    """Add the flag that chooses the columns of a table."""
-    parser.add_argument(
-        "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors; all: all of them"
-    )
-
-
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     """Parse a command line; an unknown flag or argument ends the program with one line.
 

@@ -14,6 +14,9 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.trials.labels import factor_cells
 
+SPARE = ("outcome", "global_batch", "n")
+"""Heads of `frame` that a narrow terminal may leave out, the first first."""
+
 _DRIFT = (
     f"This metric may drift from one session to the next: a verdict needs {MIN_REPEATS} sessions of each, in turn. "
     "Versions that are values of a field of one sweep are compared within its blocks."

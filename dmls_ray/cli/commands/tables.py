@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from rich import console as rich_console
 
 from dmls_ray.analysis.advise import text as advice_text
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
+from dmls_ray.analysis.advise.rank import Advice
 from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare import text as comparison_text
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
@@ -30,7 +32,7 @@ from dmls_ray.analysis.table.shown import ALL, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
-from dmls_ray.cli.parser import EXIT_OK, Parser, add_columns, add_folder, add_stale
+from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder, add_stale
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.quantities import share_of
@@ -91,7 +93,9 @@ def table_arguments(parser: Parser) -> None:
     add_stale(parser)
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
-    add_columns(parser)
+    parser.add_argument(
+        "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors; all: all of them"
+    )
     add_format(parser, others=["json"])
 
 
@@ -160,15 +164,19 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
     comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
     failure = None if share is None else _failure(comparison, share, given.fail_if_slower)
-    if given.format == "json":
-        print_json(comparison.to_dict())
-    else:
-        notes = [*comparison_text.notes(comparison), "", comparison_text.headline(comparison)]
-        spare = ("outcome", "global_batch", "n")
-        print_result(comparison_text.frame(comparison), notes, given.format, console, spare=spare)
+    _print_finding(comparison, comparison_text, given.format, console)
     if failure is None:
         return EXIT_OK
     return print_error(f"{given.parser.prog}: {failure[0]}", failure[1])
+
+
+def _print_finding(found: SweepComparison | Advice, texts: ModuleType, form: str, console: Console) -> None:
+    """Print a comparison or an advice as JSON, or as the module of its texts writes it."""
+    if form == "json":
+        print_json(found.to_dict())
+    else:
+        notes = [*texts.notes(found), "", texts.headline(found)]
+        print_result(texts.frame(found), notes, form, console, spare=texts.SPARE)
 
 
 def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
@@ -232,11 +240,7 @@ def advise(given: argparse.Namespace, console: Console) -> None:
         minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,
     )
-    if given.format == "json":
-        print_json(advice.to_dict())
-        return
-    notes = [*advice_text.notes(advice), "", advice_text.headline(advice)]
-    print_result(advice_text.frame(advice), notes, given.format, console, spare=advice_text.SPARE)
+    _print_finding(advice, advice_text, given.format, console)
 
 
 def published_arguments(parser: Parser) -> None:
