@@ -31,31 +31,23 @@ def independence_of(ranks: Sequence[RankRecord]) -> str:
     in_training = _distance_in_training(ranks)
     if distance > _EQUAL:
         # One rank may use other parameters after its training, as a moving average.
-        were_equal = in_training is not None and in_training <= _APART and not _lack_collectives(ranks)
+        were_equal = in_training is not None and in_training <= _APART and not _few_collectives(ranks)
         if were_equal or _have_one_loss(ranks):
             return ""
         return f"the ranks ended with different parameters, {distance:.2g} of their norm apart"
     if in_training is not None and in_training > _APART and distance <= _BROUGHT_TOGETHER * in_training:
         return ""
-    return _few_collectives(ranks) if _lack_collectives(ranks) else ""
-
-
-def _lack_collectives(ranks: Sequence[RankRecord]) -> bool:
-    """Whether the ranks are known to have communicated less often than they made optimizer steps."""
-    collectives = [rank.metrics["collectives"] for rank in ranks if "collectives" in rank.metrics]
-    return len(collectives) == len(ranks) and max(collectives) < _steps(ranks)
+    return _few_collectives(ranks)
 
 
 def _few_collectives(ranks: Sequence[RankRecord]) -> str:
-    most = max(rank.metrics.get("collectives", 0) for rank in ranks)
-    number = f"{most:,}" if most else "no"
-    return (
-        f"{number} collectives in {_steps(ranks):,} optimizer steps, which made neither gradients nor parameters equal"
-    )
-
-
-def _steps(ranks: Sequence[RankRecord]) -> float:
-    return min(rank.metrics.get("optimizer_steps", 0) for rank in ranks)
+    """That the ranks communicated less often than they made optimizer steps; empty if not, or where it is unknown."""
+    collectives = [rank.metrics["collectives"] for rank in ranks if "collectives" in rank.metrics]
+    steps = min(rank.metrics.get("optimizer_steps", 0) for rank in ranks)
+    if len(collectives) < len(ranks) or max(collectives) >= steps:
+        return ""
+    number = f"{max(collectives):,}" if max(collectives) else "no"
+    return f"{number} collectives in {steps:,} optimizer steps, which made neither gradients nor parameters equal"
 
 
 def _distance(sketches: Sequence[Sequence[float]]) -> float | None:
