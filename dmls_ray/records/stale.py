@@ -36,13 +36,11 @@ class SplitRecords:
 
     def distinguished(self) -> list[RunRecord]:
         """All records; the field `code` of their configuration says which code and data they had."""
+        codes = [digest({"code": record.code, "data": record.data})[:8] for record in self.stale]
+        codes += [CURRENT] * len(self.current)
         configs: dict[tuple[int, str], dict[str, Any]] = {}
-        current = {record.run_id for record in self.current}
         records = []
-        for record in (*self.stale, *self.current):
-            code = CURRENT
-            if record.run_id not in current:
-                code = digest({"code": record.code, "data": record.data})[:8]
+        for record, code in zip((*self.stale, *self.current), codes, strict=True):
             config = configs.setdefault((id(record.config), code), {**record.config, FIELD: code})
             records.append(record.replace(config=config))
         return records
@@ -88,9 +86,11 @@ def describe_stale(records: Iterable[RunRecord], newest: Mapping[str, str]) -> s
         return ""
     # The entry of a module with its imports says something only where a file was added or removed.
     files = [name for name in changed if not name.endswith(AND_IMPORTS)] or [*changed]
-    texts = dict.fromkeys(name.removesuffix(OF_FUNCTION) for name in files)
+    texts = [*dict.fromkeys(name.removesuffix(OF_FUNCTION) for name in files)]
+    if len(texts) > _SHOWN:
+        texts[_SHOWN:] = ["..."]
     runs = "1 run" if count == 1 else f"{count:,} runs"
-    return f"{runs} of other versions of {', '.join([*texts][:_SHOWN])} left out; --stale includes them."
+    return f"{runs} of other versions of {', '.join(texts)} left out; --stale includes them."
 
 
 def replaces(later: RunRecord, earlier: RunRecord) -> bool:

@@ -34,6 +34,8 @@ def test_runs_of_other_code_are_stale_with_a_line_that_names_the_file() -> None:
     assert (found.current, found.stale) == (records[2:], records[:2])
     assert note(records) == "2 runs of other versions of m.py left out; --stale includes them."
     assert note(records[1:]) == "1 run of other versions of m.py left out; --stale includes them."
+    many = [of(name, dict.fromkeys(["a.py", "b.py", "c.py", "d.py"], name)) for name in "ab"]
+    assert note(many) == "1 run of other versions of a.py, b.py, c.py, ... left out; --stale includes them."
 
 
 def test_runs_without_code_of_the_user_and_runs_of_another_file_stay_current() -> None:
