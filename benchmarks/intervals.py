@@ -250,44 +250,33 @@ def speed_and_accuracy(
     return [Measured(speeds, deviations), accuracy, *more]
 
 
-PLANS = (Plan("3", fixed=3), Plan("5", fixed=5), Plan("auto, at most 4", most=4))
-"""Those with few repeats. `--max-repeats 3` is `--repeats 3`: there is one look."""
+FEW = (Plan("3", fixed=3), Plan("5", fixed=5), Plan("auto, at most 4", most=4))
+"""Plans with few repeats. `--max-repeats 3` is `--repeats 3`: there is one look."""
 
 
 def scenarios() -> list[Scenario]:
     """Return the trials that are simulated."""
     found = []
+
+    def add(name: str, measures: Sequence[Measured], plans: Sequence[Plan] = (Plan(),)) -> None:
+        found.extend(Scenario(name, measures, plan) for plan in plans)
+
     for count in (2, 3, 4, 8):
-        equal, apart = [0.0] * count, [0.0, 0.0, *(_FAR * place for place in range(1, count - 1))]
-        found += [
-            Scenario(f"{count} equal, noise 8%", speed_and_accuracy(equal, [0.08] * count)),
-            Scenario(f"{count} equal, noise 3%", speed_and_accuracy(equal, [0.03] * count)),
-            Scenario(f"{count}, one 10% faster, noise 5%", speed_and_accuracy([0.1, *equal[1:]], [0.05] * count)),
-            Scenario(f"{count} equal, four measures", speed_and_accuracy(equal, [0.08] * count, measures=4)),
-        ]
-        found += [
-            Scenario(f"{count} equal, noise 8%", speed_and_accuracy(equal, [0.08] * count), plan) for plan in PLANS
-        ]
-        found += [
-            Scenario(f"{count}, one 20% faster, noise 5%", speed_and_accuracy([0.2, *equal[1:]], [0.05] * count), plan)
-            for plan in PLANS
-        ]
+        equal = [0.0] * count
+        apart = [0.0, 0.0, *(_FAR * place for place in range(1, count - 1))]
+        add(f"{count} equal, noise 8%", speed_and_accuracy(equal, [0.08] * count), [Plan(), *FEW])
+        add(f"{count} equal, noise 3%", speed_and_accuracy(equal, [0.03] * count))
+        add(f"{count}, one 10% faster, noise 5%", speed_and_accuracy([0.1, *equal[1:]], [0.05] * count))
+        add(f"{count}, one 20% faster, noise 5%", speed_and_accuracy([0.2, *equal[1:]], [0.05] * count), FEW)
+        add(f"{count} equal, four measures", speed_and_accuracy(equal, [0.08] * count, measures=4))
         if count > 2:
             loud = [0.12, 0.12, *[0.02] * (count - 2)]
-            found += [
-                Scenario(f"{count}, two equal and the others far, noise 8%", speed_and_accuracy(apart, [0.08] * count)),
-                Scenario(f"{count} equal, noise 12% twice, else 2%", speed_and_accuracy(equal, loud)),
-                Scenario(f"{count}, two equal with noise 12%, the others far with 2%", speed_and_accuracy(apart, loud)),
-            ]
+            add(f"{count}, two equal and the others far, noise 8%", speed_and_accuracy(apart, [0.08] * count))
+            add(f"{count} equal, noise 12% twice, else 2%", speed_and_accuracy(equal, loud))
+            add(f"{count}, two equal with noise 12%, the others far with 2%", speed_and_accuracy(apart, loud))
             one = [0.12, *[0.02] * (count - 1)]
-            found += [
-                Scenario(
-                    f"{count} equal, one with 6 times the noise of the others",
-                    speed_and_accuracy(equal, one, spread=[0.03, *[0.005] * (count - 1)]),
-                    plan,
-                )
-                for plan in PLANS
-            ]
+            measures = speed_and_accuracy(equal, one, spread=[0.03, *[0.005] * (count - 1)])
+            add(f"{count} equal, one with 6 times the noise of the others", measures, FEW)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,10 @@ class Sweep:
         return self.wait_for(lambda: list(self.folder.glob(mark)))
 
     def ends(self, within_s: float = 120) -> int:
-        return self.process.wait(within_s)
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.process.printed()) from None
 
 
 def calls(function: str, folder: Path) -> tuple[str, ...]:
