@@ -180,6 +180,15 @@ def test_a_field_of_a_workload_with_a_wrong_value_is_refused(folder: Path, chang
         load(change_first_record(folder, config=config | changes))
 
 
+@pytest.mark.parametrize(
+    "picture", ['/9j/" onerror="alert(1)/', "PHN2Zz48L3N2Zz4=", "data:image/svg+xml,<svg/>", "/9j/" + "A" * 2**16]
+)
+def test_a_record_whose_picture_is_not_a_small_jpeg_is_refused(folder: Path, picture: str) -> None:
+    with pytest.raises(StoreError, match=r"line 1 is no record .*\$\.picture"):
+        latest_records(change_first_record(folder, picture=picture))
+    assert latest_records(change_first_record(folder, picture="/9j/AAA="))[0].picture == "/9j/AAA="
+
+
 @pytest.mark.parametrize("rank", ["../x", None, 1.5])
 def test_a_rank_that_is_not_an_integer_is_refused(folder: Path, rank: Any) -> None:
     records = latest_records(change_first_record(folder, ranks=[{"rank": rank}]))
@@ -258,6 +267,8 @@ def test_no_text_of_a_record_reaches_the_terminal_as_a_control_sequence_or_markd
         code, out, err = run(capsys, *words)
         assert code == 0, (words, err)
         assert not CONTROL.search(out + err), words
+        if words[0] == "show":
+            assert "[red]" in out
         if "markdown" in words:
             documents.append(out)
     documents.append((hostile / "table.md").read_text())
