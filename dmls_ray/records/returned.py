@@ -57,23 +57,6 @@ def part_of(values: Mapping[str, Any], cls: type[Part], what: str) -> Part:
         raise ValueError(f"{what} does not fit a record ({error}).") from error
 
 
-def checked_result(returned: Any, what: str) -> dict[str, Any]:
-    """What an entry point returned, as plain values of the types that records have.
-
-    Args:
-        returned: the values by name; see `RankResult.of`.
-        what: says in a message whose values these are.
-
-    Raises:
-        ValueError: with the name of the value that is wrong.
-    """
-    result = _plain_values(returned, what)
-    of_rank = {name: value for name, value in result.items() if name not in ("outcome", "reason", "run")}
-    part_of({"rank": 0, **of_rank}, RankRecord, what)
-    run_of(result.get("run", {}), what)
-    return result
-
-
 def run_of(run: Mapping[str, Any], what: str) -> tuple[RunValues, list[EpochRecord]]:
     """What the ranks measured together, and the epochs over all ranks, in what a rank returned under `run`.
 
@@ -88,9 +71,9 @@ def checked_epoch(epoch: EpochRecord, what: str) -> EpochRecord:
     """The epoch that a rank emitted, with plain values of the types that records have.
 
     Raises:
-        ValueError: as by `checked_result`.
+        ValueError: with the name of the value that is wrong.
     """
-    return part_of(_plain_values(epoch.values, what), EpochRecord, what)
+    return part_of(plain_values(epoch.values, what), EpochRecord, what)
 
 
 class Reported:
@@ -154,7 +137,7 @@ def _recordable(name: str, value: Any, *, must_be_number: bool) -> Any:
     return value
 
 
-def _plain_values(values: Any, what: str) -> dict[str, Any]:
+def plain_values(values: Any, what: str) -> dict[str, Any]:
     """All values as plain ones.
 
     Raises:
@@ -165,7 +148,7 @@ def _plain_values(values: Any, what: str) -> dict[str, Any]:
     kept = {}
     for name, value in values.items():
         try:
-            kept[str(name)] = _plain_values(value, what) if name == "run" else plain(value)
+            kept[str(name)] = plain_values(value, what) if name == "run" else plain(value)
         except NotPlainError as error:
             raise ValueError(f"{name} in {what} {error}.") from error
     return kept

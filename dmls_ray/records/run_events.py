@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import checked_result
+from dmls_ray.records.returned import part_of, plain_values, run_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,14 @@ class RankResult:
         Raises:
             ValueError: a record cannot hold a value; with its name.
         """
-        values = facts | checked_result(returned, what)
-        names = ("rank", "outcome", "reason", "machine", "device", "run")
-        named = {name: values.pop(name) for name in names if name in values}
-        named["outcome"] = Outcome(named.get("outcome", Outcome.OK))
-        return cls(**named, values=values)
+        values = facts | plain_values(returned, what)
+        outcome = Outcome(values.pop("outcome", Outcome.OK))
+        reason, run = values.pop("reason", ""), values.pop("run", {})
+        # What these cannot read, no record could hold.
+        part_of({"rank": 0, **values}, RankRecord, what)
+        run_of(run, what)
+        named = {name: values.pop(name) for name in ("rank", "machine", "device") if name in values}
+        return cls(**named, outcome=outcome, reason=reason, run=run, values=values)
 
 
 class SkipKind(enum.Enum):
