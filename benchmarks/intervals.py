@@ -256,7 +256,7 @@ FEW = (Plan("3", fixed=3), Plan("5", fixed=5), Plan("auto, at most 4", most=4))
 
 def scenarios() -> list[Scenario]:
     """Return the trials that are simulated."""
-    found = []
+    found: list[Scenario] = []
 
     def add(name: str, measures: Sequence[Measured], plans: Sequence[Plan] = (Plan(),)) -> None:
         found.extend(Scenario(name, measures, plan) for plan in plans)
