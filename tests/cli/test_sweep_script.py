@@ -310,14 +310,16 @@ def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytes
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
-def test_a_machine_with_an_accelerator_that_ranks_cannot_use_is_refused_with_a_line_and_exit_code_2(
+def test_a_machine_with_gpus_that_ranks_cannot_use_is_refused_with_a_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("xpu"))
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("dmls_ray.cluster.resources.describe_machine", lambda: {"gpus": ["L4", "L4"]})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert run("--repeats", "1", *flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "(2 x xpu). Pass --device cpu" in line
+    assert "(L4, L4)" in line
+    assert "pass --device cpu" in line
     assert run("--repeats", "1", "--device", "cpu", "--dry-run") == 0
 
 
