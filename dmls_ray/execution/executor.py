@@ -233,8 +233,11 @@ class Executor:
         )
         try:
             with group:
-                # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
-                self._begin_board(first)
+                if not self._has_board:
+                    # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
+                    again = {run.run_id for run in first}
+                    self.board.begin([record for record in self.store.records if record.run_id not in again])
+                    self._has_board = True
                 if self.search:
                     serve(self.search.trials(factory, jobs, group.ranks))
                 else:
@@ -262,14 +265,6 @@ class Executor:
             data=tuple((self.workload.name, *arguments) for arguments in data),
             user_code_entry=next((job.train for job in jobs if job.identity.code), ""),
         )
-
-    def _begin_board(self, first: Sequence[Run]) -> None:
-        if self._has_board:
-            return
-        self._has_board = True
-        again = {run.run_id for run in first}
-        kept = [record for record in self.store.records if record.run_id not in again]
-        self.board.begin(kept)
 
     def _check(self, session: RaySession, group: WorkerGroup, has_answered: bool) -> None:
         """Report to the supervisor, and look whether all that the sweep needs is there; called all the time.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dmls_ray import load
 from dmls_ray.cli.sweep_script import Preset, main
@@ -310,16 +309,16 @@ def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytes
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
-def test_a_machine_with_gpus_that_ranks_cannot_use_is_refused_with_a_line_and_exit_code_2(
+def test_a_machine_with_a_gpu_that_pytorch_cannot_use_is_refused_with_a_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("dmls_ray.cluster.resources.describe_machine", lambda: {"gpus": ["L4", "L4"]})
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr("dmls_ray.cluster.resources.usable_gpus", lambda: 0)
+    monkeypatch.setattr("dmls_ray.cluster.resources.describe_machine", lambda: {"gpus": ["L4"]})
     assert run("--repeats", "1", *flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "(L4, L4)" in line
-    assert "pass --device cpu" in line
+    assert "PyTorch cannot use this machine's GPUs (L4)" in line
+    assert line.endswith("or pass --device cpu to train on its CPU.")
     assert run("--repeats", "1", "--device", "cpu", "--dry-run") == 0
 
 
