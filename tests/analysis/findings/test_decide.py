@@ -30,25 +30,26 @@ def decision(rate: Any, until: Until | None, repeats: int = 3, batches: tuple[in
     return decide(make_table(swept, AXIS), AXIS)
 
 
-def test_a_sweep_whose_number_of_repeats_was_given_does_not_go_on() -> None:
-    found = decision(noisy, None, repeats=5)
-    assert (len(found.claims), len(found.open), found.goes_on) == (2, 1, False)
-    assert (found.wanted.decided, found.wanted.hopeless) == (1, 0)
-    assert found.wanted.repeats == found.open[0].repeats_wanted()
-    assert not decision(clear, None).open
-
-
-def test_below_three_repeats_nothing_is_decided_and_no_number_of_repeats_is_known() -> None:
-    found = decision(clear, None, repeats=2)
-    assert len(found.open) == 2
-    assert (found.wanted.decided, found.wanted.hopeless) == (0, 0)
-
-
-def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
-    found = decision(clear, Until())
-    assert not found.goes_on
-    assert not found.open
-    assert end_text(found) == "Undecided: none of 2 comparisons after 3 repeats."
+@pytest.mark.parametrize(
+    ("rate", "until", "repeats", "open_by", "wanted", "goes_on"),
+    [
+        (noisy, None, 5, ["speed"], 1, False),  # the number of repeats was given
+        (clear, None, 3, [], 0, False),
+        (clear, None, 2, ["speed", "test_accuracy"], 0, False),  # below three repeats there is no interval
+        (clear, Until(), 3, [], 0, False),
+        (noisy, Until(), 3, ["speed"], 1, True),
+    ],
+)
+def test_a_sweep_goes_on_while_a_comparison_is_open(
+    rate: Any, until: Until | None, repeats: int, open_by: list[str], wanted: int, goes_on: bool
+) -> None:
+    found = decision(rate, until, repeats)
+    assert sorted(claim.measure.name for claim in found.open) == open_by
+    assert (found.wanted.decided + found.wanted.hopeless, found.goes_on) == (wanted, goes_on)
+    assert not found.wanted.decided or found.wanted.repeats == found.open[0].repeats_wanted()
+    assert found.stage is None or found.stage.next_blocks == 5
+    if until is not None and not goes_on:
+        assert end_text(found) == "Undecided: none of 2 comparisons after 3 repeats."
 
 
 def test_a_sweep_goes_on_where_a_comparison_is_decided_and_hardly_says_by_how_much() -> None:
@@ -62,14 +63,6 @@ def test_a_sweep_goes_on_where_a_comparison_is_decided_and_hardly_says_by_how_mu
     assert found.goes_on
     assert progress_text(found).startswith("After 8 repeats, 1 of 2 comparisons known only roughly (batch_per_rank 17 ")
     assert not decision(doubled, Until(max_repeats=8, budget=None), repeats=8).goes_on, "there may be no more repeats"
-
-
-def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
-    found = decision(noisy, Until())
-    assert found.goes_on
-    assert [claim.measure.name for claim in found.open] == ["speed"]
-    assert found.stage is not None
-    assert found.stage.next_blocks == 5
 
 
 def test_a_sweep_that_may_have_no_more_repeats_ends_with_how_many_would_decide() -> None:
