@@ -69,8 +69,8 @@ class Options(RunLimits, Until):
     """Keep the final weights of each run: weights.pt in its folder below runs/, with weights.json, which says what
     opens them in plain PyTorch."""
     trace: WholeNumber = setting(0, group="artifacts")
-    """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few further steps, which no
-    time contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
+    """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few steps, which no
+    rate contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
     tensorboard: Literal["live", "off"] = setting("live", group="display")
     """live: write files for TensorBoard while runs go on, into <out>/tensorboard."""
     dashboard: bool = setting(False, group="display")

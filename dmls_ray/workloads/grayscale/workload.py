@@ -51,7 +51,6 @@ class GrayscaleWorkload(Workload):
     name = "grayscale"
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.grayscale.train:run_rank"
-    writes_traces = True
     metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
     presentation = "dmls_ray.workloads.grayscale.presentation:GrayscalePresentation"
     questions = "dmls_ray.workloads.grayscale.presentation:GrayscaleQuestions"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from dmls_ray.records.run_events import Progress
 from dmls_ray.training.clocks import StepTimer
-from dmls_ray.training.compat import after_each_ddp, around_backward_passes, around_loader_waits
+from dmls_ray.training.compat import after_each_ddp, around_backward_passes, around_loader_waits, is_profiling
 from dmls_ray.training.ddp_timers import DDPTimers, with_exposed
 from dmls_ray.training.rank import Emit
 from dmls_ray.training.rank_agreement import AgreementMeter
@@ -20,6 +20,9 @@ from dmls_ray.training.step_hooks import around_optimizer_steps
 
 _WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
+
+_TRACED_AFTER = 2
+"""Steps before those that are traced: up to the end of the warm-up, so that no rate contains the work of a profiler."""
 
 _READ_EVERY = 10
 """Interval in steps at which DDP's timers are read after the first ones: the function's models are gone at its end, and
@@ -36,7 +39,8 @@ class FunctionSteps:
         device: the rank's device.
         emit: takes the signs of progress.
         agreement: notified of each step and each backward pass.
-        untimed: context of the work of `agreement`, which no time of the run contains.
+        untimed: context of the work of `agreement` and of a trace, which no time of the run contains.
+        trace: context of the steps that are traced, if any are.
     """
 
     def __init__(
@@ -45,10 +49,12 @@ class FunctionSteps:
         emit: Emit,
         agreement: AgreementMeter | None = None,
         untimed: Callable[[], AbstractContextManager[None]] = nullcontext,
+        trace: AbstractContextManager[None] | None = None,
     ) -> None:
         self.timer = StepTimer(device, _WARMUP_STEPS, on_warm=self._count_from_here)
         self.count = 0
         self._agreement, self._untimed = agreement, untimed
+        self._trace, self._tracing = trace, ExitStack()
         self._emit = emit
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
@@ -69,6 +75,8 @@ class FunctionSteps:
             ):
                 yield
         finally:
+            with self._untimed():
+                self._tracing.close()
             self.timer.end_epoch()
 
     def leave_out(self) -> None:
@@ -101,6 +109,13 @@ class FunctionSteps:
         for model in self._models:
             model.count_from_here()
 
+    def _begin_or_end_trace(self, trace: AbstractContextManager[None]) -> None:
+        # Two profiles at once are impossible, and the function may have begun one.
+        if self.count == _TRACED_AFTER and not is_profiling():
+            self._tracing.enter_context(trace)
+        elif self.count == _WARMUP_STEPS:
+            self._tracing.close()
+
     def _begin_backward(self, tensors: Any) -> None:
         if not self._backward_depth:
             self._has_backward = True
@@ -116,6 +131,9 @@ class FunctionSteps:
 
     def _step(self, optimizer: Optimizer) -> None:
         self.count += 1
+        if self._trace is not None and self.count in (_TRACED_AFTER, _WARMUP_STEPS):
+            with self._untimed():
+                self._begin_or_end_trace(self._trace)
         self.timer.phases.after("optimizer")
         self.timer.step()
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
-import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +16,10 @@ from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
-from dmls_ray.training.process import Collective, prepare_process, seed_process
+from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.training.trace import TRACED_STEPS, is_traced, traced
+from dmls_ray.training.trace import is_traced, traced
 from dmls_ray.training.utilization import UtilizationSampler
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.data_check import check_data
@@ -66,7 +62,8 @@ def run_user_function(
         given = config.for_function(config_class)
     # It keeps the parameters of optimizers that the function no longer needs.
     agreement = AgreementMeter() if rank.world_size > 1 else None
-    steps = FunctionSteps(device, emit, agreement, clock.untimed)
+    trace = traced(rank) if is_traced(rank) else None
+    steps = FunctionSteps(device, emit, agreement, clock.untimed, trace)
     # What precedes a report, as a test of the model, is in no forward pass.
     reported = Reported(taken=config.canonical())
     reporter = _Reporter(rank, emit, clock, reported, on_report=steps.leave_out)
@@ -80,10 +77,6 @@ def run_user_function(
     measured_memory = memory.read()
     with clock.untimed():
         agreed = agreement.read_optimizers() if agreement is not None else {}
-        if is_traced(rank) and reporter.stopped_epoch is None:
-            seed_process(config.seed)
-            most = TRACED_STEPS if _take_equal_steps(rank, steps.count) else math.inf
-            _trace(lambda again, report: train(given, again, report), rank, emit, most)
     diverged = reporter.not_finite or _not_finite(result)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
@@ -155,52 +148,6 @@ class _Reporter:
         if self._emit(EpochEnded(epoch=epoch) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
-
-
-def _take_equal_steps(rank: RankInfo, count: int) -> bool:
-    """Whether all ranks took as many steps; unknown, so False, where the function has destroyed the process group."""
-    if rank.world_size == 1:
-        return True
-    if not torch.distributed.is_initialized():
-        return False
-    most, least = Collective(rank, torch.device(rank.device)).max([count, -count])
-    return most == -least
-
-
-def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit, most: float) -> None:
-    """Call the function a further time and write a trace of it, to its end or to the end of a few steps.
-
-    At world size 1 reports count as steps: a function without an optimizer may train, or measure, for long. Files that
-    the function writes go to a folder besides those of the run. If the function raises, as one that cannot be called
-    twice, its error is in the log of the run, which has no trace then.
-
-    Args:
-        call: calls the function with a rank and a receiver of its reports.
-        rank: this rank.
-        emit: receives signs of progress.
-        most: steps after which the call ends; infinite where a rank would wait for another that has ended.
-    """
-    taken = 0
-
-    def count(*_: Any) -> None:
-        nonlocal taken
-        emit(Progress())
-        taken += 1
-        if taken >= most:
-            raise Stopped
-
-    assert rank.artifacts is not None
-    artifacts = replace(rank.artifacts, folder=str(Path(rank.artifacts.folder) / "traced"), trace=False)
-    again = replace(rank, artifacts=artifacts, prunable=False)
-    report = count if rank.world_size == 1 else lambda *_: emit(Progress())
-    steps = FunctionSteps(torch.device(rank.device), count)
-    try:
-        with traced(rank), steps.counted(), contextlib.suppress(Stopped):
-            call(again, report)
-    except Exception:  # noqa: BLE001 - the run is over and its numbers are known, so this must not end it
-        why = "the function failed when it was called a further time"
-        print(f"Rank {rank.rank} has no trace: {why}.", file=sys.stderr)
-        traceback.print_exc()
 
 
 def _not_finite(values: Mapping[str, Any]) -> str:
