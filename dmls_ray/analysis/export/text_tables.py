@@ -41,9 +41,9 @@ def table_markdown(table: Table, columns: Sequence[Column] | None = None) -> str
 
 def answer_markdown(answer: AnswerTable) -> str:
     """The answer of a sweep: the headline in bold, the effects as tables."""
-    lines = [text for text in (answer.left_out, answer.undecided, answer.why) if text]
-    parts = [f"**{markdown_text(answer.headline)}**", *map(markdown, answer.frames), *map(markdown_text, lines)]
-    return "\n\n".join(parts)
+    parts = [f"**{markdown_text(answer.headline)}**", markdown_text(answer.why), *map(markdown, answer.frames)]
+    parts += [markdown_text(answer.left_out), markdown_text(answer.undecided)]
+    return "\n\n".join(filter(None, parts))
 
 
 def _row(cells: Sequence[str]) -> str:

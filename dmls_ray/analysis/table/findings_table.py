@@ -1,4 +1,4 @@
-"""`AnswerTable`: an answer as a headline, a table of effects, a line on what is undecided and a line of why."""
+"""`AnswerTable`: an answer as a headline, a line of why, a table of effects and a line on what is undecided."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ class AnswerTable:
         Args:
             width: characters of a line.
         """
-        lines = textwrap.wrap(self.headline, width, break_on_hyphens=False)
+        lines = []
+        for text in (self.headline, self.why):
+            lines += textwrap.wrap(text, width, break_on_hyphens=False)
         for frame in self.frames:
             lines += ["", *_fitted(frame, width)]
         if self.frames:
             lines.append("")
-        for text in (self.left_out, self.undecided, self.why):
+        for text in (self.left_out, self.undecided):
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
         return lines
 
