@@ -73,3 +73,7 @@ class Metric:
     """Metrics of one family have their columns together; those of `speed` come first, of `loss` and `end` last."""
     doc: str = ""
     """One sentence for the metrics page of the documentation."""
+
+    def __post_init__(self) -> None:
+        if self.is_compared and not self.label:
+            raise ValueError(f"metric {self.name} is compared and has no label; give it one, for tables and answers.")

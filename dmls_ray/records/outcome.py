@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""How a run ended, and what follows from it: a new outcome is decided on in each method of `Outcome`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,25 @@ class Outcome(StrEnum):
     def is_answer(self) -> bool:
         """Whether the outcome answers the question that the run asked."""
         return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED, Outcome.SKIPPED)
+
+    def is_retried(self) -> bool:
+        """Whether a run that lost its ranks is tried again: no answer, and it need not occur again."""
+        return self in (Outcome.KILLED, Outcome.TIMEOUT)
+
+    def gives_up_trial(self) -> bool:
+        """Whether it counts as a failure, after some of which further repeats of a trial are given up.
+
+        Divergence does not: it may depend on the seed.
+        """
+        return self in (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR, Outcome.OOM)
+
+    def is_cut_short(self) -> bool:
+        """Whether the training might have reached a target later, had it gone on."""
+        return self in (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
+
+    def shows_training(self) -> bool:
+        """Whether the run says how many steps a training needs."""
+        return self not in (Outcome.SKIPPED, Outcome.KILLED, Outcome.ERROR)
 
 
 def outcome_counts(endings: Iterable[str]) -> str:

@@ -46,7 +46,7 @@ _count = partial(Metric, kind="value", direction="none", scope="run", format="wh
 """A number of a run that is in no table."""
 
 _rank_count = partial(_count, scope="rank", across_ranks="max")
-"""A number of each rank that is in no table."""
+"""A number of each rank that is in no table, since it has no label."""
 
 
 def _part_of_step(name: str, doc: str) -> Metric:

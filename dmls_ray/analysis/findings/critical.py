@@ -27,15 +27,12 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, estimate
 from dmls_ray.analysis.trials.groups import count_values
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
 
 MIN_SPLIT = 4
 """Repeats from which on the first half chooses the learning rate and the others are reported."""
 COARSE = 0.25
 """Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
 _TUNED = "lr"
-_UNOBSERVED = (Outcome.SKIPPED, Outcome.KILLED, Outcome.ERROR)
-"""Outcomes that say nothing of how many steps a training needs."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
 
 def _observed(trial: Trial) -> list[RunRecord]:
     """Runs that say whether the target was reached; one that diverged, or did not fit into memory, never reaches it."""
-    return [run for run in trial.records if run.mode == "bench" and run.outcome not in _UNOBSERVED]
+    return [run for run in trial.records if run.mode == "bench" and run.outcome.shows_training()]
 
 
 def _choosing(trials: Sequence[Trial]) -> Sequence[int]:

@@ -20,8 +20,6 @@ MIN_CENSORED = 5
 _ROUNDING = 1e-9
 """Survival is a product, so a half may be off by rounding: 0.5000000000000001 with 24 runs."""
 
-_CUT_SHORT = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
-
 
 @dataclass(frozen=True)
 class TimeToTarget:
@@ -130,7 +128,7 @@ def _to_target(
     censored = []
     for record, value, length in zip(observed, values, lengths, strict=True):
         if value is None:
-            censored.append(length if record.outcome in _CUT_SHORT else longest)
+            censored.append(length if record.outcome.is_cut_short() else longest)
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 
 

@@ -11,14 +11,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, Verdict
-
-RETRIED = (Outcome.KILLED, Outcome.TIMEOUT)
-"""Outcomes that do not answer the run's question; any other is an answer, or would occur again."""
-
-COUNTED_FAILURES = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR, Outcome.OOM)
-"""Outcomes for which further repeats of a trial are given up. Divergence is none: it may depend on the seed."""
 
 MAX_FREE_RETRIES = 5
 """Free retries for rank deaths that the run did not cause."""
@@ -38,12 +31,12 @@ class Queued:
 def retry(attempt: Attempt, verdict: Verdict, limits: RunLimits) -> Queued | None:
     """The run to queue again after this attempt; None if the attempt was its last.
 
-    A run is retried if a rank died or the ranks lost each other, its outcome is one of `RETRIED`, it was not stopped,
-    and it has retries left. An attempt does not count against max_retries if no rank had begun (a rank that died while
+    A run is retried if a rank died or the ranks lost each other, its outcome is no answer, it was not stopped, and it
+    has retries left. An attempt does not count against max_retries if no rank had begun (a rank that died while
     idle was leased before its death was known), or if every lost rank was not at fault.
     """
     has_lost_ranks = bool(attempt.lost) or attempt.is_disconnected
-    if attempt.stopped or not has_lost_ranks or verdict.outcome not in RETRIED:
+    if attempt.stopped or not has_lost_ranks or not verdict.outcome.is_retried():
         return None
 
     is_free = bool(attempt.lost) and (not attempt.begun or attempt.not_at_fault >= attempt.lost.keys())
@@ -70,7 +63,7 @@ class FailureCounter:
 
     def note(self, trial_id: str, verdict: Verdict) -> None:
         """Count the end of a run of the trial."""
-        if verdict.outcome not in COUNTED_FAILURES:
+        if not verdict.outcome.gives_up_trial():
             self._counts.pop(trial_id, None)
             return
         # Messages of one failure differ in their numbers; the exception's name does not.
