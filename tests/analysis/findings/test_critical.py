@@ -202,8 +202,8 @@ def test_fewer_than_four_batches_have_no_curve() -> None:
 
 def test_the_figure_has_perfect_scaling_and_the_curve() -> None:
     steps, seconds = panels(chart(make_table(runs(critical=60))), 2)
-    laws = ["perfect scaling", "S_min (1 + B_crit / B)", "critical batch, 95%", "critical batch"]
-    assert names(steps) == ["best learning rate", *laws]
+    laws = ["perfect scaling", "S_min (1 + B_crit / B)", "critical batch"]
+    assert names(steps) == ["critical batch, 95%", "best learning rate", *laws]
     assert points(steps, "perfect scaling")[256.0] == pytest.approx(50 * (1 + 60 / 8) * 8 / 256, rel=0.02)
     assert names(seconds) == ["best learning rate"]
 
