@@ -139,8 +139,10 @@ class BlockModel:
         centre = self._shown(middle)
         if self.is_ratio and factors.tolist() == [1.0, -1.0]:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
-            ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
-            if np.ptp(ratios) == 0:
+            with np.errstate(over="ignore", invalid="ignore"):  # a record of others may have any number
+                ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
+                is_equal = np.ptp(ratios) == 0
+            if is_equal:
                 centre = float(ratios[0])
         unknown = Contrast(centre, None, None, count, None)
         if weights.keys() <= set(self.once) and all(are_same(row[both]) for row in self._measured[rows]):

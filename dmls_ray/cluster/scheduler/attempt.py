@@ -47,6 +47,8 @@ class Attempt:
     not_at_fault: set[str] = field(default_factory=set)
     """Lost ranks that do not count against the run: restarted together with a dead neighbour, on a departed machine, or
     killed while waiting for a lost rank."""
+    ended: set[str] = field(default_factory=set)
+    """Lost ranks that were killed while they waited for a lost rank."""
     begun: dict[str, int | None] = field(default_factory=dict)
     """Ranks that have begun, and the kernel's count of processes killed for lack of memory at that time."""
     oom_kill: str = ""
@@ -119,12 +121,14 @@ class Attempt:
         if result.is_symptom:
             self.missed_at = min(self.missed_at, now())
 
-    def lose(self, name: str, reason: str = "", *, not_at_fault: bool = False) -> None:
+    def lose(self, name: str, reason: str = "", *, not_at_fault: bool = False, was_waiting: bool = False) -> None:
         """Note that a rank will not return."""
         self.lost[name] = reason
         self.lost_at = min(self.lost_at, now())
         if not_at_fault:
             self.not_at_fault.add(name)
+        if was_waiting:
+            self.ended.add(name)
 
     @property
     def is_disconnected(self) -> bool:
@@ -161,7 +165,7 @@ class Attempt:
         if self.overdue:
             return Verdict(outcome=Outcome.TIMEOUT, reason=self.overdue)
         if self.lost:
-            count = f"{len(self.lost)} of {len(self.ranks)} ranks died"
+            count = f"{len(self.lost) - len(self.ended)} of {len(self.ranks)} ranks died"
             if self.oom_kill:
                 return Verdict(outcome=Outcome.OOM, reason=f"{count}: {self.oom_kill}")
             reason = next(filter(None, self.lost.values()), "")

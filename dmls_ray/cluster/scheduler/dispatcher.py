@@ -151,7 +151,8 @@ class Dispatcher:
         # A rank that was restarted with a dead neighbour: the neighbour's end is no evidence of this one's.
         replaced = successor is not None and group in self.members.broken_groups
         not_at_fault = bool(departed) or was_waiting or replaced
-        attempt.lose(name, f"{departed} has left" if departed else reason, not_at_fault=not_at_fault)
+        reason = f"{departed} has left" if departed else reason
+        attempt.lose(name, reason, not_at_fault=not_at_fault, was_waiting=was_waiting)
         if successor is None:
             self.members.broken_groups.add(group)
         elif not replaced and successor.machine == registration.machine:

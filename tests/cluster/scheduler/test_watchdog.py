@@ -102,6 +102,7 @@ async def test_a_rank_that_waits_for_a_machine_that_is_gone_is_ended_and_its_run
     done = await end_of(broker, "r")
     assert ended == [0]
     assert (done.verdict.outcome.value, done.earlier[0].outcome) == ("skipped", "killed")
+    assert done.earlier[0].reason == "1 of 2 ranks died: b has left"
 
 
 @patch("dmls_ray.cluster.scheduler.watchdog.DEATH_DETECTION_TIMEOUT_S", 0.1)
