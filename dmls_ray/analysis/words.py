@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.decide import Decision
-from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
@@ -36,6 +36,7 @@ HEADLINES: Mapping[str, str] = {
     "critical_below": "From global_batch {first} on larger batches hardly save steps to {target:g}.",
     "critical_unknown": "Where larger batches stop to save steps to {target:g} is not known.",
 }
+LOSSLESS = " Without a loss beyond chance, {pair}: {effects}."
 EFFECTS: Mapping[str, str] = {
     "speed": "{amount} as fast",
     "duration": "{amount} as long",
@@ -86,9 +87,16 @@ def headline_text(answer: Answer) -> str:
     """The headline of an answer."""
     facts = dict(answer.facts)
     if answer.lead:
-        facts["pair"] = _pair_text(answer.lead[0].pair)
-        facts["effects"] = ", ".join(effect_text(effect) for effect in answer.lead if _is_said(effect))
-    return HEADLINES[answer.headline].format(**facts)
+        facts |= _facts_of(answer.lead)
+    text = HEADLINES[answer.headline].format(**facts)
+    if answer.lossless:
+        text += LOSSLESS.format(**_facts_of(answer.lossless))
+    return text
+
+
+def _facts_of(comparison: Comparison) -> dict[str, str]:
+    effects = [effect_text(effect) for effect in comparison if _is_said(effect)]
+    return {"pair": _pair_text(comparison[0].pair), "effects": ", ".join(effects)}
 
 
 def effect_text(effect: Effect) -> str:

@@ -37,6 +37,9 @@ class Answer:
     """What a reader must know -> the values that it names."""
     why: StepChange | None = None
     """How the steps of the two trials of the headline differ."""
+    lossless: Comparison = ()
+    """Where the lead of an amount gains by one measure and loses by another: the value that gains most without a loss
+    beyond chance."""
 
 
 def answer_along(trials: SweepTrials, name: str) -> Answer:
@@ -63,6 +66,7 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         return Answer(_without_pairs(axis), {"field": axis.noun}, caveats=caveats)
     is_amount = axis.is_ordered or axis.name in RANKS
     headline, lead = lead_of(candidates, losers_of(trials, compared), is_amount=is_amount and not within)
+    lossless = _lossless(lead, candidates) if is_amount else ()
 
     ends: list[Comparison] = []
     steps: list[Comparison] = []
@@ -79,7 +83,7 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         comparisons.insert(0, lead)
     pair = lead[0].pair
     facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
-    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead))
+    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), lossless)
 
 
 def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amount: bool) -> tuple[str, Comparison]:
@@ -106,11 +110,23 @@ def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amo
     return "none_differs", max(kept, key=lambda item: item[0].size)
 
 
+def _lossless(lead: Comparison, candidates: Sequence[Comparison]) -> Comparison:
+    """The candidate that gains most without a loss, by the first measure by which the lead gains; empty without one."""
+    gained = [effect.measure.name for effect in lead if _gain(lead, effect.measure.name)]
+    if not gained or not _loses(lead):
+        return ()
+    kept = [comparison for comparison in candidates if _gain(comparison, gained[0]) and not _loses(comparison)]
+    return max(kept, key=lambda comparison: _gain(comparison, gained[0]), default=())
+
+
+def _loses(comparison: Comparison) -> bool:
+    return any(effect.measure.is_judged and effect.sign and effect.gain < 0 for effect in comparison)
+
+
 def _gain(comparison: Comparison, name: str) -> float:
     """How large the gain by a measure is; 0 without one beyond chance, and where speed or accuracy pay for memory."""
-    loses = any(effect.measure.is_judged and effect.sign and effect.gain < 0 for effect in comparison)
     for effect in comparison:
-        if loses and not effect.measure.is_judged:
+        if not effect.measure.is_judged and _loses(comparison):
             continue
         # Without a better direction, any difference counts.
         if effect.measure.name == name and effect.sign and effect.gain >= 0:

@@ -134,6 +134,25 @@ def test_less_memory_is_no_gain_where_speed_pays_for_it() -> None:
     assert led(answer(runs, "optimizer")) == ("none_better", "optimizer sgd vs adam")
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "lossless"), [((0.9, 0.9, 0.6), 32), ((0.9, 0.6, 0.6), 0), ((0.9, 0.9, 0.9), 0)]
+)
+def test_where_the_fastest_amount_loses_accuracy_the_fastest_without_a_loss_is_named(
+    accuracies: tuple[float, ...], lossless: int
+) -> None:
+    batches = [16, 32, 64]
+    by_batch = dict(zip(batches, accuracies, strict=True))
+    runs = results(
+        {"batch_per_rank": batches},
+        lambda values, repeat: 10.0 * values["batch_per_rank"],
+        accuracy=lambda values, repeat: by_batch[values["batch_per_rank"]],
+    )
+    found = answer(runs, "batch_per_rank")
+    assert found.lead[0].pair.label == "batch_per_rank 64 vs 16"
+    labels = [comparison[0].pair.label for comparison in [found.lossless] if comparison]
+    assert labels == ([f"batch_per_rank {lossless} vs 16"] if lossless else [])
+
+
 def test_the_best_value_of_an_axis_leads_where_it_is_in_between() -> None:
     speeds = {16: 100.0, 32: 900.0, 64: 95.0}
     runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: speeds[values["batch_per_rank"]])
