@@ -142,7 +142,10 @@ def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup)
     while True:
-        command, descriptors, _, _ = socket.recv_fds(client, 1, 2)
+        try:
+            command, descriptors, _, _ = socket.recv_fds(client, 1, 2)
+        except ConnectionResetError:  # the client has ended before it had read all answers
+            return
         if not command:
             return
         if command == _KILL:
@@ -165,7 +168,8 @@ def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
     while not waited:
         ready, _, _ = select.select([client.fileno(), ended], [], [])
         if client.fileno() in ready:
-            client.recv(1)  # a request to kill the child, or nothing, where the client has ended
+            with contextlib.suppress(ConnectionResetError):
+                client.recv(1)  # a request to kill the child, or nothing or a reset, where the client has ended
             os.kill(pid, signal.SIGKILL)
         if ended in ready:
             os.read(ended, 4096)
