@@ -172,8 +172,19 @@ _NO_GPU = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
 
 
+def _other_accelerators() -> list[str]:
+    """Accelerators that PyTorch can use and ranks cannot; not the GPU of a Mac, which has no collectives for DDP."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or accelerator.type == "mps":
+        return []
+    name = "ROCm" if torch.version.hip else accelerator.type
+    return [name] * torch.accelerator.device_count()
+
+
 def check_accelerator(resources: Resources, configs: Iterable[RuntimeConfig]) -> None:
-    """Refuse device=auto where it means CPUs only because PyTorch cannot use the GPUs of this machine.
+    """Refuse device=auto where it means CPUs only because ranks cannot use the GPUs of this machine.
 
     Args:
         resources: the machines that ranks run on. The others are not looked at.
@@ -186,8 +197,8 @@ def check_accelerator(resources: Resources, configs: Iterable[RuntimeConfig]) ->
     is_on_purpose = os.environ.get("CUDA_VISIBLE_DEVICES") in _NO_GPU
     if not is_cpu or is_on_purpose or not resources.has_this_machine or usable_gpus():
         return
-    if names := describe_machine()["gpus"]:
+    if names := describe_machine()["gpus"] or _other_accelerators():
         raise ClusterError(
-            f"device=auto: PyTorch cannot use this machine's GPUs ({', '.join(names)}). Install PyTorch for their "
-            "CUDA, or pass --device cpu to train on its CPU."
+            f"device=auto: ranks cannot use this machine's GPUs ({', '.join(names)}). Install PyTorch for CUDA "
+            "where they have it, or pass --device cpu to train on its CPU."
         )

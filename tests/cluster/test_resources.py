@@ -121,6 +121,19 @@ def test_device_auto_is_refused_where_it_would_leave_a_gpu_unused(has_gpus: Any)
     check_accelerator(LAPTOP, [config()])
 
 
+@pytest.mark.parametrize(("kind", "hip", "names"), [("xpu", None, "xpu, xpu"), ("cuda", "6.4", "ROCm, ROCm")])
+def test_device_auto_is_refused_where_it_would_leave_another_accelerator_unused(
+    monkeypatch: pytest.MonkeyPatch, has_gpus: Any, kind: str, hip: str | None, names: str
+) -> None:
+    has_gpus([], 0)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device(kind))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    with pytest.raises(ClusterError, match=rf"GPUs \({names}\)"):
+        check_accelerator(local_resources(), [config()])
+
+
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_gpus_that_are_left_out_on_purpose_are_no_reason_to_refuse(
     monkeypatch: pytest.MonkeyPatch, has_gpus: Any, visible: str
