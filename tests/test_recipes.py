@@ -308,7 +308,7 @@ def add_objective(copy: PackageCopy) -> None:
     objectives = "dmls_ray/analysis/advise/objectives.py"
     copy.insert(
         objectives,
-        "OBJECTIVES: ",
+        "OBJECTIVES = ",
         """
         class StepTime(Objective):
             name = "step-time"
