@@ -16,10 +16,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(file: Path, mode: int = 0o644) -> Path:
+def written(file: Path) -> Path:
     file.parent.mkdir(exist_ok=True)
     file.write_text("secret")
-    file.chmod(mode)
+    file.chmod(0o644)
     return file
 
 
@@ -38,19 +38,16 @@ def test_a_started_cluster_gets_a_token_that_only_its_owner_can_read(home: Path)
 
 
 @pytest.mark.parametrize("make", [True, False])
-def test_a_token_that_others_can_read_is_made_private(home: Path, make: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [".ray/auth_token", "named by a variable"])
+def test_a_token_that_others_can_read_is_made_private(
+    home: Path, name: str, make: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    file = written(home / ".ray" / "auth_token")
+    file = written(home / name)
+    if name != ".ray/auth_token":
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
     keep_token_private(make=make)
     assert (mode_of(file), file.read_text()) == (0o600, "secret")
-
-
-def test_so_is_one_that_a_variable_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    file = written(home / "other", mode=0o640)
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
-    keep_token_private(make=False)
-    assert mode_of(file) == 0o600
 
 
 def test_one_that_cannot_be_made_private_is_refused_with_the_cure(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

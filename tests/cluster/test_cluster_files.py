@@ -32,13 +32,6 @@ def test_rays_cluster_launcher_takes_the_file(name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_check_finds_a_field_that_the_launcher_does_not_know(tmp_path: Path) -> None:
-    (tmp_path / "wrong.yaml").write_text((FOLDER / "aws.yaml").read_text() + "\nworkers_at_least: 1\n")
-    done = validated(tmp_path / "wrong.yaml")
-    assert done.returncode != 0
-    assert "workers_at_least" in done.stderr
-
-
 @pytest.mark.parametrize("name", ["on_premise.yaml", "aws.yaml", "slurm.sbatch"])
 def test_every_ray_that_is_started_asks_for_a_token_and_shows_nothing_to_others(name: str) -> None:
     text = (FOLDER / name).read_text()

@@ -9,66 +9,46 @@ ROOMS = {"large": 4, "small": 2, "tiny": 1}
 
 
 @pytest.mark.parametrize(
-    ("world_size", "expected"),
+    ("rooms", "need", "expected"),
     [
-        (1, {"large": 1}),
-        (4, {"large": 4}),
-        (5, {"large": 4, "small": 1}),
-        (7, {"large": 4, "small": 2, "tiny": 1}),
-        (8, {}),
+        # The first machine that has room is taken though another one has more, or else as few as it takes.
+        ({"first": 2, "larger": 8}, {"world_size": 2}, {"first": 2}),
+        (ROOMS, {"world_size": 4}, {"large": 4}),
+        (ROOMS, {"world_size": 5}, {"large": 4, "small": 1}),
+        (ROOMS, {"world_size": 7}, {"large": 4, "small": 2, "tiny": 1}),
+        (ROOMS, {"world_size": 8}, {}),
+        # As many machines as were asked for have their share, or none has.
+        (ROOMS, {"world_size": 4, "machines": 2}, {"large": 2, "small": 2}),
+        (ROOMS, {"world_size": 3, "machines": 1}, {"large": 3}),
+        (ROOMS, {"world_size": 3, "machines": 3}, {"large": 1, "small": 1, "tiny": 1}),
+        (ROOMS, {"world_size": 6, "machines": 2}, {}),
+        (ROOMS, {"world_size": 4, "machines": 4}, {}),
     ],
 )
-def test_ranks_go_on_the_first_machine_that_has_room_or_else_on_as_few_as_it_takes(
-    world_size: int, expected: dict[str, int]
-) -> None:
-    assert place_ranks(ROOMS, RankRequest(world_size=world_size)) == expected
-
-
-def test_the_machine_to_be_preferred_is_taken_though_another_has_more_room() -> None:
-    assert place_ranks({"first": 2, "larger": 8}, RankRequest(world_size=2)) == {"first": 2}
+def test_where_ranks_are_placed(rooms: dict[str, int], need: dict[str, int], expected: dict[str, int]) -> None:
+    assert place_ranks(rooms, RankRequest(**need)) == expected
 
 
 @pytest.mark.parametrize(
-    ("machines", "each", "expected"),
+    ("need", "expected"),
     [
-        (2, 1, {"large": 1, "small": 1}),
-        (2, 2, {"large": 2, "small": 2}),
-        (1, 3, {"large": 3}),
-        (3, 1, {"large": 1, "small": 1, "tiny": 1}),
-        (2, 3, {}),
-        (4, 1, {}),
+        ({"world_size": 9}, {"large": 6, "small": 3}),
+        ({"world_size": 12, "machines": 2}, {"large": 6, "small": 6}),
+        ({"world_size": 3}, {"large": 3}),
     ],
 )
-def test_so_many_machines_as_were_asked_for_have_their_share_or_none_has(
-    machines: int, each: int, expected: dict[str, int]
+def test_more_ranks_than_cores_are_shared_out_by_cores_where_that_is_allowed(
+    need: dict[str, int], expected: dict[str, int]
 ) -> None:
-    assert place_ranks(ROOMS, RankRequest(world_size=machines * each, machines=machines)) == expected
+    request = RankRequest(**need)
+    slots = slots_for({"none": 0, "large": 4, "small": 2}, request, oversubscribe=True)
+    assert place_ranks(slots, request) == expected
 
 
 def test_a_rank_of_several_threads_takes_so_many_cores_of_one_machine() -> None:
     need = RankRequest(world_size=3, threads=2)
     assert slots_for({"a": 5, "b": 3}, need, oversubscribe=False) == {"a": 2, "b": 1}
     assert not place_ranks(slots_for({"a": 3, "b": 3}, need, oversubscribe=False), need)
-
-
-@pytest.mark.parametrize(
-    ("need", "expected"),
-    [
-        (RankRequest(world_size=9), {"large": 6, "small": 3}),
-        (RankRequest(world_size=12, machines=2), {"large": 6, "small": 6}),
-        (RankRequest(world_size=3), {"large": 3}),
-    ],
-)
-def test_more_ranks_than_cores_are_shared_out_by_cores_where_that_is_allowed(
-    need: RankRequest, expected: dict[str, int]
-) -> None:
-    cores = {"large": 4, "small": 2}
-    assert place_ranks(slots_for(cores, need, oversubscribe=True), need) == expected
-
-
-def test_no_ranks_go_where_there_are_no_cores() -> None:
-    for need in (RankRequest(world_size=2), RankRequest(world_size=2, machines=2)):
-        assert "head" not in place_ranks(slots_for({"head": 0, "one": 1}, need, oversubscribe=True), need)
 
 
 def test_a_sweep_holds_what_its_largest_run_needs_of_each_machine_and_no_more() -> None:

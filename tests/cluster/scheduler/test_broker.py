@@ -57,24 +57,6 @@ async def test_a_run_takes_its_ranks_reports_its_events_and_returns_its_ranks() 
 
 
 @scenario
-async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
-    broker, log = Broker(trainers(t=1)), []  # type: ignore[var-annotated]
-    rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
-    for number in range(200):
-        await broker.submit(job(f"r{number}"))
-        await follow(broker, f"r{number}")
-        await broker.forget(f"r{number}")
-    assert (
-        len(broker.streams._unread),
-        len(broker.attempts),
-        len(broker.queue),
-        len(broker.members.ranks),
-    ) == (0, 0, 0, 1)
-    await broker.close()
-    await rank
-
-
-@scenario
 async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_after_the_same_epoch() -> None:
     broker = Broker(trainers(t=2), exclusive=False)
     names = [await broker.join(card(index)) for index in range(2)]

@@ -146,12 +146,3 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     assert isinstance(lease, Lease)
     assert lease.rank.machines == ("a", "b")
     assert (await next(iter(waiting.values()))).rank.rank == 0
-
-
-@scenario
-async def test_a_rank_that_joins_twice_counts_once() -> None:
-    broker = Broker(trainers(t=2))
-    await broker.join(card(0))  # the network fails over the answer
-    for index in range(2):
-        await broker.join(card(index))
-    assert (broker.members.trainers["t"].present, broker.members.slots["a"]) == (2, 2)
