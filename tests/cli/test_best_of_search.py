@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -26,9 +25,6 @@ class Values:
     truth_or_number: Literal[1, True] = 1
     numbers: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
-    paths: tuple[Path, ...] = ()
-    none_or_word: Literal["none", None] = "none"
-    number_or_word: Literal[2, 1, "1"] = 2
     mixed: tuple[int, str, float] = (1, "a", 2.0)
     text: str = ""
 

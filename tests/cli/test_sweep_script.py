@@ -291,17 +291,6 @@ def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_fo
     assert (empty_folder / "done" / "table.md").exists()
 
 
-@pytest.mark.slow
-def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> None:
-    from dmls_ray.records.outcome import Outcome
-
-    with Store(empty_folder / "results" / "test") as store:
-        for number, record in enumerate(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0).records):
-            record.outcome = Outcome.KILLED if number == 0 else Outcome.OK
-            store.append(record)
-    assert run() == 1
-
-
 def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("--world-size", "99", "--device", "cpu", "--repeats", "1")
     assert run(*flags) == run(*flags) == 1

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import errno
 import json
-import multiprocessing
 import os
-from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
 
 from dmls_ray import load
-from dmls_ray.records.model import SCHEMA, RunRecord
+from dmls_ray.records.model import SCHEMA
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import find_sweeps, first_free_location, open_store
@@ -18,17 +16,7 @@ from dmls_ray.storage.sweep_file import SWEEP_SCHEMA, read_sweep
 from dmls_ray.util.errors import SchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
 from tests.storage.reading import latest_records
-
-
-def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:
-    return record(run_id=f"a-{number}", repeat=number, outcome=outcome)
-
-
-def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
-    with Store(tmp_path / "new" / "folder") as store:
-        store.append(run(0))
-        store.append(run(1))
-    assert latest_records(tmp_path / "new" / "folder") == [run(0), run(1)]
+from tests.storage.remote import run
 
 
 def test_a_run_is_on_the_disk_when_it_has_been_added_and_so_is_the_name_of_a_new_file(
@@ -49,17 +37,27 @@ def test_a_run_is_on_the_disk_when_it_has_been_added_and_so_is_the_name_of_a_new
     assert synced[2:] == [f"{tmp_path}/runs.jsonl"]
 
 
-def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+@pytest.mark.parametrize(
+    ("before", "after", "cut"),
+    [
+        (b"", b'\n{"run_id": "a-1", "outc', 23),  # a line that a death tore
+        (b"", b"", 0),  # a last line that lacks only its newline, as an editor may leave it
+        (b"\n", b"\n\n  \n\t", 0),  # blank lines, as an editor or `cat a b` may leave them
+    ],
+)
+def test_what_is_no_whole_line_is_left_out_and_hides_no_run(
+    tmp_path: Path, before: bytes, after: bytes, cut: int
+) -> None:
+    with Store(tmp_path / "new" / "folder") as store:
         store.append(run(0))
-    with open(tmp_path / "runs.jsonl", "ab") as file:
-        file.write(b'{"run_id": "a-1", "outc')
-    assert latest_records(tmp_path) == [run(0)]
-    with Store(tmp_path) as store:
-        assert store.cut_bytes == 23
+    path = store.folder / "runs.jsonl"
+    path.write_bytes(before + path.read_bytes().rstrip() + after)
+    assert latest_records(store.folder) == [run(0)]
+    with Store(store.folder) as store:
+        assert store.cut_bytes == cut
         assert store.records == [run(0)]
         store.append(run(2))
-    assert latest_records(tmp_path) == [run(0), run(2)]
+    assert latest_records(store.folder) == [run(0), run(2)]
 
 
 @pytest.mark.parametrize("line", ["no json", "[]", '{"run_id": "a-0"}', '{"outcome": "fine"}'])
@@ -74,6 +72,16 @@ def test_a_whole_line_that_is_no_record_is_refused_with_its_number(tmp_path: Pat
     Store(tmp_path).close()  # the refusal has released the folder
 
 
+def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    newer = {**run(0).to_dict(), "schema": SCHEMA + 1}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(newer) + "\n")
+    with pytest.raises(SchemaError, match=rf"schema {SCHEMA + 1}.*reads {SCHEMA}; use the version"):
+        Store(tmp_path)
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": SWEEP_SCHEMA + 1}))
+    with pytest.raises(SchemaError, match="use the version"):
+        read_sweep(tmp_path)
+
+
 @pytest.mark.parametrize("target", ["theirs", "not there"])
 def test_a_link_in_place_of_the_lock_is_refused_and_not_followed(target: str, tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("kept")
@@ -83,40 +91,6 @@ def test_a_link_in_place_of_the_lock_is_refused_and_not_followed(target: str, tm
         Store(tmp_path / "out")
     assert (tmp_path / "theirs").read_text() == "kept"
     assert not (tmp_path / "not there").exists()
-
-
-def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    newer = {**run(0).to_dict(), "schema": SCHEMA + 1}
-    (tmp_path / "runs.jsonl").write_text(json.dumps(newer) + "\n")
-    with pytest.raises(SchemaError, match=rf"schema {SCHEMA + 1}.*reads {SCHEMA}; use the version"):
-        Store(tmp_path)
-
-
-def test_a_newer_sweep_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "sweep.json").write_text(json.dumps({"schema": SWEEP_SCHEMA + 1}))
-    with pytest.raises(SchemaError, match="use the version"):
-        read_sweep(tmp_path)
-
-
-def _keep_open(folder: Path, opened: Event, may_close: Event) -> None:
-    with Store(folder):
-        opened.set()
-        may_close.wait(30)
-
-
-def test_a_store_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    opened, may_close = context.Event(), context.Event()
-    other = context.Process(target=_keep_open, args=(tmp_path, opened, may_close))
-    other.start()
-    try:
-        assert opened.wait(30)
-        with pytest.raises(StoreInUseError, match="in use by another process"):
-            Store(tmp_path)
-    finally:
-        may_close.set()
-        other.join()
-    Store(tmp_path).close()
 
 
 def test_what_no_file_of_json_can_hold_is_kept_as_it_can_and_what_it_cannot_is_not_written(tmp_path: Path) -> None:
@@ -137,32 +111,6 @@ def test_a_fresh_folder_is_the_first_without_a_sweep(tmp_path: Path) -> None:
     assert latest_records(first) == [run(0)]
 
 
-def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"holds no runs.jsonl"):
-        latest_records(tmp_path)
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be made a folder"):
-        Store(tmp_path / "file" / "below")
-
-
-def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store.append(run(0))
-        store.append(run(1))
-    path = tmp_path / "runs.jsonl"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])  # as an editor may leave it
-    assert latest_records(tmp_path) == [run(0), run(1)]
-    with Store(tmp_path) as store:
-        assert store.cut_bytes == 0
-        store.append(run(2))
-    assert path.read_bytes().startswith(whole)
-    assert latest_records(tmp_path) == [run(0), run(1), run(2)]
-
-
 def test_a_folder_with_an_invalid_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be a folder"):
         first_free_location(tmp_path / ("x" * 300))
@@ -179,18 +127,6 @@ def test_a_sweep_file_that_describes_none_is_refused_with_the_way_out(tmp_path: 
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(StoreError, match=r"sweep.json .*; remove it: the runs themselves are in runs.jsonl"):
         read_sweep(tmp_path)
-
-
-def test_a_blank_line_is_no_record_and_no_error(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store.append(run(0))
-    path = tmp_path / "runs.jsonl"
-    path.write_bytes(b"\n" + path.read_bytes() + b"\n  \n\t")  # as an editor or `cat a b` may leave it
-    assert latest_records(tmp_path) == [run(0)]
-    with Store(tmp_path) as store:
-        assert store.cut_bytes == 0, "no run was cut off"
-        store.append(run(1))
-    assert latest_records(tmp_path) == [run(0), run(1)]
 
 
 def test_a_folder_and_its_uri_have_one_lock_and_one_file(tmp_path: Path) -> None:

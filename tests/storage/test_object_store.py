@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below
 from tests.conftest import S3, start_s3
-
-
-def test_a_uri_with_credentials_opens_no_store() -> None:
-    with pytest.raises(ConfigError, match="credentials in it"):
-        ObjectStore("s3://AKIAX:HIDDEN@bucket/x")
 
 
 def test_what_was_put_is_listed_and_read_until_it_is_deleted(uri: str) -> None:

@@ -115,16 +115,6 @@ def test_two_sweeps_at_once_lose_neither_run_nor_session_and_each_notes_the_othe
     assert notes == [note, note]
 
 
-@pytest.mark.parametrize("later", [Outcome.KILLED, Outcome.SKIPPED, Outcome.TIMEOUT, Outcome.ERROR])
-def test_a_failure_of_another_sweep_at_the_same_place_hides_no_answer(place: str, later: Outcome) -> None:
-    first, second = RemoteStore(place, print), RemoteStore(place, print)
-    first.append(run(0))
-    second.append(run(0, later))
-    first.close()
-    second.close()
-    assert [item.outcome for item in records(place)] == [Outcome.OK]
-
-
 def test_the_order_of_runs_does_not_depend_on_a_clock(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Ahead(datetime):
         """The clock of a host that is an hour ahead."""
@@ -233,24 +223,6 @@ def test_a_store_that_goes_away_and_comes_back_gets_every_run(
         assert len(objects_of(place)) == 4
     assert numbers(place) == [0, 1, 2, 3]
     assert not store.mirror.is_kept
-
-
-def test_a_store_that_does_not_answer_is_not_asked_at_every_run(
-    place: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried = []
-
-    def fail(*_: Any) -> None:
-        tried.append(1)
-        raise StoreError("it does not answer.")
-
-    with RemoteStore(place, notes.append) as store:
-        with monkeypatch.context() as patch:
-            patch.setattr(ObjectStore, "put_all", fail)
-            for number in range(5):
-                store.append(run(number))
-        assert len(tried) == 1
-    assert numbers(place) == [0, 1, 2, 3, 4], "at the end it is tried again"
 
 
 def test_runs_that_cannot_be_uploaded_are_kept_and_the_note_has_the_command_that_uploads_them(

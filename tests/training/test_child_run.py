@@ -113,32 +113,13 @@ def test_a_prunable_run_waits_for_the_decision_after_each_epoch(server: ForkServ
     assert [event.epoch.epoch for event in taken if isinstance(event, EpochEnded)] == [1, 2, 3]
 
 
-class TwoRanks:
-    """Two ranks of a run, each with its child."""
-
-    def __init__(self) -> None:
-        self.store = store_at("127.0.0.1")
-        self.servers = [new_server(), new_server()]
-        self.threads = ThreadPoolExecutor(2)
-
-    def start(self, function: Any) -> list[Any]:
-        address = ("127.0.0.1", self.store.port)
-        ranks = [RankInfo(rank=rank, world_size=2, backend="gloo", store_address=address) for rank in range(2)]
-        pairs = zip(self.servers, ranks, strict=True)
-        return [self.threads.submit(result_of, server, function, rank) for server, rank in pairs]
-
-    def close(self) -> None:
-        for server in self.servers:
-            server.close()
-
-
-@pytest.fixture
-def two_ranks() -> Iterator[TwoRanks]:
-    ranks = TwoRanks()
-    yield ranks
-    ranks.close()
-
-
-def test_the_children_of_two_ranks_form_a_process_group(two_ranks: TwoRanks) -> None:
-    results = [future.result() for future in two_ranks.start(add_up)]
+def test_the_children_of_two_ranks_form_a_process_group() -> None:
+    store = store_at("127.0.0.1")
+    address = ("127.0.0.1", store.port)
+    ranks = [RankInfo(rank=rank, world_size=2, backend="gloo", store_address=address) for rank in range(2)]
+    servers = [new_server(), new_server()]
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(result_of, servers, [add_up, add_up], ranks))
+    for server in servers:
+        server.close()
     assert [result.run["returned"] for result in results] == [{"total": 3.0}] * 2

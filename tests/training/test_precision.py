@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.precision import has_fast_units, has_vnni, make_scaler, set_tf32
+from dmls_ray.training.precision import has_fast_units, has_vnni, set_tf32
 from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
@@ -38,11 +38,6 @@ def test_a_precision_that_an_earlier_run_set_by_the_newer_switches_does_not_reac
     assert backends.mkldnn.conv.fp32_precision not in ("bf16", "tf32")
     assert backends.mkldnn.matmul.fp32_precision not in ("bf16", "tf32")
     set_tf32(False)
-
-
-def test_only_fp16_needs_a_scaler() -> None:
-    scaled = {name: make_scaler(config(precision=name), CPU).is_enabled() for name in ("fp32", "amp-bf16", "amp-fp16")}
-    assert scaled == {"fp32": False, "amp-bf16": False, "amp-fp16": True}
 
 
 @pytest.mark.parametrize(

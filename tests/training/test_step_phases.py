@@ -60,15 +60,6 @@ def test_the_time_between_two_epochs_is_in_no_phase(clock: Clock) -> None:
     assert sum(phases.mean_ms().values()) == 1000
 
 
-def test_steps_of_the_warm_up_are_forgotten(clock: Clock) -> None:
-    phases = StepPhases(CPU)
-    take_step(phases, clock, forward=60)
-    phases.reset()
-    assert phases.mean_ms() == {}
-    take_step(phases, clock, forward=1)
-    assert phases.mean_ms()["forward"] == 1000
-
-
 def test_only_each_nth_step_is_measured_where_a_mark_costs_much(clock: Clock) -> None:
     phases = StepPhases(CPU, every=2)
     for seconds in (1, 50, 3, 50):

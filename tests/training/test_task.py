@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +17,6 @@ from dmls_ray.training.engine import run_training
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
-from tests.new_processes import run_ranks
 
 SLOPE = 3.0
 
@@ -77,14 +75,6 @@ def test_a_task_trains_and_reports_the_values_of_its_meter() -> None:
     assert "train_accuracy" not in result.run["epochs"][0]
     assert sum(isinstance(event, EpochEnded) for event in events) == 6
     assert Progress() in events
-
-
-def test_two_ranks_learn_what_one_does() -> None:
-    alone = run_inline(line(), train=train_line)
-    ranks = run_ranks(line(world_size=2), train=train_line)
-    assert [rank.outcome for rank in ranks] == ["ok", "ok"], ranks[0].traceback
-    expected = [epoch["test_loss"] for epoch in alone.run["epochs"]]
-    assert [epoch["test_loss"] for epoch in ranks[0].run["epochs"]] == pytest.approx(expected, rel=1e-4)
 
 
 def test_early_stopping_checkpoints_and_the_hash_work_for_any_training_configuration(tmp_path: Path) -> None:

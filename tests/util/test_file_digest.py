@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.util import file_digest
 from dmls_ray.util.file_digest import digest_of_files
 
 LONG_AGO = 1_600_000_000
@@ -35,22 +34,6 @@ def test_a_copy_of_a_folder_has_its_digest_and_a_changed_or_renamed_file_has_ano
     assert digest_of_files(copy) == digest
     (copy / "2.txt").rename(copy / "3.txt")
     assert digest_of_files(copy) != digest
-
-
-def test_files_are_read_again_only_if_a_path_a_size_or_a_time_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "a.txt", "one")
-    digest = digest_of_files(tmp_path)
-
-    read: list[str] = []
-    real = file_digest._digest_of_file
-    monkeypatch.setattr(file_digest, "_digest_of_file", lambda path: (read.append(path), real(path))[1])
-    assert digest_of_files(tmp_path) == digest
-    assert read == []
-    write(tmp_path / "a.txt", "two", mtime=LONG_AGO + 1)
-    assert digest_of_files(tmp_path) != digest
-    assert read == [str(tmp_path / "a.txt")]
 
 
 def test_a_file_that_was_written_just_now_is_read_again(tmp_path: Path) -> None:

@@ -40,11 +40,6 @@ def leave_processes(connection: Connection) -> None:
         time.sleep(600)
 
 
-def abort(connection: Connection) -> None:
-    """End as after a fault of a native library."""
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
 CLIENT = """
 from dmls_ray.util.fork_server import ForkServer
 from tests.util.test_fork_server import leave_processes
@@ -98,11 +93,6 @@ def test_a_kill_after_the_end_of_a_child_leaves_the_next_child_alone(server: For
     child.connection.recv()
     child.connection.send("end")
     assert child.wait() == 0
-
-
-def test_a_server_serves_on_after_the_crash_of_a_child(server: ForkServer) -> None:
-    assert server.start(abort).wait() == -signal.SIGSEGV
-    assert server.start(describe).wait() == 0
 
 
 def test_a_target_that_raises_ends_with_exit_code_1(server: ForkServer) -> None:

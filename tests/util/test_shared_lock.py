@@ -31,12 +31,3 @@ def test_a_lock_that_another_holds_for_long_is_waited_for_with_one_line(
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("Another process decodes the images of dataset=digits, and this one waits for it")
     assert path in line
-
-
-def test_a_lock_that_is_free_is_taken_without_a_word_and_released(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for _ in range(2):
-        with lock_with_notice(str(tmp_path / "data.lock"), "waits"):
-            pass
-    assert capsys.readouterr().err == ""
