@@ -90,12 +90,7 @@ def test_no_name_of_a_field_or_of_a_metric_hides_another_column(name: str) -> No
     metrics = own_results({"width": [101, 102]}, tell, repeats=1)
     for made, expected in ((fields, {101, 102}), (metrics, {9.25}), (metrics, {9.5})):
         for record in made.records:
-            record.epochs = [
-                EpochRecord(
-                    epoch=1,
-                    metrics={"train_s": 2.0, **record.metrics},
-                )
-            ]
+            record.epochs = [EpochRecord(epoch=1, metrics={"train_s": 2.0, **record.metrics})]
         assert {*COLUMNS} - {"width", "bits"} <= {*made.runs}, "what is recorded of every run"
         for frame in (made.runs, make_table(made).numbers(), made.epochs if made is metrics else made.runs):
             assert frame.columns.is_unique

@@ -71,11 +71,7 @@ def test_an_option_that_only_moves_gradients_differently_changes_no_result(name:
 
 @pytest.mark.parametrize(
     ("name", "base"),
-    [
-        ("zero and adam", "adam"),
-        ("zero and accumulation", "accumulation"),
-        ("noise and accumulation", "accumulation"),
-    ],
+    [("zero and adam", "adam"), ("zero and accumulation", "accumulation"), ("noise and accumulation", "accumulation")],
 )
 def test_options_go_together_without_changing_a_result(name: str, base: str, trained: Any) -> None:
     torch.testing.assert_close(weights(trained[name]), weights(trained[base]), rtol=1e-6, atol=1e-7)

@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.util.importing import import_function
-from dmls_ray.util.module_path import (
-    STANDARD_LIBRARY,
-    leave_out_folder,
-    module_path,
-    search_working_folder,
-)
+from dmls_ray.util.module_path import STANDARD_LIBRARY, leave_out_folder, module_path, search_working_folder
 from tests.conftest import PROJECT
 
 STANDARD, INSTALLED = sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")

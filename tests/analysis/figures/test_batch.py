@@ -40,7 +40,3 @@ def test_a_fixed_global_batch_is_the_axis() -> None:
     (epoch,) = panels(chart(make_table(runs, ("world_size", "global_batch"))), 1)
     assert epoch.x.label == "global_batch (samples)"
     assert list(points(epoch, "world_size 2")) == [64, 128]
-
-
-def test_one_batch_has_no_such_figure() -> None:
-    assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate))) is None

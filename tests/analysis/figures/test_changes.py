@@ -8,7 +8,6 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.changes import chart
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 
@@ -20,12 +19,10 @@ def accuracy(values: dict[str, Any], repeat: int) -> float:
     return 0.8 + (values["dropout"] or 0) / 10 - values["l1"] + 0.01 * repeat
 
 
-def changed(axes: dict[str, Any], *, lost: str = "") -> Table:
+def changed(axes: dict[str, Any]) -> Table:
     runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=CHANGES)
     for record in runs.records:
         record.metrics["accuracy_gap"] = 0.1
-        if lost and record.config[lost]:
-            record.outcome, record.reason = Outcome.ERROR, "no such layer"
     table = make_table(runs)
     table.changed, table.axis = CHANGED, "dropout"
     return table
@@ -61,12 +58,6 @@ def test_changes_at_several_points_of_a_grid_are_a_series_each_with_a_baseline()
     assert names(reached) == [
         "batch_per_rank 16", "baseline, batch_per_rank 16", "batch_per_rank 32", "baseline, batch_per_rank 32"
     ]  # fmt: skip
-
-
-def test_a_change_that_could_not_be_made_is_a_cross() -> None:
-    reached, _, _ = panels(chart(changed({"batch_per_rank": 16}, lost="dropout")), 3)
-    assert points(reached, "error") == {"dropout=0.3": None}
-    assert "dropout=0.3" not in points(reached, "measured")
 
 
 def test_without_changes_there_is_no_such_figure() -> None:

@@ -8,7 +8,7 @@ from dmls_ray.analysis.figures.communication import chart, exposed_share, hidden
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.epoch_and_rank import RankRecord
-from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.figures.reading import panels, points, series
 from tests.analysis.samples import results
 
 SLOW = {"forward_ms": 3.0, "backward_ms": 5.0, "comm_ms": 5.0, "overlap_ms": 1.0, "exposed_comm_ms": 4.0}
@@ -35,20 +35,6 @@ def test_shares_go_along_the_ranks_from_two_on() -> None:
     assert points(exposed, "measured") == pytest.approx({2: 0.25, 4: 0.25})
     assert points(hidden, "measured") == pytest.approx({2: 1 / 3, 4: 1 / 3})
     assert series(exposed, "measured").connected
-
-
-def test_without_a_numeric_field_each_trial_is_a_category() -> None:
-    exposed, _ = panels(chart(make_table(runs_of(world_size=2, backend=["gloo", "mpi"], launcher="mpirun"))), 2)
-    assert (exposed.x.label, exposed.x.categories) == ("backend", ["gloo", "mpi"])
-    assert points(exposed, "measured") == pytest.approx({"gloo": 0.25, "mpi": 0.25})
-    assert not series(exposed, "measured").connected
-
-
-def test_each_combination_of_other_fields_is_a_line() -> None:
-    runs = runs_of(world_size=2, batch_per_rank=[16, 32], backend=["gloo", "mpi"], launcher="mpirun")
-    exposed, _ = panels(chart(make_table(runs)), 2)
-    assert exposed.x.label == "batch_per_rank (samples)"
-    assert names(exposed) == ["backend gloo", "backend mpi"]
 
 
 def test_one_trial_with_timers_or_none_has_no_such_figure() -> None:

@@ -56,6 +56,14 @@ def test_no_runs_and_no_run_that_ended_ok_have_no_figures() -> None:
     assert chart_names(runs) == []
 
 
+def test_one_trial_has_no_figure_but_that_of_its_epochs() -> None:
+    runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0)
+    assert chart_names(runs) == ["learning"]
+    for record in runs.records:
+        del record.epochs[1:]
+    assert chart_names(runs) == []
+
+
 TIMED = {"scaling", "batch", "communication", "step_times", "utilization"}
 
 

@@ -85,10 +85,3 @@ def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None
     (loss,) = panels(chart(make_table(runs)), 1)
     assert loss.y.label == "test loss (as the training function reports it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}
-
-
-def test_one_epoch_is_no_curve() -> None:
-    found = runs_of({"batch_per_rank": 16})
-    for record in found.records:
-        del record.epochs[1:]
-    assert chart(make_table(found)) is None

@@ -61,14 +61,6 @@ def test_a_record_that_does_not_know_the_limit_has_none_drawn(machine: dict[str,
     assert points(panel, "oom") == {64: None}
 
 
-def test_memory_counts_in_a_search_too() -> None:
-    runs = runs_of({}, "cpu")
-    for record in runs.records:
-        record.mode = "search"
-    (panel,) = panels(chart(make_table(runs)), 1)
-    assert points(panel, "world_size 2") == {16: 116.0, 32: 132.0}
-
-
 def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> None:
     table = make_table(with_memory_kinds(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
     by_kind, _ = panels(chart(table), 2)

@@ -7,7 +7,7 @@ from dmls_ray.analysis.figures.quantization import chart
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.figures.reading import names, panels, points
+from tests.analysis.figures.reading import panels, points
 from tests.analysis.samples import results
 
 
@@ -42,16 +42,6 @@ def test_the_report_begins_with_it_and_draws_nowhere_the_accuracy_of_what_was_no
     drawn = [item.name for item in charts(quantized(["off", "dynamic", "qat"]))]
     assert drawn[0] == "quantization"
     assert not {"answer", "tradeoff"} & {*drawn}
-
-
-def test_each_learning_rate_has_series_of_its_own() -> None:
-    accuracy, *_ = panels(chart(quantized(["off", "static"], lr=[0.001, 0.1])), 4)
-    assert set(names(accuracy)) == {"fp32, lr 0.001", "int8, lr 0.001", "fp32, lr 0.1", "int8, lr 0.1"}
-
-
-def test_a_kind_that_could_not_be_measured_is_a_cross() -> None:
-    *_, training = panels(chart(quantized(["off", "static", "qat"], lost="static")), 4)
-    assert points(training, "error") == {"static": None}
 
 
 def test_without_two_kinds_or_with_another_question_there_is_no_such_figure() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.figures.rank_spread import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, panels, points
+from tests.analysis.figures.reading import panels, points
 from tests.analysis.samples import results
 
 
@@ -30,19 +30,9 @@ def test_each_rank_is_shown_by_how_far_it_is_from_the_mean_of_its_run() -> None:
     assert points(step, "mean over ranks") == {"0": 0.0, "1": 0.0}
 
 
-def test_ranks_are_categories() -> None:
-    step, *_ = panels(chart(make_table(runs_of(world_size=[2, 4]))), 3)
-    assert step.x.categories == ["0", "1", "2", "3"]
-    assert names(step) == ["world_size 2", "world_size 4", "mean over ranks"]
-
-
 def test_only_memory_is_compared_in_a_search() -> None:
     runs = runs_of()
     for record in runs.records:
         record.mode = "search"
     (memory,) = panels(chart(make_table(runs)), 1)
     assert memory.y.label.startswith("tensor memory")
-
-
-def test_one_rank_has_no_spread() -> None:
-    assert chart(make_table(runs_of(world_size=1))) is None

@@ -10,7 +10,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, notes, panels, points, series
-from tests.analysis.samples import results, set_value
+from tests.analysis.samples import results
 
 SPEED_UP = {1: 1.0, 2: 1.6, 4: 2.0}
 
@@ -42,27 +42,6 @@ def test_efficiency_is_paired_by_block_so_that_what_drifts_for_both_cancels() ->
     _, efficiency = panels(chart(make_table(runs_of())), 2)
     for point, expected in zip(series(efficiency, "measured").points, (1.0, 0.8, 0.5), strict=True):
         assert (point.low, point.high) == pytest.approx((expected, expected))
-
-
-@pytest.mark.parametrize(("field", "other"), [("machine", {"host": "big"}), ("versions", {"torch": "99"})])
-def test_efficiency_is_paired_within_a_machine_and_its_versions_as_in_the_table(field: str, other: Any) -> None:
-    runs = runs_of()
-    for record in runs.records:
-        if record.config["world_size"] == 4 and record.repeat > 0:
-            set_value(record, field, other)
-            record.metrics["images_per_s"] = 1e6
-    table = make_table(runs)
-    speed_ups = [(row.speed_up.centre, row.speed_up.n) if row.speed_up else () for row in table.rows]
-    assert speed_ups == [(), pytest.approx((1.6, 3)), pytest.approx((2.0, 1))]
-    _, efficiency = panels(chart(table), 2)
-    assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8, 4: 0.5})
-    assert [point.text for point in series(efficiency, "measured").points] == ["n=3", "n=3", "n=1"]
-
-
-def test_each_batch_is_a_line_with_its_ideal() -> None:
-    throughput, efficiency = panels(chart(make_table(runs_of(batch_per_rank=[16, 32], world_size=[1, 2]))), 2)
-    assert names(throughput) == ["batch_per_rank 16", "ideal", "batch_per_rank 32", "ideal"]
-    assert names(efficiency) == ["batch_per_rank 16", "batch_per_rank 32", "ideal"]
 
 
 def test_the_title_names_the_fixed_batch() -> None:
@@ -121,7 +100,3 @@ def test_what_is_not_fitted_is_said_with_the_reason() -> None:
     ]
     once = chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate, repeats=1)))
     assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in notes(once)
-
-
-def test_one_world_size_has_no_scaling() -> None:
-    assert chart(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))) is None

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.series import (
-    batch_axis,
     field_axis,
     limit_items,
     limit_rows,
@@ -43,17 +42,6 @@ def test_a_line_holds_trials_that_differ_in_its_axis_alone_and_is_named_by_the_r
     assert line_names(table_of({"batch_per_rank": [16, 32]}), "batch_per_rank") == ["measured"], "one line alone"
 
 
-def test_the_batch_field_that_is_not_fixed_names_no_line() -> None:
-    table = table_of({"global_batch": [64, 128], "world_size": [1, 2]})
-    assert line_names(table, "world_size") == ["global_batch 64", "global_batch 128"]
-    assert batch_axis(table) == "global_batch"
-
-
-def test_where_no_two_trials_differ_in_the_field_alone_there_is_no_line() -> None:
-    assert line_names(table_of({"batch_per_rank": 16}, variants=({"dropout": 0.3}, {"l1": 0.1})), "dropout") == []
-    assert line_names(table_of(GRID), "optimizer") == []
-
-
 def test_choices_are_categories_and_numbers_a_logarithmic_axis_with_a_tick_each_from_two_doublings_on() -> None:
     table = table_of(DIGITS)
     assert lines_along(table, table.rows, "optimizer")[0].categories == ["adam", "sgd"]
@@ -81,12 +69,6 @@ def test_a_trial_of_changes_is_named_by_its_change() -> None:
         "baseline, batch_per_rank 16", "baseline, batch_per_rank 32", "dropout=0.3, batch_per_rank 16",
         "dropout=0.3, batch_per_rank 32",
     ]  # fmt: skip
-
-
-def test_a_single_trial_is_named_by_the_fields_that_vary_in_the_table() -> None:
-    table = table_of(GRID)
-    assert trial_labels(table, table.rows[:1]) == ["world_size 1, batch_per_rank 16"]
-    assert trial_labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]
 
 
 def test_trials_as_categories_have_a_fields_values_or_the_labels_of_the_trials() -> None:

@@ -16,9 +16,5 @@ def test_the_parts_of_each_trials_steps_stand_on_each_other_and_what_bounds_them
     assert "communication not overlapped with compute" not in names(panel), "one rank communicates nothing"
     assert sum(points(panel, name)["16"] or 0 for name in names(panel)) == 1.0
     assert notes(found) == [
-        "Bound by what a step takes at any batch (launch-bound): batch_per_rank=16; batch_per_rank=32.",
+        "Bound by what a step takes at any batch (launch-bound): batch_per_rank=16; batch_per_rank=32."
     ]
-
-
-def test_runs_without_parts_have_no_such_figure() -> None:
-    assert chart(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))) is None

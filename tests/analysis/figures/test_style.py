@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.style import DARK, LIGHT, MARKS, PART_COLOURS, Style, Styles
+from dmls_ray.analysis.figures.style import DARK, LIGHT, PART_COLOURS, Style, Styles
 
 
 def line(name: str, **changes: Any) -> Series:
@@ -43,31 +43,6 @@ def test_a_name_has_one_colour_in_all_figures_and_the_names_of_a_figure_differ()
     assert found == {"a": {"series0"}, "b": {"series1"}, "c": {"series2"}, "d": {"series1"}}
 
 
-def test_a_copied_style_is_hollow_or_dashed_in_the_same_colour() -> None:
-    styles = styles_of(
-        line("test"),
-        line("train", same_as="test"),
-        line("ideal", kind="line", dashed=True, same_as="test"),
-        line("oom", kind="cross", same_as="test"),
-    )
-    assert {style.colour for style in styles} == {"series0"}
-    _, train, ideal, _ = styles
-    assert (train.mark, train.hollow) == ("circle", True)
-    assert ideal.dash
-
-
-def test_laws_differ_in_their_dashes_and_one_law_has_the_same_for_every_line() -> None:
-    laws = [line(name, dashed=True, same_as=other) for other in ("a", "b") for name in ("ideal", "Amdahl")]
-    _, _, ideal, amdahl, other_ideal, _ = styles_of(line("a"), line("b"), *laws)
-    assert ideal.dash == other_ideal.dash != amdahl.dash
-    assert (ideal.colour, other_ideal.colour) == ("series0", "series1")
-
-
-def test_background_series_are_grey_and_use_no_colour() -> None:
-    others, first = styles_of(line("others", muted=True), line("a"))
-    assert (others.colour, others.hollow, first.colour) == ("muted", True, "series0")
-
-
 def test_the_parts_of_an_amount_get_lighter_from_the_first_to_the_last() -> None:
     bars = [line(str(number), kind="bar") for number in range(5)]
     assert [style.colour for style in styles_of(*bars, stacked=True)] == ["part0", "part2", "part4", "part5", "part7"]
@@ -93,9 +68,3 @@ def luminance(colour: str) -> float:
 def contrast(one: str, other: str) -> float:
     low, high = sorted([luminance(one), luminance(other)])
     return (high + 0.05) / (low + 0.05)
-
-
-def test_series_that_copy_one_another_have_a_style() -> None:
-    one, other = styles_of(line("a", same_as="b"), line("b", same_as="a"))
-    assert one.colour == other.colour == "muted"
-    assert one.mark in MARKS

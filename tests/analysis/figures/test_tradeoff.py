@@ -5,7 +5,7 @@ from typing import Any
 from dmls_ray.analysis.figures.tradeoff import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, notes, panels, points, series
+from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 
 OF_BATCH = {16: (100.0, 0.9), 32: (200.0, 0.8), 64: (50.0, 0.7)}
@@ -78,17 +78,3 @@ def test_a_search_has_a_front_of_memory_and_accuracy_alone() -> None:
     assert found is not None
     assert "time" not in found.title
     assert names(memory) == ["batch_per_rank 16", "not on the front"]
-
-
-def test_one_trial_alone_is_no_choice() -> None:
-    assert chart(make_table(runs_of(batch_per_rank=16))) is None
-
-
-def test_trials_whose_ranks_trained_apart_are_left_out_and_the_figure_says_so() -> None:
-    apart = runs_of(world_size=[2])
-    for record in apart.records:
-        if record.config["batch_per_rank"] == 32:
-            record.independent_ranks = "no collectives in 6 optimizer steps"
-    found = chart(make_table(apart))
-    assert names(panels(found, 2)[0]) == ["batch_per_rank 16", "not on the front"]
-    assert "Trials whose ranks did not train one model together are left out." in notes(found)

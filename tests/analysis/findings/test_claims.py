@@ -54,18 +54,6 @@ def test_a_trial_without_an_answer_is_compared_with_none() -> None:
     assert pairs({"batch_per_rank": [16, 32, 64]}, "batch_per_rank", rate=rate) == [(64, 16)]
 
 
-def test_each_change_is_compared_with_the_trial_without_any() -> None:
-    variants = ({}, {"dropout": 0.3}, {"l1": 0.1})
-    swept = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, variants=variants)
-    claims = claims_of(make_table(swept), [], ["dropout", "l1"])
-    assert {
-        (claim.pair.field, claim.pair.base.factors["dropout"], claim.pair.base.factors["l1"]) for claim in claims
-    } == {
-        ("dropout", None, 0.0),
-        ("l1", None, 0.0),
-    }
-
-
 def test_a_claim_names_its_trials_and_says_how_many_repeats_would_decide_it() -> None:
     def rate(values: dict[str, Any], repeat: int) -> float:
         return 100.0 * (1 + 0.1 * ((repeat * values["batch_per_rank"]) % 3))

@@ -178,12 +178,7 @@ def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the
 
 
 @pytest.mark.parametrize(
-    ("critical", "headline"),
-    [
-        (60, "critical"),
-        (1e7, "critical_above"),
-        (0.001, "critical_below"),
-    ],
+    ("critical", "headline"), [(60, "critical"), (1e7, "critical_above"), (0.001, "critical_below")]
 )
 def test_the_headline_says_where_larger_batches_stop_to_help(critical: float, headline: str) -> None:
     answer = answer_on_axis(make_table(runs(critical)), "global_batch")

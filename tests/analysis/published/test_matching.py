@@ -75,15 +75,10 @@ def test_the_published_run_that_differs_least_matches() -> None:
         ("epochs", 5, "epochs 5 / 20"),
         ("weight_decay", 0.0, "weight_decay 0.0 / 0.0005"),
         ("dropout", 0.5, "dropout 0.5 / not reported"),
-        ("zero_redundancy", True, "zero_redundancy true / not reported"),
         ("validation_share", 0.1, "validation_share 0.1 / not reported"),
-        ("image_size", 64, "image_size 64 / not reported"),
         ("early_stopping", "test_loss", "early_stopping test_loss / off"),
         ("loader", "resident", "loader resident / dataloader"),
-        ("loader_workers", 4, "loader_workers 4 / 2"),
         ("seed", 7, ""),
-        ("threads_per_rank", 2, ""),
-        ("test_batch_per_rank", 512, ""),
         ("target_accuracy", 0.7, ""),
     ],
 )
@@ -131,17 +126,7 @@ def test_a_user_function_matches_no_published_run() -> None:
     assert with_published(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("accum_steps", 4),
-        ("batch_per_rank", 64),
-        ("model", "simplecnn"),
-        ("precision", "amp-bf16"),
-        ("batch_norm", "on"),
-        ("dataset", "mnist"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [("batch_per_rank", 64), ("model", "simplecnn"), ("dataset", "mnist")])
 def test_another_configuration_matches_no_published_run(name: str, value: object) -> None:
     axes = {"batch_per_rank": 32, "model": "convnet", "dataset": "cifar10"} | {name: value}
     (record,) = results(axes, lambda values, repeat: 100.0, repeats=1).records

@@ -47,18 +47,6 @@ def curves(results: Results) -> Chart:
     return Chart(name="curves", title="Accuracy by epoch", panels=panels, notes=["A line is a run."])
 
 
-def bars_and_picture(table: Table, picture: str) -> Chart:
-    """images/s as one bar and series per trial on a logarithmic axis, and a panel with a picture."""
-    rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.estimates]
-    names = [f"{_batch(row)} images a step" for row in rows]
-    bars = [Series(name, [_rate(name, row)], "bar") for name, row in zip(names, rows, strict=True)]
-    panels = [
-        Panel(x=Axis("batch", categories=names), y=Axis("images/s", log=True), series=bars, title="Rates"),
-        Panel(picture=picture, title="What was seen"),
-    ]
-    return Chart(name="bars", title="Images a second, and what was seen", panels=panels)
-
-
 def _rate(x: float | str, row: Trial) -> Point:
     value = row.estimates["images_per_s"]
     return Point(x, value.median, value.low, value.high, run_ids(row.records))

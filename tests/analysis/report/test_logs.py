@@ -27,12 +27,6 @@ def test_a_long_traceback_is_shortened_and_says_where_the_whole_is(tmp_path: Pat
     assert len(texts.texts[log["text"]]) < MOST + 100
 
 
-def test_runs_with_the_same_traceback_share_one_text(tmp_path: Path) -> None:
-    texts = TextTable()
-    places = [run_logs(failed("same"), tmp_path, texts)[0]["text"] for _ in range(3)]
-    assert (places, texts.texts) == ([0, 0, 0], ["same"])
-
-
 def test_beyond_the_total_only_the_file_is_named(tmp_path: Path) -> None:
     texts = TextTable(together=10)
     assert texts.add("0123456789") == 0

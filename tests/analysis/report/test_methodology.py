@@ -4,7 +4,6 @@ from typing import Any
 
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 
 AXES = {"batch_per_rank": [16, 32]}
@@ -36,14 +35,6 @@ def test_a_search_is_not_said_to_have_run_alone() -> None:
     text = " ".join(methodology(sample, make_table(sample)))
     assert "share the machine" in text
     assert "to itself" not in text
-
-
-def test_where_nothing_ran_nothing_is_said_of_how() -> None:
-    sample = results(AXES, rate)
-    for record in sample.records:
-        record.outcome = Outcome.SKIPPED
-    table = make_table(sample)
-    assert methodology(sample, table) == table.notes
 
 
 def test_each_machine_is_described_once_with_its_versions() -> None:

@@ -16,8 +16,8 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.report.samples import bars_and_picture, curves, rates
-from tests.analysis.samples import own_results, results
+from tests.analysis.report.samples import curves, rates
+from tests.analysis.samples import results
 from tests.conftest import PROJECT, jpeg
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install -e '.[dev]')")
@@ -27,7 +27,6 @@ EVIL = "<script>document.title = 'broken into'</script><b>bold</b>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 MARKS = ".role-mark path"
-BARS = '.role-mark path[aria-roledescription="bar"]'
 """Marks of figures, by the names that Vega gives to their groups."""
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH to open the report in")
@@ -47,7 +46,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     kept.mkdir(parents=True)
     (kept / "rank0.log").write_text(f"hello {EVIL}")
     reading = SweepSummary(sample, SweepQuestion(text=f"What about {EVIL}?", axis="batch_per_rank"))
-    charts = [rates(reading.table), curves(sample), bars_and_picture(reading.table, PICTURE)]
+    charts = [rates(reading.table), curves(sample)]
     return write_report(reading, charts, folder / "report.html").as_uri()
 
 
@@ -130,7 +129,7 @@ def svg_width(figure: Any) -> float:
 
 
 def test_the_page_opens_and_draws_every_figure_without_a_word_on_the_console(reader: Reader) -> None:
-    for number in range(3):
+    for number in range(2):
         assert reader.draw(number).locator(MARKS).count() > 0
     assert reader.page.locator("#trouble").is_hidden()
 
@@ -217,21 +216,6 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_answer(reader: Reader, tmp_
     page.close()
 
 
-def test_a_field_that_is_called_as_a_column_of_ours_takes_no_filter_from_it(reader: Reader, tmp_path: Path) -> None:
-    named = own_results({"outcome": ["good", "bad"]}, lambda values, repeat: (1.0, {"bits": 2.0}))
-    address = write_report(SweepSummary(named, SweepQuestion()), [], tmp_path / "report.html").as_uri()
-    page = reader.page.context.browser.new_page()
-    page.goto(address)
-    page.wait_for_selector("#run-list tbody tr")
-    heads = page.locator("#run-list thead th").all_text_contents()
-    assert [head for head in heads if "outcome" in head] == ["outcome", "config_outcome"]
-    typed = page.get_by_label("Filter").nth(1)
-    for words, count in (("outcome=ok", 6), ("config_outcome=good", 3)):
-        typed.fill(words)
-        assert page.locator("#run-list tbody tr").count() == count
-    page.close()
-
-
 def test_text_with_tags_in_it_stays_text(reader: Reader) -> None:
     assert f"What about {EVIL}?" in reader.page.locator(".question").inner_text()
     reader.page.select_option("#run-outcome", "oom")
@@ -257,28 +241,6 @@ def test_the_page_follows_a_dark_setting_and_its_change(reader: Reader) -> None:
         assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
         colour = "() => getComputedStyle(document.querySelector('.plot .role-axis-label text')).fill"
         reader.until(lambda colour=colour, ink=ink: reader.page.evaluate(colour) == ink)
-
-
-def test_bars_and_a_picture_are_drawn_in_both_themes_and_the_picture_keeps_its_form(reader: Reader) -> None:
-    figure = reader.draw(2)
-    fills = f"element => [...element.querySelectorAll(`{BARS}`)].map((bar) => getComputedStyle(bar).fill)"
-    for scheme, first in (("light", "rgb(0, 114, 178)"), ("dark", "rgb(61, 155, 224)")):
-        reader.page.emulate_media(color_scheme=scheme)
-        reader.until(lambda first=first: figure.evaluate(fills)[:1] == [first])
-        assert len(set(figure.evaluate(fills))) == 3
-    ends = "element => getComputedStyle(element.querySelector('.mark-rule.role-mark line')).stroke"
-    ink = reader.page.evaluate("getComputedStyle(document.body).color")
-    assert figure.evaluate(ends) == ink, "what lies within the bar is seen, too"
-    image = figure.locator("image")
-    assert image.get_attribute("href") == f"data:image/jpeg;base64,{PICTURE}"
-    box = image.evaluate("image => { const { width, height } = image.getBoundingClientRect(); return [width, height] }")
-    assert box[0] > 200
-    last = figure.locator(BARS).last.bounding_box()
-    assert last["x"] + last["width"] < image.bounding_box()["x"]
-    labels = figure.locator(".role-axis-label text").all_text_contents()
-    assert "100" in labels, "a power of ten below 800"
-    assert figure.locator(".role-legend-label text").count() == 3
-    assert figure.locator(".role-title-text text").all_text_contents() == ["Rates", "What was seen"]
 
 
 def test_the_picture_of_a_run_is_shown_with_it_and_runs_without_one_show_none(reader: Reader) -> None:
@@ -309,7 +271,7 @@ def test_all_figures_are_on_paper_though_they_were_never_in_view(report: str, op
     page.emulate_media(media="print", color_scheme="dark")
     # As in a browser, the page is looked at in the task after that of the event.
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    for number in range(3):
+    for number in range(2):
         figure = page.locator(".plot").nth(number)
         assert figure.locator(MARKS).count() > 0
     first = "getComputedStyle(document.querySelector('.plot .role-mark path')).fill"

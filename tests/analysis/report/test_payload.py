@@ -27,17 +27,6 @@ def test_the_unit_or_kind_of_a_metric_decides_its_decimals() -> None:
     assert not decimals.keys() & {"images_per_s", "peak_mem_mib", "width"}
 
 
-def test_what_all_runs_share_is_there_once() -> None:
-    assert payload_of()["config"]["model"] == {"all": "digits_convnet"}
-    assert sorted(payload_of()["config"]["batch_per_rank"]["each"]) == [16, 16, 32, 32]
-    assert payload_of()["config"]["global_batch"]["each"] == payload_of()["config"]["batch_per_rank"]["each"]
-
-
-def test_runs_of_one_trial_have_one_number() -> None:
-    trial, repeat = payload_of()["trial"], payload_of()["repeat"]
-    assert sorted(zip(trial, repeat, strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
 def test_a_field_in_which_no_run_says_anything_is_left_out() -> None:
     assert "int8_test_accuracy" not in payload_of()["record"]
     assert "test_accuracy" in payload_of()["record"]
@@ -46,11 +35,6 @@ def test_a_field_in_which_no_run_says_anything_is_left_out() -> None:
 
 def test_a_run_that_a_search_stopped_is_not_ok_on_the_page() -> None:
     assert payload_of(stopped_epoch=1)["record"]["outcome"] == {"each": ["stopped", "ok", "ok", "ok"]}
-
-
-def test_true_and_one_are_not_the_same_value() -> None:
-    assert payload_of(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
-    assert payload_of(perplexity=4.0)["record"]["perplexity"] == {"each": [4, None, None, None]}
 
 
 def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() -> None:
@@ -72,10 +56,6 @@ def test_pictures_beyond_the_total_are_said_to_be_elsewhere(monkeypatch: pytest.
         record.picture = picture
     shown = build_payload(sample.records, Path("nowhere"))
     assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, [one])
-
-
-def test_runs_without_a_picture_say_so_in_one_word() -> None:
-    assert (payload_of()["picture"], payload_of()["pictures"]) == ({"all": None}, [])
 
 
 def test_epochs_and_ranks_are_there_measure_by_measure() -> None:

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import studentized_range, t, ttest_rel
 
-from dmls_ray.analysis.stats.block_model import (
-    MIN_OWN_VARIANCE,
-    BlockModel,
-    Contrast,
-    is_decided,
-)
+from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, is_decided
 from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.looks import Looks
 

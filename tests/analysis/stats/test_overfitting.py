@@ -20,10 +20,7 @@ def runs(test: list[list[float]], train: list[float] | None = None) -> list[RunR
         )
         falling = train or [1 / epoch for epoch in range(1, len(losses) + 1)]
         record.epochs = [
-            EpochRecord(
-                epoch=epoch,
-                metrics={"train_loss": falling[epoch - 1], "test_loss": loss},
-            )
+            EpochRecord(epoch=epoch, metrics={"train_loss": falling[epoch - 1], "test_loss": loss})
             for epoch, loss in enumerate(losses, start=1)
         ]
         records.append(record)

@@ -9,7 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import LAYOUTS, all_layouts, render
 from dmls_ray.analysis.table.published_rows import with_published
-from tests.analysis.samples import own_results, results, with_memory_kinds
+from tests.analysis.samples import results, with_memory_kinds
 
 
 def test_report_bs_tables_come_out_of_its_figures() -> None:
@@ -70,14 +70,6 @@ def test_runs_of_one_rank_have_no_backend_and_that_is_said() -> None:
     layout = render(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), "backend", published=True)
     assert layout.frame.empty
     assert list(layout.notes) == ["All runs have one rank, which has no backend."]
-
-
-def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
-    ours = own_results({"n": [8, 16]}, lambda values, repeat: (1.0, {}))
-    for name in ("batch", "rank", "machines", "quantization"):
-        frame = render(ours, name).frame
-        assert frame["config_n"].tolist() == ["8", "16"], name
-        assert frame["n"].tolist() == ["3", "3"], name
 
 
 def test_ours_know_the_machines_of_their_ranks() -> None:

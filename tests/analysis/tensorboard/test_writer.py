@@ -161,14 +161,6 @@ def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Pat
     assert (scalars_of["Run/Test accuracy"], scalars_of["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
 
 
-def test_the_command_writes_all_files_afresh_with_the_same_content(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    before = files(write_tensorboard(made, VARIED))
-    assert len(before) == 4 + 6, "each run, and each of its ranks"
-    after = files(write_tensorboard(made, VARIED))
-    assert {name: content for name, (content, _) in after.items()} == {name: text for name, (text, _) in before.items()}
-
-
 def test_a_new_axis_renames_the_folders_and_leaves_files_of_others(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board = write_tensorboard(made, VARIED)
@@ -196,19 +188,6 @@ def test_a_finished_run_has_the_files_of_its_record_whatever_was_seen_of_it_live
         assert before[name][0] == content
     TensorBoardWriter(board.folder, VARIED).sync(made.records)
     assert files(board.folder) == before, "finished runs are left alone when the sweep is resumed"
-
-
-def test_an_epoch_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    board, record = live_board(made), made.records[0]
-    folder = board.folder / run_name(record, VARIED)
-    replay(board, record, upto=0)
-    assert row(folder)["world_size"] == record.config["world_size"]
-    for number, epoch in enumerate(record.epochs, start=1):
-        board.epoch_ended(record.run_id, epoch)
-        assert [step for step, _ in read(folder)["Test loss"]] == list(range(1, number + 1))
-    assert "_hparams_/session_end_info" not in hparams(folder)
-    board.close()
 
 
 def test_a_time_that_is_not_finite_keeps_the_rest_of_its_epoch(tmp_path: Path) -> None:

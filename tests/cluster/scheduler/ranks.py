@@ -11,13 +11,7 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRe
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import (
-    EpochEnded,
-    RankResult,
-    RunEvent,
-    RunFinished,
-    is_last,
-)
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, is_last
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.cluster.scheduler.virtual_time import run_virtually
 

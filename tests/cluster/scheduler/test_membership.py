@@ -10,10 +10,7 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Lease
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import (
-    RunFinished,
-    RunStarted,
-)
+from dmls_ray.records.run_events import RunFinished, RunStarted
 from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
