@@ -28,48 +28,17 @@ def results(
     """One record a run of the grid; `rate` and `accuracy` are called with the configuration's values and the repeat."""
     records = []
     for run in make_plan(axes, variants=variants, repeats=repeats).runs:
-        record = RunRecord(
-            run_id=run.run_id,
-            trial_id=run.trial_id,
-            repeat=run.repeat,
-            order=run.order,
-            order_seed=0,
-            seed=run.seed,
-            outcome=Outcome.OK,
-            config=dict(run.values),
-            machine=MACHINE,
-            versions={"python": "3.11", "torch": "2", "ray": "2.60"},
-            started_at="2026-01-02T03:04:05",
-        )
+        record = _record(run, versions={"python": "3.11", "torch": "2", "ray": "2.60"})
         speed = rate(run.values, run.repeat)
         if speed is None:
             record.outcome, record.reason = Outcome.OOM, "8 GiB asked for"
         else:
             record.metrics["train_samples"], record.metrics["test_samples"] = 1000, 1_000_000_000
-            take_epochs(
-                record,
-                [
-                    EpochRecord(
-                        epoch=1,
-                        metrics={
-                            "train_s": 1000 / speed,
-                            "images": 1000,
-                            "test_accuracy": 0.1,
-                            "ended_s": 1000 / speed,
-                        },
-                    ),
-                    EpochRecord(
-                        epoch=2,
-                        metrics={
-                            "train_s": 1000 / speed,
-                            "images": 1000,
-                            "train_accuracy": 0.95,
-                            "ended_s": 2000 / speed,
-                            "test_accuracy": accuracy(run.values, run.repeat),
-                        },
-                    ),
-                ],
-            )
+            first = {"train_s": 1000 / speed, "images": 1000, "test_accuracy": 0.1, "ended_s": 1000 / speed}
+            learned = {"train_accuracy": 0.95, "test_accuracy": accuracy(run.values, run.repeat)}
+            second = first | learned | {"ended_s": 2000 / speed}
+            epochs = [EpochRecord(epoch=1, metrics=first), EpochRecord(epoch=2, metrics=second)]
+            take_epochs(record, epochs)
             record.metrics |= {"total_s": 2000 / speed, "tensor_mem_mib": 100.0 + run.values["batch_per_rank"]}
             record.ranks = [
                 RankRecord(
@@ -108,14 +77,18 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
     """Runs of a training function of one's own; `tell` gives, of a configuration and a repeat, seconds and measures."""
     records = []
     for run in make_plan(axes, repeats=repeats, schema=user_function_schema(_train, axes)).runs:
-        record = RunRecord(
-            run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=run.seed,
-            outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,
-        )  # fmt: skip
+        record = _record(run, **changes)
         record.metrics["total_s"], measures = tell(run.values, run.repeat)
         take_results(record, [RankResult(rank=0, values={"total_s": record.metrics["total_s"]}, run=measures)])
         records.append(record)
     return Results(Path("somewhere"), records)
+
+
+def _record(run: Any, **changes: Any) -> RunRecord:
+    return RunRecord(
+        run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=run.seed,
+        outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,
+    )  # fmt: skip
 
 
 def _train(config: dict[str, Any], rank: Any, emit: Any) -> None: ...

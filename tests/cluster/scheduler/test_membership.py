@@ -10,16 +10,14 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Lease
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunFinished, RunStarted
+from dmls_ray.records.run_events import RunFinished
 from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
-    follow,
     job,
     on_machines,
     result,
     scenario,
-    serve,
     soon,
     taken_up,
     trainers,
@@ -67,27 +65,6 @@ async def test_a_rank_whose_request_was_cancelled_with_its_process_is_given_no_r
         assert await broker.submit(job("r"))
         assert attempt_of(await leases[1]) == "r/1"
     assert not (await soon(broker.next_lease(names[0]))).done(), "it may ask again"
-
-
-@scenario
-async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
-    broker = Broker(trainers(t=2))
-    names = [await broker.join(card(index)) for index in range(2)]
-    leases = [await soon(broker.next_lease(name)) for name in names]
-    await broker.submit(job("r", 2))
-    lease = await leases[0]
-    # Rank 1 dies; rank 0 comes back with a broken connection; Train restarts the group.
-    gone = result(0, "error", reason="peer closed", is_symptom=True)
-    assert await broker.finish(names[0], lease.lease_id, gone), "a rank that only lost its peer may stay"
-    log: list[Lease] = []
-    again = [await broker.join(card(index, group=1)) for index in range(2)]
-    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in again]
-    events = await follow(broker, "r")
-    assert [event.attempt for event in events if isinstance(event, RunStarted)] == [1, 2]
-    assert (events[-1].verdict.outcome.value, events[-1].attempts) == ("ok", 2)
-    assert {attempt_of(item) for item in log} == {"r/2"}, "the second attempt meets under a name of its own"
-    await broker.close()
-    await asyncio.gather(*ranks)
 
 
 @scenario

@@ -39,23 +39,6 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
 
 
 @scenario
-async def test_the_first_failure_that_is_no_symptom_is_the_cause() -> None:
-    broker = Broker(trainers(t=2))
-    names = [await broker.join(card(index)) for index in range(2)]
-    leases = [await soon(broker.next_lease(name)) for name in names]
-    await broker.submit(job("r", 2))
-    lease_id = (await leases[1]).lease_id
-    gone = result(0, "error", reason="peer closed", is_symptom=True)
-    assert await broker.finish(names[0], lease_id, gone)
-    cause = result(1, "oom", reason="cause", traceback="tb")
-    assert await broker.finish(names[1], lease_id, cause), "no rank waits for it"
-    done = await end_of(broker, "r")
-    assert (done.verdict.outcome.value, done.verdict.reason, done.verdict.traceback) == ("oom", "cause", "tb")
-    assert [item.rank for item in done.results] == [0, 1]
-    assert len(broker.members.ranks) == 2
-
-
-@scenario
 async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_run_again() -> None:
     broker = Broker(trainers(t=2))
     names = [await broker.join(card(index)) for index in range(2)]
