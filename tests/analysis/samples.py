@@ -28,7 +28,7 @@ def results(
     """One record a run of the grid; `rate` and `accuracy` are called with the configuration's values and the repeat."""
     records = []
     for run in make_plan(axes, variants=variants, repeats=repeats).runs:
-        record = _record(run, versions={"python": "3.11", "torch": "2", "ray": "2.60"})
+        record = record_of(run, versions={"python": "3.11", "torch": "2", "ray": "2.60"})
         speed = rate(run.values, run.repeat)
         if speed is None:
             record.outcome, record.reason = Outcome.OOM, "8 GiB asked for"
@@ -77,14 +77,15 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
     """Runs of a training function of one's own; `tell` gives, of a configuration and a repeat, seconds and measures."""
     records = []
     for run in make_plan(axes, repeats=repeats, schema=user_function_schema(_train, axes)).runs:
-        record = _record(run, **changes)
+        record = record_of(run, **changes)
         record.metrics["total_s"], measures = tell(run.values, run.repeat)
         take_results(record, [RankResult(rank=0, values={"total_s": record.metrics["total_s"]}, run=measures)])
         records.append(record)
     return Results(Path("somewhere"), records)
 
 
-def _record(run: Any, **changes: Any) -> RunRecord:
+def record_of(run: Any, **changes: Any) -> RunRecord:
+    """The record of a planned run that ended ok."""
     return RunRecord(
         run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=run.seed,
         outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,

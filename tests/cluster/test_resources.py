@@ -20,13 +20,6 @@ def config(**changes: Any) -> TrialConfig:
     return TrialConfig(**{"batch_per_rank": 8, **changes})
 
 
-def test_auto_is_the_gpus_where_there_are_some() -> None:
-    assert (LAPTOP.device_of(config()), LAPTOP.backend_of(config())) == ("cpu", "gloo")
-    assert (SERVER.device_of(config()), SERVER.backend_of(config())) == ("cuda", "nccl")
-    assert SERVER.backend_of(config(device="cpu")) == "gloo"
-    assert SERVER.backend_of(config(backend="gloo")) == "gloo"
-
-
 @pytest.mark.parametrize(
     ("resources", "changes", "message"),
     [

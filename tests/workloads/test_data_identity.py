@@ -20,7 +20,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
 from tests.new_processes import run_ranks
-from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays, write_folder, write_mnist
+from tests.workloads.classification.data.samples import write_folder, write_mnist
 
 
 def trial_of(workload: Workload, **axes: Any) -> str:
@@ -51,19 +51,6 @@ def test_a_download_changes_no_trial(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing is downloaded"
     write_mnist(tmp_path / "MNIST" / "raw")
     assert trial_of_images(dataset="mnist", data_dir=str(tmp_path)) == first
-
-
-def test_an_edited_file_of_a_user_defined_data_set_makes_another_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "arrays_in_folder.py").write_text(READ_ARRAYS)
-    monkeypatch.syspath_prepend(tmp_path)
-    folder = write_arrays(tmp_path / "data")
-    axes = {"dataset": "arrays_in_folder:data", "data_dir": str(folder)}
-    first = trial_of_images(**axes)
-    assert trial_of_images(**axes) == first
-    write_arrays(folder, other_label=True)
-    assert trial_of_images(**axes) != first
 
 
 def config(**changes: Any) -> TrialConfig:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.util.errors import ConfigError, UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model, check_fits, find_model
 from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
@@ -52,20 +52,6 @@ def test_mnist_convnet_is_report_c_layer_for_layer() -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 33, 20), (2, 64, 64)])
 def test_every_model_takes_any_image_shape(name: str, shape: tuple[int, int, int]) -> None:
     assert find_model(name)(shape, 7)(torch.zeros(2, *shape)).shape == (2, 7)
-
-
-def test_a_torchvision_model_by_name_has_no_pretrained_weights() -> None:
-    model = find_model("torchvision:resnet18")((3, 32, 32), 7)
-    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("resnet18", "convnet, digits_convnet, mnist_convnet, simplecnn"), ("torchvision:resnet19", "resnet18")],
-)
-def test_a_wrong_name_lists_the_right_ones(name: str, message: str) -> None:
-    with pytest.raises(UnknownNameError, match=message):
-        find_model(name)
 
 
 @pytest.fixture

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 from dmls_ray.workloads.classification import datasets, models
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.datasets import DatasetSpec
-from dmls_ray.workloads.classification.models import ModelSpec
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
-
-
-@pytest.mark.parametrize("name", models.MODEL_NAMES)
-def test_every_file_of_models_defines_a_model(name: str) -> None:
-    assert isinstance(models.builtin_model(name), ModelSpec)
-    assert importlib.import_module(f"{models.__name__}.{name}").__doc__
-
-
-@pytest.mark.parametrize("name", datasets.DATASET_NAMES)
-def test_every_file_of_datasets_defines_a_data_set(name: str) -> None:
-    assert isinstance(datasets.builtin_dataset(name), DatasetSpec)
-    assert importlib.import_module(f"{datasets.__name__}.{name}").__doc__
 
 
 def test_unknown_names_and_options_of_a_data_set_without_options_are_not_built_in() -> None:

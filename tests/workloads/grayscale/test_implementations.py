@@ -90,12 +90,6 @@ def test_every_colour_there_is_becomes_the_right_grey_in_our_kernel() -> None:
         assert np.mean(grey != reference(colours)) < 0.02, "only next to a half may it round otherwise"
 
 
-@pytest.mark.parametrize("name", parameters("opencv"))
-def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it(name: str) -> None:
-    images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
-    assert (IMPLEMENTATIONS[name](images)() is not None) == (name == "torchvision")
-
-
 def test_opencv_has_as_many_threads_as_the_others() -> None:
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
     cv2.setNumThreads(3)

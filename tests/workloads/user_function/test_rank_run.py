@@ -116,14 +116,10 @@ def test_time_memory_and_steps_are_measured_of_a_function_that_reports_nothing()
     record, events = result_of()
     assert record.outcome is Outcome.OK
     assert record.metrics["steps"] == 12
-    assert record.metrics.get("step_ms_p50") is not None
     assert record.metrics["step_ms_p50"] > 0
     assert all(len(rank.step_ms_quantiles) == len(STEP_QUANTILES) for rank in record.ranks)
-    assert record.metrics.get("total_s") is not None
-    assert record.metrics.get("setup_s") is not None
     assert 0 < record.metrics["setup_s"] < record.metrics["total_s"]
     assert record.metrics["peak_mem_mib"]
-    assert record.metrics.get("host_mem_mib") is not None
     assert 0 <= record.metrics["host_mem_mib"] < record.metrics["peak_mem_mib"] / 2
     assert record.metrics.get("tensor_mem_mib") is None
     assert "user-defined" in record.ranks[0].no_tensor_mem
@@ -134,7 +130,6 @@ def test_time_memory_and_steps_are_measured_of_a_function_that_reports_nothing()
 
 def test_what_it_returns_fills_the_columns_of_the_vocabulary_and_makes_others() -> None:
     record, _ = result_of(tells="scalars")
-    assert record.metrics.get("test_loss") is not None
     assert 0 <= record.metrics["test_loss"] < 1
     assert others(record) == {"perplexity": 2.5, "tokens": [1, 2], "note": "x"}
 
@@ -217,13 +212,6 @@ def test_an_error_of_the_function_is_its_reason() -> None:
 def test_it_is_seeded_like_any_run() -> None:
     losses = [result_of(tells="scalars", seed=seed)[0].metrics["test_loss"] for seed in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
-
-
-def test_two_ranks_have_a_process_group() -> None:
-    record, _ = result_of(tells="scalars", world_size=2, device="cpu", emits=True)
-    assert record.outcome is Outcome.OK, record.reason
-    assert [rank.rank for rank in record.ranks] == [0, 1]
-    assert len(record.epochs) == 2
 
 
 def test_the_example_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.data import decoded_images as cache
 from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
 from dmls_ray.workloads.classification.data.sources import cached_source
-from dmls_ray.workloads.classification.datasets import Source
 from tests.training.probes import Payload
 from tests.workloads.classification.data.samples import write_folder
 
@@ -52,16 +50,6 @@ def test_a_process_cannot_change_what_others_map(tmp_path: Path) -> None:
     mine.train_images[0] ^= 255
     load_decoded.cache_clear()
     assert np.array_equal(load_decoded("image_folder", str(tmp_path), None).train_images[0], kept)
-
-
-def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_folder(tmp_path)
-    calls = []
-    real = cache._decode
-    monkeypatch.setattr(cache, "_decode", lambda *args: (calls.append(args[1].split), real(*args)))
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: load_decoded.__wrapped__("image_folder", str(tmp_path), None), range(4)))
-    assert sorted(calls) == ["test", "train"]
 
 
 def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
@@ -137,32 +125,6 @@ def test_a_cache_that_holds_objects_is_refused_and_runs_nothing(
     with pytest.raises(DataError, match="its decoded images in .* cannot be read .*; remove that folder"):
         load_decoded("image_folder", str(tmp_path), None)
     assert not marker.exists()
-
-
-class Mixed:
-    """A user-defined data set whose images differ in type."""
-
-    def __init__(self, *images: object) -> None:
-        self._images = images
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def __getitem__(self, index: int) -> tuple[object, int]:
-        return self._images[index], 0
-
-
-def use_data_set(monkeypatch: pytest.MonkeyPatch, train: Mixed, test: Mixed) -> None:
-    source = Source(1, f"own {id(train)}", lambda: (train, test))  # type: ignore[arg-type]
-    monkeypatch.setattr(cache, "cached_source", lambda *_: source)
-
-
-def test_user_defined_images_get_the_colours_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    grey, colour = Image.new("L", (8, 8), 7), Image.new("RGB", (8, 8), (9, 9, 9))
-    use_data_set(monkeypatch, Mixed(grey, colour), Mixed(colour))
-    data = load_decoded("mixed:colours", None, None)
-    assert data.train_images.shape == (2, 1, 8, 8)
-    assert data.test_images.max() == 9
 
 
 def test_each_data_dir_of_a_user_defined_data_set_has_its_decoded_images(

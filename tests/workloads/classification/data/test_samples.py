@@ -114,3 +114,10 @@ def test_a_sample_that_does_not_fit_the_others_is_refused(second: object, reason
     assert train[0][1] == 0
     with pytest.raises(InputError, match=reason):
         train[1]
+
+
+def test_images_get_the_colours_of_the_first() -> None:
+    samples: Any = [(Image.new("L", (8, 8), 7), 0), (Image.new("RGB", (8, 8), (9, 9, 9)), 0)]
+    train, _ = decoded_splits("mine:data", Source(1, "", lambda: (samples, samples)), None)
+    assert train.shape == train[1][0].shape == (1, 8, 8)
+    assert train[1][0].max() == 9

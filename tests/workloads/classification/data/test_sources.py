@@ -78,11 +78,6 @@ def test_any_tree_of_train_and_test_classes_is_a_data_set(tmp_path: Path) -> Non
     assert source.halves[0][5][1] == 1
 
 
-def test_an_image_folder_needs_its_place() -> None:
-    with pytest.raises(DataError, match="image_folder needs data_dir"):
-        check_source("image_folder", None)
-
-
 def test_an_image_belongs_to_the_class_in_whose_folder_it_is_however_deep_and_through_links(tmp_path: Path) -> None:
     write_folder(tmp_path)
     cat = tmp_path / "train" / "cat"
@@ -300,17 +295,6 @@ def test_a_label_that_is_corrected_in_place_changes_the_fingerprint(
     assert fingerprint(data_module, function, data_dir) == before
     write_arrays(folder, other_label=True)
     assert fingerprint(data_module, function, data_dir) != before
-
-
-def test_a_data_set_that_lists_its_labels_is_not_read_whole(
-    tmp_path: Path, data_module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import data_of_mine  # type: ignore[import-not-found]
-
-    monkeypatch.setenv("PLACE", str(write_arrays(tmp_path / "data")))
-    data_of_mine.READ.clear()
-    fingerprint(data_module, "listed")
-    assert 64 <= len(data_of_mine.READ) <= 3 * 128
 
 
 def test_the_fingerprint_that_a_data_set_offers_decides(
