@@ -28,12 +28,7 @@ def keep(runs: Results, folder: Path) -> Path:
     lines = [json.dumps(record.to_dict()) for record in runs.records]
     (folder / "runs.jsonl").write_text("\n".join(lines) + "\n")
     axes = {"world_size": [1, 2], "batch_per_rank": [16, 32]}
-    session = {
-        "axis": "batch_per_rank",
-        "axes": axes,
-        "question": "What does the batch do?",
-        "command": ["python", "a.py"],
-    }
+    session = {"axis": "batch_per_rank", "axes": axes, "question": "What does the batch do?", "command": ["a.py"]}
     (folder / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     return folder
 

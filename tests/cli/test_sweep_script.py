@@ -37,7 +37,6 @@ def run(*flags: str, **changes: Any) -> int:
 
 BAD_INPUT = [
     (["--batch-per-rank", "x"], "batch_per_rank=x: expected int"),
-    (["--batch-per-rank", "0"], "batch_per_rank=0: expected int >= 1"),
     (["--dry-run", "--batchsize-per-rank", "16"], "--batchsize-per-rank is no flag; did you mean --batch-per-rank?"),
     (["--repeats", "1", "--patience", "1", "2"], "patience=1 has no effect with early_stopping=off"),
     (["--validation-share", "0.0001"], "validation_share=0.0001 of 1438 samples holds out 0"),
@@ -47,23 +46,16 @@ BAD_INPUT = [
         "batch_norm=on puts layers into built-in models, and model=torchvision:resnet18 is none",
     ),
     (["--dry-run", "--address", ""], "--address is empty"),
-    (["--run-timeout", "0"], "run_timeout=0: expected float > 0.0"),
     (["--batch", "8"], "--batch is no flag; did you mean --batch-per-rank or --batch-norm?"),
     (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
     (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
     (["--global-batch", "8", "--batch-per-rank", "8"], "--batch-per-rank and --global-batch are both given"),
-    (["--momentum", "0.9"], "momentum=0.9 has no effect with optimizer=adam"),
-    (["--backend", "nccl", "--device", "cpu"], "backend=nccl needs GPUs"),
     (["--model", "resnet"], "model=resnet is unknown; choose from convnet"),
-    (["--model", "absent_module:build"], "no module named 'absent_module'"),
     (["--dataset", "imagenet"], "dataset=imagenet is unknown; choose from cifar10, digits"),
     (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),
-    (["--dataset", "synthetic:size=3"], "'size'; write synthetic:shape="),
-    (["--repeats", "many"], "repeats=many is unknown; choose from auto, or give int"),
     # Before the next, which ends while another thread still loads Ray's libraries.
     (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
     (["--address", "127.0.0.1:1", "--repeats", "1"], "Address 127.0.0.1:1 cannot be reached"),
-    (["--lr", "-1e-3"], "lr=-1e-3: expected float > 0.0"),
     (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
     (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),
     (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
@@ -78,10 +70,6 @@ BAD_INPUT = [
     (["--samples", "3"], "samples=3 only applies to mode=search; add --mode search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
     (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
-    (
-        ["--mode", "search", "--searcher", "random", "--range", "lr", "2", "1"],
-        "a range from 2.0 to 1.0 has nothing in it",
-    ),
     (
         ["--mode", "search", "--metric", "val_loss"],
         "--metric val_loss: unknown metric; classification reports train_loss,",

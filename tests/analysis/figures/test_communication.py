@@ -40,17 +40,3 @@ def test_shares_go_along_the_ranks_from_two_on() -> None:
 def test_one_trial_with_timers_or_none_has_no_such_figure() -> None:
     assert chart(make_table(runs_of(world_size=[1, 2]))) is None
     assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 1.0))) is None
-
-
-def test_the_interval_of_a_share_stays_between_none_and_all() -> None:
-    runs = runs_of()
-    for record in runs.records:
-        if record.config["world_size"] > 1:
-            hidden = [0.0, 0.01, 2.0][record.repeat]
-            metrics = {**FAST, "comm_ms": 3, "overlap_ms": hidden, "exposed_comm_ms": 3 - hidden}
-            record.ranks = [RankRecord(rank=0, metrics=metrics)]
-    for panel in panels(chart(make_table(runs)), 2):
-        for point in series(panel, "measured").points:
-            assert point.low is not None
-            assert point.high is not None
-            assert 0 <= point.low <= point.high <= 1

@@ -55,12 +55,6 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
     assert notes(found)[-1].startswith("Overfitting: the mean test loss ends above its minimum")
 
 
-def test_a_trial_that_does_not_overfit_has_no_mark() -> None:
-    found = chart(make_table(runs_of({"batch_per_rank": 16}, [1.0, 0.5, 0.4, 0.3])))
-    assert names(panels(found, 2)[0]) == ["test", "train"]
-    assert "Overfitting" not in " ".join(notes(found))
-
-
 def test_a_curve_ends_where_the_first_of_its_runs_has_ended() -> None:
     found = runs_of({"batch_per_rank": 16})
     del found.records[1].epochs[2:]

@@ -38,12 +38,6 @@ def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
     assert series(throughput, "ideal").same_as == "measured"
 
 
-def test_efficiency_is_paired_by_block_so_that_what_drifts_for_both_cancels() -> None:
-    _, efficiency = panels(chart(make_table(runs_of())), 2)
-    for point, expected in zip(series(efficiency, "measured").points, (1.0, 0.8, 0.5), strict=True):
-        assert (point.low, point.high) == pytest.approx((expected, expected))
-
-
 def test_the_title_names_the_fixed_batch() -> None:
     for fixed, scaling_kind in (("batch_per_rank", "weak scaling"), ("global_batch", "strong scaling")):
         found = chart(make_table(results({fixed: 64, "world_size": [1, 2, 4]}, rate)))

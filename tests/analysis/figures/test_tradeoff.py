@@ -45,18 +45,6 @@ def test_the_interval_of_an_accuracy_is_that_of_the_table() -> None:
     assert (point.low, point.high) == (value.low, value.high)
 
 
-def test_memory_that_hardly_differs_is_drawn_and_puts_no_trial_on_the_front() -> None:
-    runs = runs_of()
-    for record in runs.records:
-        record.metrics["tensor_mem_mib"] = 884.0 - 0.1 * record.config["batch_per_rank"]
-    found = chart(make_table(runs))
-    time, _ = panels(found, 2)
-    assert found is not None
-    assert "batch_per_rank 64" not in names(time)
-    assert found.title == "Pareto front of less time and more accuracy"
-    assert "Memory hardly differs and is left out." in found.notes
-
-
 def test_a_front_of_more_trials_than_distinguishable_series_is_one_series() -> None:
     many = {2**place: (100.0 + place, 0.9 - 0.01 * place) for place in range(9)}
     runs = results(

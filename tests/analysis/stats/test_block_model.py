@@ -143,12 +143,6 @@ def test_fewer_than_three_blocks_have_no_interval_unless_the_value_is_exact() ->
     assert exact.low == exact.high == pytest.approx(1.5)
 
 
-def test_equal_accuracies_of_a_few_samples_are_known_to_half_a_sample_at_best() -> None:
-    values = {"a": blocks(0.5, 0.5, 0.5), "b": blocks(0.51, 0.51, 0.51)}
-    low, high = contrast(BlockModel(values, is_ratio=False, resolution=0.01), "b", "a").ends
-    assert low < 0 < 0.01 < high
-
-
 def test_the_more_trials_could_have_been_picked_the_wider_the_interval_of_a_pair() -> None:
     assert critical_value(2, 10) == pytest.approx(2.23, abs=0.01)  # Student's t
     assert critical_value(4, 10) == pytest.approx(4.33 / math.sqrt(2), abs=0.01)  # tables of the studentized range
@@ -164,12 +158,6 @@ def test_measures_of_one_answer_share_its_errors(looks: Looks, of_pair_alone: bo
     )
     errors = 2 * t.sf(alone, blocks - 1)
     assert [2 * t.sf(value, blocks - 1) for value in shared] == pytest.approx([errors / 2, errors / 4])
-
-
-def test_looking_several_times_makes_intervals_wider() -> None:
-    values = drawn(2, 30)
-    once = half_width(BlockModel(values, is_ratio=True), "1", "0")
-    assert 1.1 < half_width(BlockModel(values, is_ratio=True, looks="open"), "1", "0") / once < 1.35
 
 
 @pytest.mark.parametrize(

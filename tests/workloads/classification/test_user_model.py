@@ -51,10 +51,6 @@ def in_tuple() -> nn.Module:
     return Net(change=lambda outputs: (outputs, outputs))
 
 
-def transposed() -> nn.Module:
-    return Net(change=lambda outputs: outputs.T)
-
-
 def only_in_training() -> nn.Module:
     model = Net()
     model.change = lambda outputs: outputs if model.training else (outputs,)
@@ -81,7 +77,6 @@ def config(model: str, **changes: Any) -> TrialConfig:
 WRONG = [
     ("one_too_few", "shape (8, 3); return the logits, a tensor of 8 images x 4 classes"),
     ("in_tuple", "returned a tuple"),
-    ("transposed", "shape (4, 8)"),
     ("only_in_training", "returned a tuple"),
     ("frozen", "optimizer got an empty parameter list"),
 ]
