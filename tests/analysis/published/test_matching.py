@@ -6,11 +6,10 @@ import pytest
 
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.published.data import published
-from dmls_ray.analysis.published.matching import match_training
+from dmls_ray.analysis.published.matching import Match, match_training
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.published_rows import with_published
 from dmls_ray.records.model import RunRecord
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import results
 
 
 def test_the_published_figures_are_all_here() -> None:
@@ -62,10 +61,15 @@ def of_ours(**fields: Any) -> RunRecord:
     return record
 
 
+def match(record: RunRecord) -> Match:
+    found = match_training(record)
+    assert found is not None
+    return found
+
+
 def test_the_published_run_that_differs_least_matches() -> None:
     for epochs, run_id in ((10, "cifar10-convnet-2gpu-gloo-bs256-fp32-10ep"), (20, "cifar10-convnet-2gpu-gloo-bs256")):
-        matched = match_training(of_ours(epochs=epochs))
-        assert matched is not None
+        matched = match(of_ours(epochs=epochs))
         assert (matched.record.run_id, matched.differs_in) == (run_id, "")
 
 
@@ -83,29 +87,22 @@ def test_the_published_run_that_differs_least_matches() -> None:
     ],
 )
 def test_fields_that_affect_training_are_listed_if_they_differ(name: str, value: object, expected: str) -> None:
-    matched = match_training(of_ours(**{name: value}))
-    assert matched is not None
-    assert matched.differs_in == expected
+    assert match(of_ours(**{name: value})).differs_in == expected
 
 
 def test_what_counts_with_another_field_alone_differs_with_that_alone() -> None:
     stopped = {"batch_norm": "on", "early_stopping": "test_loss", "epochs": 6}
     for patience, expected in ((2, False), (5, True)):
-        matched = match_training(of_ours(**stopped, patience=patience))
-        assert matched is not None
-        assert ("patience 5 / 2" in matched.differs_in) == expected
+        assert ("patience 5 / 2" in match(of_ours(**stopped, patience=patience)).differs_in) == expected
     # Without scaling there is no batch at which lr holds.
     record = of_ours()
     record.config = {**record.config, "lr_base_batch": 64}
-    plain = match_training(record)
-    assert plain is not None
-    assert plain.differs_in == ""
+    assert match(record).differs_in == ""
 
 
 @pytest.mark.parametrize("dropout", [None, 0.5])
 def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | None) -> None:
-    matched = match_training(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
-    assert matched is not None
+    matched = match(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
     assert matched.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
     ours = "none" if dropout is None else "0.5"
     assert matched.differs_in == f"dropout {ours} / of a rate that is not reported"
@@ -116,14 +113,7 @@ def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default()
             "loader": "dataloader"}  # fmt: skip
     for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not reported")):
         (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
-        matched = match_training(record)
-        assert matched is not None
-        assert matched.differs_in == expected
-
-
-def test_a_user_function_matches_no_published_run() -> None:
-    swept = own_results({"width": [8]}, lambda values, repeat: (1.0, {}))
-    assert with_published(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
+        assert match(record).differs_in == expected
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch_per_rank", 64), ("model", "simplecnn"), ("dataset", "mnist")])

@@ -74,12 +74,6 @@ def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
     assert ("max norm" in make_table(measured).frame().columns) == has_column
 
 
-def test_one_repeat_shows_the_bare_value_and_says_n_1() -> None:
-    frame = make_table(results(GRID, rate, repeats=1)).frame()
-    assert frame["images/s"][0] == "1,600"
-    assert frame["n"][0] == "1"
-
-
 def test_outcomes_that_are_not_ok_are_words_in_their_cell_and_count_in_no_median() -> None:
     def some_fail(values: dict[str, Any], repeat: int) -> float | None:
         if values["batch_per_rank"] == 32:
@@ -142,12 +136,6 @@ def test_rows_that_were_oversubscribed_or_whose_ranks_trained_apart_say_so() -> 
     for head in ("oversubscribed", "independent ranks"):
         assert table.frame()[head].tolist() == ["", "", "yes", "yes"]
     assert any("no collectives in 6 optimizer steps" in note for note in table.notes)
-
-
-def test_no_runs_make_an_empty_table() -> None:
-    empty = results(GRID, rate)
-    empty.records = []
-    assert make_table(empty).frame().empty
 
 
 def test_what_runs_do_not_have_in_common_is_said() -> None:
@@ -228,18 +216,6 @@ def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_mea
     assert row.by_block("total_s").keys() == {1, 2}
 
 
-def test_a_user_field_with_the_name_of_a_column_keeps_its_values() -> None:
-    runs = own_results(
-        {"n": [1, 2], "outcome": ["a", "b"]}, lambda values, repeat: (1.0, {"size": values["n"], "total_s_low": 7})
-    )
-    table = make_table(runs)
-    for frame in (table.frame(), table.numbers()):
-        assert frame.columns.is_unique
-        assert [str(value) for value in frame["config_n"]] == ["1", "1", "2", "2"]
-        assert frame["config_outcome"].tolist() == ["a", "b", "a", "b"]
-        assert set(frame["outcome"]) == {"ok"}
-
-
 def test_speed_up_over_machines_is_against_one_rank_on_one() -> None:
     runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
     for record in runs.records:
@@ -247,16 +223,6 @@ def test_speed_up_over_machines_is_against_one_rank_on_one() -> None:
     speed_up = make_table(runs).rows[1].speed_up
     assert speed_up is not None
     assert speed_up.centre == 2
-
-
-def test_varying_threads_leave_the_note_on_what_speed_up_means() -> None:
-    runs = results(
-        {"batch_per_rank": 16, "world_size": [1, 2], "threads_per_rank": [1, 2]}, lambda values, repeat: 10.0
-    )
-    assert any(
-        "Speed-up is against world_size 1 without DDP at the same batch_per_rank and threads_per_rank (weak" in note
-        for note in make_table(runs).notes
-    )
 
 
 @pytest.mark.parametrize("metric", ["validation_accuracy", "test_loss", "score"])

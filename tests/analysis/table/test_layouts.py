@@ -80,15 +80,6 @@ def test_ours_know_the_machines_of_their_ranks() -> None:
     assert render(ours, "machines").frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["2", "1"]]
 
 
-def test_a_trial_that_did_not_fit_has_that_word_in_its_cell() -> None:
-    ours = results(
-        {"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None
-    )
-    frame = render(ours, "batch").frame
-    assert frame.iloc[1]["s/run [95%]"] == "oom"
-    assert frame["n"].tolist() == ["3", "0"]
-
-
 @pytest.mark.parametrize("name", OF_TRAINING)
 def test_the_published_run_of_a_configuration_has_a_row_below_ours(name: str) -> None:
     layout = render(matching("cifar10", "convnet"), name, published=True)

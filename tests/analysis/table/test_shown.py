@@ -107,11 +107,3 @@ def test_the_column_that_answers_stays_whatever_it_is() -> None:
         ),
     )
     assert heads(make_table(runs))[:2] == ["depth", "s/run"]
-
-
-def test_what_a_narrow_terminal_leaves_out_is_never_a_factor_or_what_answers_first() -> None:
-    shown = shown_columns(table())
-    assert not {"world_size", "batch_per_rank", "images/s [95%]", "n"} & set(shown.spare)
-    assert shown.spare[-1] == "test acc. [95%]"
-    assert {*shown.spare} <= {column.head for column in shown.columns}
-    assert len(set(shown.spare)) == len(shown.spare), "a narrow terminal names each once"
