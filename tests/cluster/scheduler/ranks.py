@@ -86,6 +86,14 @@ async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok"
         await broker.finish(name, lease.lease_id, result(lease.rank.rank, outcome))
 
 
+async def serving(broker: Broker, *registrations: RankRegistration) -> list[Lease]:
+    """Ranks that join and serve until the test ends; returns the list that grows by their leases."""
+    log: list[Lease] = []
+    for registration in registrations:
+        await soon(serve(broker, await broker.join(registration), log))
+    return log
+
+
 def result(rank: int = 0, outcome: str = "ok", **more: Any) -> RankResult:
     return RankResult(rank=rank, outcome=Outcome(outcome), **more)
 

@@ -16,7 +16,7 @@ from tests.cluster.scheduler.ranks import (
     on_machines,
     result,
     scenario,
-    serve,
+    serving,
     soon,
     taken_up,
     trainers,
@@ -59,20 +59,16 @@ async def test_equal_runs_go_on_the_same_machine_whichever_of_its_ranks_is_quick
 @scenario
 async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
     broker = Broker(trainers(t=1))
-    name, log = await broker.join(card(0)), list[Lease]()
-    waiting = await soon(broker.next_lease(name))
+    waiting = await soon(broker.next_lease(await broker.join(card(0))))
     for run_id in ("first", "second"):
         await broker.submit(job(run_id))
     lease = await waiting
     assert lease is not None
     assert attempt_of(lease) == "first/1"
-    again = await broker.join(card(0, group=1))
-    task = await soon(serve(broker, again, log))
+    log = await serving(broker, card(0, group=1))
     await follow(broker, "first")
     await follow(broker, "second")
     assert [attempt_of(lease) for lease in log] == ["first/2", "second/1"]
-    await broker.close()
-    await task
 
 
 @scenario

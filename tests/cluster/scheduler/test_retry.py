@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dmls_ray.cluster.messages import Lease, RankDeath, RankRegistration
+from dmls_ray.cluster.messages import RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
@@ -18,7 +18,7 @@ from tests.cluster.scheduler.ranks import (
     outcome_of,
     result,
     scenario,
-    serve,
+    serving,
     soon,
     taken_up,
     trainers,
@@ -129,13 +129,9 @@ async def test_a_run_whose_rank_was_only_replaced_next_to_one_that_died_is_not_c
     await asyncio.gather(*(taken_up(broker, name) for name in names))
     await broker.ranks_failed("t", {0: RankDeath()})
     assert await outcome_of(broker, "dies") == "killed"
-    log: list[Lease] = []
-    fresh = [await broker.join(card(index, group=1)) for index in range(2)]
-    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in fresh]
+    await serving(broker, card(0, group=1), card(1, group=1))
     last = await end_of(broker, "neighbour")
     assert (last.verdict.outcome.value, last.attempts) == ("ok", 2)
-    await broker.close()
-    await asyncio.gather(*ranks)
 
 
 @scenario
@@ -150,12 +146,8 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
     await asyncio.gather(*(taken_up(broker, name, oom_kills=0) for name in names))
     await broker.ranks_failed("t", {0: RankDeath()})
     assert await outcome_of(broker, "large") == "oom"
-    log: list[Lease] = []
-    fresh = [await broker.join(card(index, group=1, oom_kills=1)) for index in range(2)]
-    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in fresh]
+    await serving(broker, *(card(index, group=1, oom_kills=1) for index in range(2)))
     assert await outcome_of(broker, "neighbour") == "ok"
-    await broker.close()
-    await asyncio.gather(*ranks)
 
 
 @scenario

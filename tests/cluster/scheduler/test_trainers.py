@@ -19,7 +19,7 @@ from tests.cluster.scheduler.ranks import (
     killer,
     outcome_of,
     scenario,
-    serve,
+    serving,
     soon,
     taken_up,
     trainers,
@@ -73,11 +73,8 @@ async def test_a_process_that_a_kill_does_not_end_is_killed_again() -> None:
     await broker.submit(job("s"))
     await asyncio.sleep(30)
     assert 3 < len(killed) < 10
-    log: list[Any] = []
-    task = asyncio.ensure_future(serve(broker, await broker.join(card(0, group=1)), log))
+    await serving(broker, card(0, group=1))
     assert await outcome_of(broker, "s") == "ok"
-    await broker.close()
-    await task
 
 
 @scenario
@@ -114,7 +111,7 @@ async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_whi
 async def test_the_sweep_continues_without_a_machine_that_joined_later_and_whose_ranks_die() -> None:
     late = ExpectedTrainer(ranks=1, machine="host-2", is_optional=True)
     broker = Broker(trainers(t=1) | {"late": late}, limits=RunLimits(wait_for_ranks=0))
-    task = asyncio.ensure_future(serve(broker, await broker.join(card(0)), []))
+    await serving(broker, card(0))
     await broker.submit(job("pair", 2))
     for _ in range(MAX_FAILED_STARTS):
         assert not await broker.refusals()
@@ -123,8 +120,6 @@ async def test_the_sweep_continues_without_a_machine_that_joined_later_and_whose
     assert await outcome_of(broker, "pair") == "skipped"
     await broker.submit(job("alone"))
     assert await outcome_of(broker, "alone") == "ok"
-    await broker.close()
-    await task
 
 
 @scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import Lease, Leave
+from dmls_ray.cluster.messages import Leave
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import RunFinished, RunStarted
@@ -19,7 +19,7 @@ from tests.cluster.scheduler.ranks import (
     on_machines,
     result,
     scenario,
-    serve,
+    serving,
     soon,
     taken_up,
     trainers,
@@ -54,8 +54,7 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
         await asyncio.sleep(0.05)
     assert sorted(ended) == [0, 1]
     assert await broker.next_lease(names[0]) == Leave(), "what was given up must not serve on"
-    log: list[Lease] = []
-    again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
+    await serving(broker, card(0, group=1), card(1, group=1))
     *events, done = await follow(broker, "r")
     assert isinstance(done, RunFinished)
     assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
@@ -63,8 +62,6 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
     assert [(first.outcome, first.reason) for first in done.earlier] == [("timeout", reason)]
     starts = [event for event in events if isinstance(event, RunStarted)]
     assert starts == [RunStarted(attempt=1), RunStarted(attempt=2, after=reason)]
-    await broker.close()
-    await asyncio.gather(*again)
 
 
 @scenario
