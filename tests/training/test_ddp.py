@@ -10,13 +10,11 @@ import pytest
 import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from dmls_ray.records.aggregate import take_results
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.ddp import warmup_steps
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_ranks
+from tests.records.test_model import recorded
 from tests.training.probes import train_and_return_weights
 from tests.training.test_engine import UNEVEN, run_each, weights
 
@@ -111,10 +109,9 @@ def test_communication_is_measured_on_every_rank_and_hidden_communication_is_sub
 
 def test_a_rank_that_waits_for_a_slower_one_does_not_count_the_wait_as_communication(trained: Any) -> None:
     """Rank 1 computes 100 ms longer in each pass, so rank 0 waits as long in its reduction."""
-    record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
     waits = ({"exposed_comm_ms": item["exposed_comm_ms"]} for item in trained["late"])
-    take_results(record, [RankResult(rank=rank, values=item) for rank, item in enumerate(waits)])
-    exposed_ms, wait_ms = record.metrics["exposed_comm_ms"], record.metrics["straggler_wait_ms"]
+    metrics = recorded(*(RankResult(rank=rank, values=item) for rank, item in enumerate(waits))).metrics
+    exposed_ms, wait_ms = metrics["exposed_comm_ms"], metrics["straggler_wait_ms"]
     assert exposed_ms == trained["late"][1]["exposed_comm_ms"] < 50 < wait_ms
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 from dmls_ray.analysis.report.logs import MOST, TextTable, run_files, run_logs, shorten
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from tests.records.test_model import record
 
 
 def failed(traceback: str = "") -> RunRecord:
-    return RunRecord(
-        run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.ERROR, traceback=traceback
-    )
+    return record(outcome=Outcome.ERROR, traceback=traceback)
 
 
 def test_a_long_text_keeps_its_beginning_and_more_of_its_end() -> None:

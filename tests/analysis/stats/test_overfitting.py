@@ -8,22 +8,20 @@ import pytest
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from tests.records.test_model import record
 
 
 def runs(test: list[list[float]], train: list[float] | None = None) -> list[RunRecord]:
     """One run for each list of test losses; train loss falls, unless it is given."""
     records = []
     for repeat, losses in enumerate(test):
-        record = RunRecord(
-            run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=Outcome.OK
-        )
         falling = train or [1 / epoch for epoch in range(1, len(losses) + 1)]
-        record.epochs = [
+        made = record(repeat=repeat)
+        made.epochs = [
             EpochRecord(epoch=epoch, metrics={"train_loss": falling[epoch - 1], "test_loss": loss})
             for epoch, loss in enumerate(losses, start=1)
         ]
-        records.append(record)
+        records.append(made)
     return records
 
 

@@ -7,20 +7,19 @@ from dmls_ray.analysis.stats.time_to_target import steps_to_target, time_to_targ
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from tests.records.test_model import record
 
 
 def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome = Outcome.OK) -> list[RunRecord]:
     """Runs that reached 0.9 after so many seconds, or never."""
     records = [
-        RunRecord(
-            run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=outcome,
-            config={"target_accuracy": 0.9}, metrics={"total_s": total_s})
-        for repeat, time in enumerate(times)
-    ]  # fmt: skip
-    for record, time in zip(records, times, strict=True):
-        record.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 1.0})]
+        record(repeat=repeat, outcome=outcome, config={"target_accuracy": 0.9}, metrics={"total_s": total_s})
+        for repeat in range(len(times))
+    ]
+    for run, time in zip(records, times, strict=True):
+        run.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 1.0})]
         if time is not None:
-            record.metrics["target_s"] = time
+            run.metrics["target_s"] = time
     return records
 
 
@@ -88,11 +87,11 @@ def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> 
 
 def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
     reached = runs([1.0, 2.0, 4.0])
-    for record, steps in zip(reached, (10, 20, 40), strict=True):
-        record.metrics["steps"], record.metrics["target_steps"] = 100, steps
+    for run, steps in zip(reached, (10, 20, 40), strict=True):
+        run.metrics["steps"], run.metrics["target_steps"] = 100, steps
     missed = runs([None, None])
-    for record in missed:
-        record.metrics["steps"] = 100
+    for run in missed:
+        run.metrics["steps"] = 100
     found = steps_to_target([*reached, *missed])
     assert found is not None
     assert (found.median, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")

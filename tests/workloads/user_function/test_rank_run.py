@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES, EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -23,6 +22,7 @@ from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import char_lm_example, jpeg
 from tests.new_processes import run_ranks
+from tests.records.test_model import recorded
 
 
 def deep(levels: int) -> Any:
@@ -99,12 +99,8 @@ def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
         if config.world_size == 1
         else run_ranks(config, train=run_user_function, emit=events.append)
     )
-    record = RunRecord(
-        run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0].outcome)
-    )
-    record.reason = results[0].reason
-    take_results(record, results)
-    return RunRecord.from_json(record.to_json()), events
+    written = recorded(*results, outcome=results[0].outcome, reason=results[0].reason)
+    return RunRecord.from_json(written.to_json()), events
 
 
 def others(record: RunRecord | EpochRecord) -> dict[str, Any]:
