@@ -75,24 +75,6 @@ def messages(folder: Path) -> list[Any]:
     return [item for path in sorted(folder.glob("events.*")) for item in LegacyEventFileLoader(str(path)).Load()]
 
 
-def hparams(folder: Path) -> dict[str, Any]:
-    """The messages of the HParams plugin in the folder of a run, by tag."""
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-
-    values = [value for item in messages(folder) for value in item.summary.value]
-    return {
-        item.tag: HParamsPluginData.FromString(item.metadata.plugin_data.content)
-        for item in values
-        if item.metadata.plugin_data.plugin_name == "hparams"
-    }
-
-
-def row(folder: Path) -> dict[str, Any]:
-    """A run's hyperparameters."""
-    start = hparams(folder)["_hparams_/session_start_info"].session_start_info
-    return {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
-
-
 def files(board: Path) -> dict[str, tuple[bytes, int]]:
     paths = [path for path in board.rglob("*") if path.is_file()]
     return {str(path.relative_to(board)): (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(paths)}
@@ -142,12 +124,13 @@ def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> 
     board = write_tensorboard(made, VARIED)
     names = [run_name(record, VARIED) for record in made.records]
     assert {path.name for path in board.glob("world_size*")} == {names[0], names[1], names[3]}, "skipped: never run"
-    ends = [hparams(board / names[number])["_hparams_/session_end_info"] for number in (0, 1, 3)]
-    assert [item.session_end_info.status for item in ends] == [2, 2, 1], "failure, failure, success"
+    rows = TensorBoard(board).groups()
+    groups = [rows[made.records[number].trial_id] for number in (0, 1, 3)]
+    statuses = [session.status for group in groups for session in group.sessions]
+    assert statuses == [api_pb2.STATUS_FAILURE, api_pb2.STATUS_FAILURE, api_pb2.STATUS_SUCCESS]
     assert "Run/Test accuracy" not in read(board / names[1])
-    last = made.records[3]
-    size, batch = last.config["world_size"], last.config["batch_per_rank"]
-    assert row(board / names[3]) == {"world_size": size, "batch_per_rank": batch}
+    hparams = {name: value.number_value for name, value in groups[-1].hparams.items()}
+    assert hparams == {name: made.records[3].config[name] for name in VARIED}
     scalars_of = read(board / names[3])
     assert scalars_of["Run/Test accuracy"] == [(3, 0.6875)]
     assert scalars_of["Run/Seconds"] == [(3, 20.0)]
