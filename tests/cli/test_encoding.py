@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -11,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.analysis.results import load
-from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.streams import write_out_unprintable
-from dmls_ray.util.text import check_utf8
 from tests.conftest import PROJECT
 
 FUNCTION = '''
@@ -90,18 +86,3 @@ def test_a_word_that_is_no_utf_8_is_refused_before_anything_starts(tmp_path: Pat
     assert done.returncode == 2
     assert r"\udcfc' is not UTF-8, or has characters that this Python (utf-8) lacks" in done.stderr.decode()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["size.py"]
-
-
-def test_a_text_that_other_processes_could_not_be_given_is_refused() -> None:
-    check_utf8("übung/ß", "--out")
-    with pytest.raises(ConfigError, match=r"^--out '.udcfc' is not UTF-8, .* PYTHONUTF8=1"):
-        check_utf8("\udcfc", "--out")
-
-
-def test_an_output_without_a_character_shows_its_number() -> None:
-    written = io.BytesIO()
-    stream = io.TextIOWrapper(written, encoding="ascii")
-    write_out_unprintable(stream)
-    print("größe", file=stream, flush=True)
-    assert written.getvalue() == b"gr\\xf6\\xdfe\n"
-    write_out_unprintable(io.StringIO())  # a notebook's output is none with an encoding

@@ -65,13 +65,6 @@ def _text(view: LiveView) -> str:
     return text
 
 
-def test_a_run_that_is_not_ok_shows_its_reason() -> None:
-    assert describe_end(record(outcome=Outcome.DIVERGED, reason="the loss is not finite in epoch 2")) == (
-        "diverged: the loss is not finite in epoch 2"
-    )
-    assert describe_end(record(outcome=Outcome.KILLED)) == "killed"
-
-
 def test_a_run_that_a_search_stopped_is_not_shown_as_ok() -> None:
     stopped = record(mode="search", metrics={"stopped_epoch": 2, "test_accuracy": 0.5})
     assert describe_end(stopped) == "stopped after epoch 2, test accuracy 0.500"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -23,14 +24,6 @@ def _losses(*, discards: bool) -> list[Any]:
     return [(epoch["train_loss"], epoch["test_loss"]) for epoch in run_inline(TRIAL).run["epochs"]]
 
 
-def _after_a_discarded_run() -> list[Any]:
-    return _losses(discards=True)
-
-
-def _at_once() -> list[Any]:
-    return _losses(discards=False)
-
-
 def test_it_trains_under_ddp_and_leaves_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = []
     run = RankTrainer.run
@@ -47,7 +40,8 @@ def test_it_trains_under_ddp_and_leaves_no_process_group(monkeypatch: pytest.Mon
 
 
 def test_a_run_after_it_has_the_losses_of_a_run_without() -> None:
-    assert call_in_new_process(_after_a_discarded_run) == call_in_new_process(_at_once)
+    after, at_once = (call_in_new_process(functools.partial(_losses, discards=discards)) for discards in (True, False))
+    assert after == at_once
 
 
 def test_a_device_that_cannot_be_used_is_left_to_the_runs() -> None:
