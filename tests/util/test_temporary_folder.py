@@ -34,12 +34,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextlib.contextmanager
-def owning(*kept: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that has made a folder."""
+def folder_of_another(*kept: str) -> Iterator[Path]:
+    """The folder of a process that is killed in the end."""
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, *kept], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield process
+        assert process.stdout is not None
+        yield Path(process.stdout.readline().strip())
         process.kill()
 
 
@@ -58,17 +59,6 @@ def test_a_fork_that_ends_leaves_the_folder_of_its_parent() -> None:
     assert done.stdout == "True\n"
 
 
-@pytest.fixture
-def owner() -> Iterator[subprocess.Popen[str]]:
-    with owning() as process:
-        yield process
-
-
-def folder_of(owner: subprocess.Popen[str]) -> Path:
-    assert owner.stdout is not None
-    return Path(owner.stdout.readline().strip())
-
-
 def test_a_folder_is_removed_with_its_contents_and_no_other_user_can_enter_it(temporary: Path) -> None:
     with TemporaryFolder("run") as folder:
         assert folder.parent == temporary
@@ -78,31 +68,27 @@ def test_a_folder_is_removed_with_its_contents_and_no_other_user_can_enter_it(te
     assert not list(temporary.iterdir())
 
 
-def test_the_folder_of_a_killed_process_is_removed_when_the_next_is_made(owner: subprocess.Popen[str]) -> None:
-    abandoned = folder_of(owner)
-    owner.kill()
-    owner.wait()
+def test_the_folder_of_a_killed_process_is_removed_when_the_next_is_made() -> None:
+    with folder_of_another() as abandoned:
+        pass
     assert (abandoned / "job.pickle").exists()
     with TemporaryFolder("sweep") as folder:
         assert not abandoned.exists()
         assert folder.exists()
 
 
-def test_the_folder_of_a_living_process_stays(owner: subprocess.Popen[str]) -> None:
-    used = folder_of(owner)
-    with TemporaryFolder("run") as first, TemporaryFolder("run") as second:
+def test_the_folder_of_a_living_process_stays() -> None:
+    with folder_of_another() as used, TemporaryFolder("run") as first, TemporaryFolder("run") as second:
         remove_abandoned(first.parent)
         assert first.exists()
         assert second.exists()
-    assert (used / "job.pickle").read_text() == "secret"
+        assert (used / "job.pickle").read_text() == "secret"
 
 
 @pytest.mark.parametrize("kept", [("kept",), ("kept", "no more")])
 def test_a_folder_that_is_to_be_kept_outlives_its_killed_owner(kept: tuple[str, ...]) -> None:
-    with owning(*kept) as process:
-        folder = folder_of(process)
-        process.kill()
-        process.wait()
+    with folder_of_another(*kept) as folder:
+        pass
     remove_abandoned(folder.parent)
     assert folder.exists() == (len(kept) == 1)
 
