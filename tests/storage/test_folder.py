@@ -19,22 +19,45 @@ from tests.storage.reading import latest_records
 from tests.storage.remote import run
 
 
-def test_a_run_is_on_the_disk_when_it_has_been_added_and_so_is_the_name_of_a_new_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of what was written to the disk, in this order."""
+    paths: list[str] = []
     sync = os.fsync
 
     def note_sync(handle: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        paths.append(os.readlink(f"/proc/self/fd/{handle}"))
         sync(handle)
 
+    monkeypatch.setattr(os, "fsync", note_sync)
+    return paths
+
+
+def test_a_run_is_on_the_disk_when_it_has_been_added_and_so_is_the_name_of_a_new_file(
+    tmp_path: Path, synced: list[str]
+) -> None:
     with Store(tmp_path) as store:
-        monkeypatch.setattr(os, "fsync", note_sync)
+        synced.clear()
         store.append(run(0))
         assert synced == [f"{tmp_path}/runs.jsonl", str(tmp_path)]
         store.append(run(1))
     assert synced[2:] == [f"{tmp_path}/runs.jsonl"]
+
+
+def test_a_session_is_on_the_disk_when_it_has_been_added(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def note_replace(source: Path, target: Path) -> None:
+        assert synced == [str(source)], "the content comes first"
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", note_replace)
+    with Store(tmp_path) as store:
+        synced.clear()
+        store.add_session({"command": ["python", "a.py", "--out", "my results"], "trials": ["a", "b"]})
+    assert synced[1:] == [str(tmp_path)], "then the name"
 
 
 @pytest.mark.parametrize(
