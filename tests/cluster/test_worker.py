@@ -12,8 +12,8 @@ import pytest
 import ray
 
 from dmls_ray.cluster import worker as worker_module
-from dmls_ray.cluster.messages import Lease, TrainerSettings
-from dmls_ray.cluster.worker import RankWorker, serve
+from dmls_ray.cluster.messages import Lease
+from dmls_ray.cluster.worker import RankWorker
 from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.training.rank import RankInfo
 from tests.cluster.scheduler.ranks import epoch, job, result
@@ -105,20 +105,3 @@ def test_a_failed_rank_for_which_none_waits_stays() -> None:
     rank = worker(broker)
     rank.finish(lease(), result(0, "error"))
     assert rank.next_lease() is None
-
-
-def test_a_rank_that_cannot_start_gives_its_trainer_up() -> None:
-    broker = ScriptedBroker(trainer_failed=[None])
-
-    def fails(settings: Any) -> None:
-        raise FileNotFoundError("no data there")
-
-    settings = TrainerSettings(broker="broker", trainer="t", storage="", working_dir="/nowhere", module_path=())
-    with (
-        patch.object(worker_module, "BrokerClient", lambda name: broker),
-        patch.object(worker_module, "_register", fails),
-        patch.object(worker_module, "_machine", lambda settings: "host-2"),
-    ):
-        serve({"settings": settings})
-    reason = "A rank on host-2 could not start: FileNotFoundError: no data there"
-    assert broker.calls == [("trainer_failed", "t", reason)]
