@@ -102,7 +102,7 @@ def _comparison(results: Results) -> Any:
 
 
 def _change(found: SweepComparison) -> Any:
-    return found.overall and [_interval(found.overall.interval), found.overall.verdict]
+    return found.overall and [_interval(found.overall), found.overall.verdict]
 
 
 def _interval(value: Interval | None) -> list[float | None] | None:

@@ -1,15 +1,13 @@
-"""Two sweeps joined by configuration: what is in both, what in one alone, and by what they can be compared."""
+"""Two sweeps joined by configuration: what is in both, and what in one alone."""
 
 from __future__ import annotations
 
-from dmls_ray.analysis.metrics import in_tables, is_time
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.hashing import digest
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 
 
@@ -62,30 +60,3 @@ def by_configuration(a: Results, b: Results) -> tuple[Results, Results]:
         return record.replace(trial_id=ids.setdefault(digest(factors_of(record)), record.trial_id))
 
     return a.of([named(record) for record in a.records]), b.of([named(record) for record in b.records])
-
-
-def common_metric(a: Results, b: Results, name: str | None) -> str:
-    """By what two sweeps are compared: what was asked for; else images_per_s where both have it, or total_s.
-
-    Raises:
-        ConfigError: a sweep in which runs ended ok does not have it.
-    """
-    of_a, of_b = _metrics_of(a), _metrics_of(b)
-    if name is None:
-        name = "images_per_s" if "images_per_s" in of_a & of_b else "total_s"
-    for results, names in ((a, of_a), (b, of_b)):
-        if names and name not in names:
-            raise ConfigError(
-                f"--measure {name} is not known of {results.where}, or was measured in a search, whose times say "
-                f"nothing; choose from {', '.join(sorted(of_a & of_b))}."
-            )
-    return name
-
-
-def _metrics_of(results: Results) -> set[str]:
-    """What any run of a sweep that ended ok was measured by; times only of runs in bench mode."""
-    names: set[str] = set()
-    for record in results.records:
-        if record.outcome is Outcome.OK:
-            names |= {name for name in record.metrics if record.mode == "bench" or not is_time(name)}
-    return set(filter(in_tables, names))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dmls_ray.analysis.compare.change import Change
 from dmls_ray.analysis.compare.provenance import Difference
-from dmls_ray.analysis.compare.sweeps import Pair, SweepComparison
+from dmls_ray.analysis.compare.sweeps import Change, Pair, SweepComparison
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names
@@ -17,6 +16,8 @@ from dmls_ray.analysis.trials.labels import factor_cells
 SPARE = ("outcome", "global_batch", "n")
 """Heads of `frame` that a narrow terminal may leave out, the first first."""
 
+_HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
+"""Kind of a measure -> the heading of a change."""
 _DRIFT = (
     f"This metric may drift from one session to the next: a verdict needs {MIN_REPEATS} sessions of each, in turn. "
     "Versions that are values of a field of one sweep are compared within its blocks."
@@ -29,20 +30,20 @@ def headline(comparison: SweepComparison) -> str:
     if not count:
         return "No configuration ended ok in both, so nothing can be compared."
     if comparison.overall is None:
-        return f"No {comparison.unit} has all {count} configurations ok, so nothing is said over all."
+        return f"No {comparison.basis.unit} has all {count} configurations ok, so nothing is said over all."
     label = label_of(comparison.metric)
-    head, effect = comparison.way.head, _describe(comparison, comparison.overall)
+    head, effect = _HEADS[comparison.basis.measure.kind], _describe(comparison, comparison.overall)
     n = " and ".join(map(str, comparison.samples))
     return (
-        f"{label}, {head} over {count} configurations: {effect}, n={n} {comparison.unit}s: "
+        f"{label}, {head} over {count} configurations: {effect}, n={n} {comparison.basis.unit}s: "
         f"{comparison.overall.verdict}."
     )
 
 
 def notes(comparison: SweepComparison) -> list[str]:
     """What decides a verdict, what is not in both, and what else differs."""
-    texts, unit = [], comparison.unit
-    if not comparison.knows_drift:
+    texts, unit = [], comparison.basis.unit
+    if not comparison.basis.knows_drift:
         texts.append(_DRIFT)
     counts = [len(values) for pair in comparison.compared for values in pair.samples]
     fewest = min(counts, default=MIN_REPEATS)
@@ -80,7 +81,7 @@ def _cells(comparison: SweepComparison, pair: Pair) -> dict[str, str]:
     return {
         f"A {label} [95%]": format_interval(pair.means[0], form),
         f"B {label} [95%]": format_interval(pair.means[1], form),
-        f"{comparison.way.head} [95% of all rows]": _describe(comparison, pair.change),
+        f"{_HEADS[comparison.basis.measure.kind]} [95% of all rows]": _describe(comparison, pair.change),
         "n": ", ".join(str(len(values)) for values in pair.samples),
         "verdict": pair.verdict,
         "outcome": outcome,
@@ -90,5 +91,6 @@ def _cells(comparison: SweepComparison, pair: Pair) -> dict[str, str]:
 def _describe(comparison: SweepComparison, change: Change | None) -> str:
     if change is None:
         return ""
-    form = RATIO if comparison.way.is_ratio else with_sign(format_of(comparison.metric))
-    return format_interval(change.interval, form, null=comparison.way.null)
+    measure = comparison.basis.measure
+    form = RATIO if measure.is_ratio else with_sign(format_of(comparison.metric))
+    return format_interval(change, form, null=measure.null)

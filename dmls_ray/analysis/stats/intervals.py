@@ -75,13 +75,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def clipped(value: Interval, limit: float) -> Interval:
-    """Return a difference with its interval, which ends at the largest possible one."""
-    if value.low is None or value.high is None:
-        return Interval(value.centre, value.low, value.high)
-    return Interval(value.centre, max(value.low, -limit), min(value.high, limit))
-
-
 def are_same(values: Sequence[float]) -> bool:
     """Whether values differ by no more than the order of a sum does, as of runs with one seed on several threads."""
     return max(values) - min(values) <= _SAME * max(map(abs, values))

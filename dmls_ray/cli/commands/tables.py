@@ -195,7 +195,7 @@ def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str,
     if not unclear:
         return None
     why = join_names(unclear)
-    if not comparison.knows_drift:
+    if not comparison.basis.knows_drift:
         why = f"{why}; a verdict needs {MIN_REPEATS} sessions of each"
     return f"that B is slower than A by more than {text} is not ruled out: {why}.", EXIT_UNCLEAR
 

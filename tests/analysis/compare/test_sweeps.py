@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.compare.change import IN_THESE_SESSIONS, SPEED
-from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
+from dmls_ray.analysis.compare.sweeps import IN_THESE_SESSIONS, Basis, SweepComparison, compare_sweeps
 from dmls_ray.analysis.compare.text import frame, headline, notes
+from dmls_ray.analysis.findings.measures import measure_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.identity import Identity
 from dmls_ray.util.errors import ConfigError
@@ -52,9 +52,9 @@ def test_the_interval_of_one_configuration_is_welchs() -> None:
     assert pair.change is not None
     # Half of it: Student's t of 4 degrees of freedom, times the root of 2 x 0.1^2 / 3.
     half = 2.776445 * math.sqrt(2 * 0.01 / 3)
-    assert pair.change.interval.centre == pytest.approx(0.8)
-    assert pair.change.interval.low == pytest.approx(0.8 * math.exp(-half), rel=1e-4)
-    assert pair.change.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+    assert pair.change.centre == pytest.approx(0.8)
+    assert pair.change.low == pytest.approx(0.8 * math.exp(-half), rel=1e-4)
+    assert pair.change.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
     assert pair.change.verdict == "not distinguished"
 
 
@@ -63,7 +63,7 @@ def test_intervals_of_several_configurations_are_widened_to_hold_together() -> N
     half = 4.314551 * math.sqrt(2 * 0.01 / 3)  # t at 98.75% for each of two: they have half of the errors
     for pair in comparison.pairs:
         assert pair.change is not None
-        assert pair.change.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+        assert pair.change.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
 
 
 def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
@@ -71,7 +71,7 @@ def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
     assert comparison.overall is not None
     assert comparison.samples == (3, 3)
     half = 3.495406 * math.sqrt(2 * 0.01 / 3)  # as of one configuration: the second one moves with the first
-    assert comparison.overall.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+    assert comparison.overall.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
 
 
 def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> None:
@@ -137,7 +137,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
 def test_times_are_compared_as_speed() -> None:
     comparison = compare_sweeps(in_sessions(sweep(100)), in_sessions(sweep(200)), measure="total_s")
     assert comparison.overall is not None
-    assert comparison.overall.interval.centre == pytest.approx(2.0)
+    assert comparison.overall.centre == pytest.approx(2.0)
     assert comparison.overall.verdict == "faster"
     assert "speed B / A [95% of all rows]" in frame(comparison).columns
 
@@ -155,7 +155,7 @@ def test_accuracies_are_paired_by_repeat_since_it_has_one_seed_in_both() -> None
     )
     assert comparison.overall is not None
     half = 4.302653 * 0.01 / math.sqrt(3)
-    assert comparison.overall.interval.low == pytest.approx(0.05 - half, rel=1e-4)
+    assert comparison.overall.low == pytest.approx(0.05 - half, rel=1e-4)
     assert comparison.overall.verdict == "higher"
 
 
@@ -192,8 +192,8 @@ def test_memory_that_is_counted_for_each_run_is_a_sample_a_run(made: dict[str, s
 def test_where_there_are_sessions_enough_each_is_one_sample() -> None:
     a, b = (with_sessions(sweep(speed, repeats=9), 3) for speed in (100, 100))
     comparison = compare_sweeps(a, b)
-    assert (comparison.unit, comparison.samples) == ("session", (3, 3))
-    assert compare_sweeps(with_sessions(sweep(), 2), with_sessions(sweep(), 3)).unit == "repeat"
+    assert (comparison.basis.unit, comparison.samples) == ("session", (3, 3))
+    assert compare_sweeps(with_sessions(sweep(), 2), with_sessions(sweep(), 3)).basis.unit == "repeat"
 
 
 @pytest.mark.parametrize("measure", ["images_per_s", "total_s", "forward_ms", "overhead_s", "tokens_per_s"])
@@ -212,13 +212,13 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
         assert comparison.overall is not None
         assert {comparison.overall.verdict, *frame(comparison)["verdict"]} == {IN_THESE_SESSIONS}
         assert any("a verdict needs 3 sessions of each" in note for note in notes(comparison))
-        if comparison.way is SPEED:
+        if comparison.basis.measure.kind == "speed":
             assert not slower(comparison, 0)
             assert not_ruled_out(comparison, 0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     comparison = compare_sweeps(swept(100, 3), swept(1, 3), measure=measure)
     assert comparison.overall is not None
     assert comparison.overall.verdict in {"slower", "more", "higher", "lower"}
-    assert (comparison.unit, comparison.samples) == ("session", (3, 3))
+    assert (comparison.basis.unit, comparison.samples) == ("session", (3, 3))
     assert not any("sessions of each" in note for note in notes(comparison))
 
 
@@ -269,6 +269,14 @@ def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None
     assert frame(comparison)["outcome"].tolist() == ["ok", "ok in A, oom in B"]
 
 
+@pytest.mark.parametrize(("metric", "limit"), [("test_accuracy", 1.0), ("accuracy_gap", 2.0)])
+def test_no_interval_goes_beyond_the_largest_possible_difference(metric: str, limit: float) -> None:
+    a, b = {"0": 0.1, "1": 0.9, "2": 0.2}, {"0": 0.9, "1": 0.1, "2": 0.8}
+    change = Basis(measure_of(metric, "difference")).change(a, b, level=0.99)
+    assert change is not None
+    assert (change.low, change.high) == (-limit, limit)
+
+
 def provenance(a: Results, b: Results) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
     return {item.name: (item.a, item.b) for item in compare_sweeps(a, b).provenance}
 
@@ -305,7 +313,7 @@ def test_two_sweeps_of_the_same_configurations_are_compared_also_with_other_code
             record.trial_id = Identity(code=record.code).trial_id(record.trial_id)
     comparison = compare_sweeps(a, b)
     assert len(comparison.pairs) == 2
-    assert comparison.overall.interval.centre == pytest.approx(2.0)
+    assert comparison.overall.centre == pytest.approx(2.0)
     assert provenance(a, b) == {"code m.py": (["old"], ["new"])}
 
 
@@ -318,11 +326,11 @@ def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() 
     assert compare_sweeps(runs(2.0), runs(4.0)).metric == "total_s"
     comparison = compare_sweeps(runs(2.0), runs(4.0), measure="perplexity")
     assert comparison.overall is not None
-    assert (comparison.overall.interval.centre, comparison.overall.verdict) == (2.0, IN_THESE_SESSIONS)
+    assert (comparison.overall.centre, comparison.overall.verdict) == (2.0, IN_THESE_SESSIONS)
     for measure in ("perplexity", "val_loss"):
         comparison = compare_sweeps(*(in_sessions(runs(seconds)) for seconds in (2.0, 40.0)), measure=measure)
         assert comparison.overall is not None
-        assert (comparison.overall.interval.centre, comparison.overall.verdict) == (38.0, "higher")
+        assert (comparison.overall.centre, comparison.overall.verdict) == (38.0, "higher")
 
 
 def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
@@ -356,8 +364,8 @@ def again() -> Results:
         (sweep, lambda: Results("empty", []), None, "empty has no run"),
         (sweep, searched, "images_per_s", "or was measured in a search"),
         (again, again, None, "6 runs of results/sample and of results/sample are the same"),
-        (sweep, sweep, "speed", "--measure speed is not known of results/sample"),
-        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
+        (sweep, sweep, "speed", "--measure speed is not known of A"),
+        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of A"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, message: str) -> None:
