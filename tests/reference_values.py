@@ -82,7 +82,7 @@ def _advice(results: Results, name: str) -> Any:
         "not distinguished": [row.trial_id for row in advice.with_verdict("not distinguished")],
         "worse": [row.trial_id for row in advice.with_verdict("worse")],
         "not compared": [row.trial_id for row in advice.with_verdict("not compared")],
-        "unable": {row.trial_id: reason.kind for row, reason in advice.excluded},
+        "unable": {item.row.trial_id: item.verdict for item in advice.excluded},
         "front": sorted(advice.front),
     }
 

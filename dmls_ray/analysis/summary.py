@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmls_ray.analysis.advise.race import race_for
+from dmls_ray.analysis.advise.rank import race_for
 from dmls_ray.analysis.findings.decide import Decision, decide
 from dmls_ray.analysis.findings.question import SweepQuestion, answer_of
 from dmls_ray.analysis.results import Results

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.memory import EQUAL_HOST_MIB, MEMORY, hardly_differs, memory_metric
+from dmls_ray.analysis.memory import EQUAL_HOST_MIB, MEMORY, memory_metric
 from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
+from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
 from dmls_ray.analysis.trials.trial import Trial
@@ -85,24 +86,31 @@ class Objective:
         """The value of a comparison that means no difference."""
         return 0.0 if self.is_learned else 1.0
 
-    def counts(self, value: float) -> bool:
-        """Whether a value can be judged: of ratios, one above 0."""
-        return self.is_learned or value > 0
-
     def samples(self, row: Trial) -> dict[int, float]:
-        """The value of each block of a trial, as it is compared."""
+        """The value of each block of a trial, as it is compared: of ratios, those above 0.
+
+        A run that did not reach its target has a lower bound: it would have taken longer than it lasted.
+        """
+        values = row.by_block(self.metric)
+        if self.metric == TIME_TO_TARGET:
+            for record in row.records:
+                reached = time_to_target([record], self.target)
+                if reached is not None:
+                    values[record.repeat] = reached.median or record.metrics.get("total_s", 0.0)
         price = self.price_per_second(row)
-        return {block: value * price for block, value in row.by_block(self.metric).items() if self.counts(value)}
+        samples = {}
+        for block, value in values.items():
+            # A resident set that did not grow has a growth of 0, and what is below the noise is as good.
+            compared = max(value, EQUAL_HOST_MIB) if self.metric == "host_mem_mib" else value
+            if self.is_learned or compared > 0:
+                samples[block] = compared * price
+        return samples
 
     def price_per_second(self, row: Trial) -> float:
         """What a second of all ranks of a trial costs; 1 where the price does not matter."""
         if self.price_per_hour is None:
             return 1.0
         return row.world_size * self.price_per_hour / 3600
-
-    def is_negligible(self, value: float, base: float) -> bool:
-        """Whether the difference of two values is of no use, however sure it is."""
-        return False
 
 
 class Throughput(Objective):
@@ -155,21 +163,6 @@ class Memory(Objective):
     @classmethod
     def choose_metric(cls, table: Table, request: Request) -> str:
         return memory_metric(table.rows) or next(iter(MEMORY))
-
-    @property
-    def _is_growth(self) -> bool:
-        return self.metric == "host_mem_mib"
-
-    def counts(self, value: float) -> bool:
-        return value > 0 or (self._is_growth and value == 0)
-
-    def samples(self, row: Trial) -> dict[int, float]:
-        # A resident set that did not grow has a growth of 0, and what is below the noise is as good.
-        least = EQUAL_HOST_MIB if self._is_growth else 0.0
-        return {block: max(value, least) for block, value in super().samples(row).items()}
-
-    def is_negligible(self, value: float, base: float) -> bool:
-        return hardly_differs([value, base], self.metric)
 
 
 class TimeToAccuracy(Objective):

@@ -25,8 +25,8 @@ class Front:
     """The metrics by which trials are compared."""
     rows: Sequence[Trial]
     """The trials that report all these metrics, and whose ranks trained one model together."""
-    places: Sequence[int]
-    """Positions in `rows` of the trials on the front."""
+    best: Sequence[Trial]
+    """The trials on the front."""
     memory: str
     """The metric of memory; empty if none was measured."""
     losers: Sequence[Effect]
@@ -85,8 +85,8 @@ def front_of(
     points = {}
     for index, row in enumerate(rows):
         if row.trial_id not in losers:
-            points[index] = [sign * _rounded(row, name) for name, sign in signs.items()]
-    return Front(list(signs), rows, front(points), memory, list(losers.values()))
+            points[index] = tuple(sign * _rounded(row, name) for name, sign in signs.items())
+    return Front(list(signs), rows, [rows[index] for index in front(points)], memory, list(losers.values()))
 
 
 def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
@@ -104,7 +104,7 @@ def _rounded(row: Trial, metric: str) -> float:
     return float(f"{level:.4g}")
 
 
-def front(points: Mapping[int, Sequence[float]]) -> list[int]:
+def front(points: Mapping[int, tuple[float, ...]]) -> list[int]:
     """The points that no other is at least as good as in everything and better than in something, by their keys.
 
     Points that are equal in everything are all on the front, or none of them is.
@@ -115,9 +115,9 @@ def front(points: Mapping[int, Sequence[float]]) -> list[int]:
     found: list[int] = []
     # In the order of their values a point comes after all that could beat it. Beaten points beat no others that a
     # point on the front does not beat.
-    for index in sorted(points, key=lambda index: tuple(points[index])):
-        point = tuple(points[index])
-        others = [tuple(points[place]) for place in found]
+    for index in sorted(points, key=points.__getitem__):
+        point = points[index]
+        others = [points[place] for place in found]
         is_beaten = any(other != point and all(map(operator.le, other, point)) for other in others)
         if not is_beaten:
             found.append(index)

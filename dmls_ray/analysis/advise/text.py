@@ -8,7 +8,7 @@ import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective
 from dmls_ray.analysis.advise.pareto import costs_of
-from dmls_ray.analysis.advise.rank import Advice
+from dmls_ray.analysis.advise.rank import Advice, Ranked
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, label_of
@@ -16,7 +16,6 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.labels import describe_configuration, factor_cells
-from dmls_ray.analysis.trials.trial import Trial
 
 SPARE = ("front", "outcome", "n")
 """Heads of `frame` that a narrow terminal may leave out, the first first."""
@@ -27,8 +26,8 @@ def headline(advice: Advice) -> str:
     objective, best = advice.objective, advice.best
     if best is None:
         return f"For {objective.name} no configuration can be chosen; the column verdict says why."
-    value = f"{objective.label} {best.text}, n={len(best.samples)}"
-    counts = Counter(item.verdict for item in advice.ranked)
+    value = f"{objective.label} {best.text}, n={len(best.row.counted)}"
+    counts = Counter(item.verdict for item in advice.trials)
     return (
         f"For {objective.name} use {best.name}: {value}. Others: {counts['worse']} "
         f"worse, {counts['not distinguished']} not distinguished, {counts['not compared']} not compared, "
@@ -41,7 +40,7 @@ def notes(advice: Advice) -> list[str]:
     table, objective, texts = advice.table, advice.objective, []
     if advice.loss is not None:
         texts.append(f"The best one loses accuracy: {_describe_loss(advice.loss)}.")
-    if any(reason.kind == "loses" for _, reason in advice.excluded):
+    if advice.with_verdict("loses"):
         texts.append("Trials that lose accuracy are left out; --any-accuracy takes them in.")
     if advice.front:
         front_metrics = ", ".join(map(label_of, advice.front_metrics))
@@ -72,22 +71,20 @@ def _describe_loss(loss: Effect) -> str:
 
 def frame(advice: Advice) -> pd.DataFrame:
     """The trials as texts, the best first."""
-    rows = []
-    for item in advice.ranked:
-        against = _describe_effect(advice.objective, item.effect)
-        rows.append(_cells(advice, item.candidate.row, item.candidate.text, against, item.verdict))
-    for row, reason in advice.excluded:
-        rows.append(_cells(advice, row, "", "", reason.text))
+    rows = [_cells(advice, item) for item in advice.trials]
     return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
 
-def _cells(advice: Advice, row: Trial, value: str, against: str, verdict: str) -> dict[str, str]:
+def _cells(advice: Advice, item: Ranked) -> dict[str, str]:
+    row, value, verdict = item.row, item.text, str(item.verdict)
+    if item.value is None:
+        value, verdict = "", item.text
     cells = {f"{advice.objective.label} [95%]": value}
     for name in (*costs_of(advice.table), "test_accuracy"):
         if name != advice.objective.metric and advice.table.has(name):
             cells[label_of(name)] = row.text(name)
     cells |= {
-        "against best [95%]": against,
+        "against best [95%]": _describe_effect(advice.objective, item.against_best),
         "n": str(len(row.counted)),
         "front": "yes" if row.trial_id in advice.front else "",
         "verdict": verdict,

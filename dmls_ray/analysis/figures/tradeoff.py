@@ -44,7 +44,7 @@ def chart(table: Table) -> Chart | None:
         panels.append(Panel(x=x, y=accuracy.y, series=_series(front, names, accuracy, cost)))
     goal = ", ".join(_AIMS[cost] for cost in costs if cost in front.axes)
     notes = [
-        f"On the front are {len(front.places)} of {len(front.rows)} trials: no other is at least as good in {goal} and "
+        f"On the front are {len(front.best)} of {len(front.rows)} trials: no other is at least as good in {goal} and "
         "more accuracy, and better in one. It is of means: what is closer than its interval may change sides."
     ]
     if front.is_of_like_memory:
@@ -59,7 +59,7 @@ def chart(table: Table) -> Chart | None:
 
 def _series(front: Front, names: dict[str, str], accuracy: Plotted, cost: str) -> list[Series]:
     """The trials on the front, each with its name if they are few, and the others."""
-    best = [front.rows[place] for place in front.places]
+    best = front.best
     on_front = {row.trial_id for row in best}
     others, _ = limit_items([row for row in front.rows if row.trial_id not in on_front], "trials", _MOST_OTHERS)
     groups = {"on the front": best}

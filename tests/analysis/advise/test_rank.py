@@ -161,7 +161,7 @@ def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
 
 
 def reasons(advice: Advice) -> dict[int, str]:
-    return {row.factors["batch_per_rank"]: reason.text for row, reason in advice.excluded}
+    return {item.row.factors["batch_per_rank"]: item.text for item in advice.excluded}
 
 
 def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0) -> Results:
@@ -325,7 +325,7 @@ def test_times_of_two_machines_are_not_compared() -> None:
         if record.config["batch_per_rank"] == 32:
             record.machine = {"host": "big", "cpu": "Other CPU"}
     advice = advise(swept, "throughput")
-    assert [item.verdict for item in advice.ranked] == ["best", "not compared"]
+    assert [item.verdict for item in advice.trials] == ["best", "not compared"]
 
 
 @pytest.mark.parametrize("aim", ["throughput", "accuracy"])
@@ -335,7 +335,7 @@ def test_runs_of_two_versions_are_not_compared(aim: str) -> None:
     for record in swept.records:
         record.versions = {"torch": str(record.config["batch_per_rank"])}
     advice = advise(swept, aim)
-    assert [item.verdict for item in advice.ranked] == ["best", "not compared", "not compared"]
+    assert [item.verdict for item in advice.trials] == ["best", "not compared", "not compared"]
 
 
 @pytest.mark.parametrize(("minimizes", "best"), [(True, 16), (False, 64)])
@@ -392,7 +392,7 @@ def apart(batches: set[int]) -> Results:
 )
 def test_a_configuration_whose_ranks_trained_apart_is_not_chosen_and_the_reason_is_said(asked: Any) -> None:
     advice = advise(apart({64}), **asked)
-    assert sorted(item.candidate.name for item in advice.ranked) == ["batch_per_rank=16", "batch_per_rank=32"]
+    assert sorted(item.name for item in advice.trials if item.value) == ["batch_per_rank=16", "batch_per_rank=32"]
     assert reasons(advice) == {64: "independent ranks"}
     last = frame(advice).iloc[-1]
     assert (last["batch_per_rank"], last["front"], last["verdict"]) == ("64", "", "independent ranks")
@@ -429,14 +429,14 @@ def test_the_interval_against_the_best_is_that_of_the_table() -> None:
     swept = results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}))
     advice = advise(swept, "throughput")
     first, _, best = make_table(swept).rows
-    ratio, effect = first.speed_against(best), advice.ranked[-1].effect
+    ratio, effect = first.speed_against(best), advice.trials[-1].against_best
     assert ratio is not None
     assert effect is not None
     assert (effect.centre, effect.low, effect.high) == pytest.approx((ratio.centre, ratio.low, ratio.high))
     cells = frame(advice).set_index("batch_per_rank")["against best [95%]"]
     assert cells["64"] == ""
     assert cells["16"].startswith(f"{ratio.centre:.2f} [")
-    effects = [item.effect and item.effect.centre for item in advise(swept, "accuracy").ranked]
+    effects = [item.against_best and item.against_best.centre for item in advise(swept, "accuracy").trials]
     assert effects == [None, 0.0, 0.0]
 
 
@@ -457,11 +457,11 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
     priced = {"price_per_hour": 1.0, "target": None} if name == "cost" else {"target": 0.8}
     advice, table = advise(swept, name, **priced), make_table(swept)
     assert advice.best is not None
-    compared = [item for item in advice.ranked if item.effect is not None]
+    compared = [item for item in advice.trials if item.against_best is not None]
     assert len(compared) == (2 if name == "cost" else 1)
     rows = {row.trial_id: row for row in table.rows}
     metric = {"throughput": "images_per_s", "cost": "total_s", "memory": "host_mem_mib"}[name]
     for item in compared:
-        row = rows[item.candidate.row.trial_id]
+        row = rows[item.row.trial_id]
         ratio = row.comparisons.against(row, rows[advice.best.row.trial_id], metric, is_ratio=True)
-        assert format_interval(item.effect, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
+        assert format_interval(item.against_best, RATIO, null=1) == format_interval(ratio, RATIO, null=1)

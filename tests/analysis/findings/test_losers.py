@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.advise.pareto import front_of
-from dmls_ray.analysis.advise.race import race_for
-from dmls_ray.analysis.advise.rank import advise
+from dmls_ray.analysis.advise.rank import advise, race_for
 from dmls_ray.analysis.advise.text import frame, notes
 from dmls_ray.analysis.figures.tradeoff import chart
 from dmls_ray.analysis.findings.decide import decide
@@ -142,8 +141,8 @@ def test_no_advice_names_a_choice_that_loses_accuracy_unless_that_is_asked_for(
 
 def test_a_choice_that_loses_accuracy_is_named_with_what_it_loses_and_is_on_the_front_where_that_is_asked_for() -> None:
     advice = advise(of_optimizers(), "throughput")
-    ((row, reason),) = advice.excluded
-    assert (row.factors["optimizer"], reason.kind) == ("sgd", "loses")
+    (excluded,) = advice.excluded
+    assert (excluded.row.factors["optimizer"], excluded.verdict) == ("sgd", "loses")
     assert any("--any-accuracy" in note for note in notes(advice))
     front = frame(advice).set_index("optimizer")["front"]
     assert (front["adamw"], front["sgd"]) == ("yes", "")
@@ -178,7 +177,7 @@ def test_no_race_for_speed_is_won_by_a_choice_that_loses_accuracy() -> None:
 def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> None:
     table = make_table(of_optimizers())
     front = front_of(table)
-    assert "sgd" not in [front.rows[place].factors["optimizer"] for place in front.places]
+    assert "sgd" not in [row.factors["optimizer"] for row in front.best]
     drawn = chart(table)
     assert drawn is not None
     assert drawn.notes[-1] == "Not on the front for what they lose: optimizer=sgd (test accuracy 0.111)."
