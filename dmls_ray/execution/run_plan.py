@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
-from dmls_ray.analysis.findings.questions import questions_of
+from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.results import Results, results_of
-from dmls_ray.analysis.table.presentation import presentation_of
+from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.tensorboard.live import FOLDER, LiveTensorBoardWriter
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.grid import Plan, configs_of
@@ -131,8 +131,8 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
     """
     _refuse_another_workload(plan, records, location)
     workload = workload_of(plan.runs[0].values)
-    presentation_of(workload)
-    questions_of(workload)
+    Presentation.of(workload)
+    Questions.of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
         import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
     configs = configs_of(plan.pending(finished_run_ids(plan, records, options)))

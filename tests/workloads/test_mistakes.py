@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
-from dmls_ray.analysis.table.presentation import installed_presentations, presentation_of
+from dmls_ray.analysis.table.presentation import Presentation, installed_presentations
 from dmls_ray.cli.main import main
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.cli.sweep_script import main as sweep_main
@@ -138,7 +138,7 @@ def test_a_presentation_that_cannot_be_loaded_is_refused_where_it_is_needed(
 ) -> None:
     install("    presentation = 'odd.nomodule:X'\n")
     with pytest.raises(ConfigError, match="workload odd: its presentation odd.nomodule:X cannot be loaded"):
-        presentation_of(registry.workload("odd"))
+        Presentation.of(registry.workload("odd"))
     assert len(list(installed_presentations())) == 2
     assert len(list(installed_presentations())) == 2
     assert len(warnings_of(caplog)) == 1

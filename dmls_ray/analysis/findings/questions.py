@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from dmls_ray.analysis.findings.measures import Measure, measures_of
 from dmls_ray.analysis.memory import EXACT, memory_metric
@@ -17,23 +17,57 @@ if TYPE_CHECKING:
     from dmls_ray.analysis.findings.effects import Comparison
     from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 
-Hooks = TypeVar("Hooks")
 
-
-class Questions:
-    """What is asked of the results of a workload. The defaults serve any workload.
-
-    A workload names its subclass in `Workload.questions`; the subclass stands in `workloads/<name>/presentation.py`.
+class Hooks:
+    """What a workload adds to the analysis of its results, by a class that it names.
 
     Args:
-        workload: the workload that the trials are of.
+        workload: the workload.
     """
 
-    duration_set_by: ClassVar[str] = ""
-    """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""
+    named_in: ClassVar[str]
+    """The attribute of the workload with `module:Class`."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        """Return the hooks of a workload.
+
+        Raises:
+            ConfigError: they cannot be loaded.
+        """
+        path = getattr(workload, cls.named_in)
+        where = f"workload {workload.name}: its {cls.named_in} {path}"
+        try:
+            hooks = pkgutil.resolve_name(path)(workload)
+        except Exception as error:
+            raise ConfigError(f"{where} cannot be loaded ({type(error).__name__}: {error}); correct it.") from error
+        if not isinstance(hooks, cls):
+            raise ConfigError(f"{where} does not extend {cls.__module__}.{cls.__name__}; let it.")
+        return hooks
+
+    @classmethod
+    def of_trials(cls, trials: Sequence[Trial]) -> Self:
+        """Return the hooks of the trials' workload; trials of several workloads share the default."""
+        workloads = {trial.workload.name: trial.workload for trial in trials} or {DEFAULT: workload(DEFAULT)}
+        hooks = [cls.of(item) for item in workloads.values()]
+        if len(set(map(type, hooks))) == 1:
+            return hooks[0]
+        return cls(hooks[0].workload)
+
+
+class Questions(Hooks):
+    """What is asked of the results of a workload. The defaults serve any workload.
+
+    A workload names its subclass in `Workload.questions`; the subclass stands in `workloads/<name>/presentation.py`.
+    """
+
+    named_in = "questions"
+
+    duration_set_by: ClassVar[str] = ""
+    """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""
 
     def measures(self, trials: Sequence[Trial]) -> list[Measure]:
         """By what these trials are compared, the most important first."""
@@ -53,43 +87,3 @@ class Questions:
     def comparisons_within_trials(self, trials: SweepTrials) -> list[Comparison]:
         """The comparisons of two values of the same runs: the first rows of the answer, which its headline is about."""
         return []
-
-
-def questions_of_trials(trials: Sequence[Trial]) -> Questions:
-    """Return the questions of the trials' workload; trials of several workloads share the default."""
-    workloads = {trial.workload.name: trial.workload for trial in trials} or {DEFAULT: workload(DEFAULT)}
-    questions = list(map(questions_of, workloads.values()))
-    if len(set(map(type, questions))) == 1:
-        return questions[0]
-    return Questions(questions[0].workload)
-
-
-def questions_of(workload: Workload) -> Questions:
-    """Return the questions of a workload.
-
-    Raises:
-        ConfigError: they cannot be loaded.
-    """
-    return hooks_of(workload, "questions", Questions)
-
-
-def hooks_of(workload: Workload, name: str, kind: type[Hooks]) -> Hooks:
-    """Return the object of hooks that a workload names.
-
-    Args:
-        workload: the workload.
-        name: the attribute of the workload with `module:Class`.
-        kind: what the class extends.
-
-    Raises:
-        ConfigError: it cannot be loaded.
-    """
-    path = getattr(workload, name)
-    where = f"workload {workload.name}: its {name} {path}"
-    try:
-        hooks = pkgutil.resolve_name(path)(workload)
-    except Exception as error:
-        raise ConfigError(f"{where} cannot be loaded ({type(error).__name__}: {error}); correct it.") from error
-    if not isinstance(hooks, kind):
-        raise ConfigError(f"{where} does not extend {kind.__module__}.{kind.__name__}; let it.")
-    return hooks

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.analysis.findings.questions import Questions, questions_of_trials
+from dmls_ray.analysis.findings.questions import Questions
 from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.trials.axis import Axis
@@ -112,7 +112,7 @@ def sweep_trials(
     if results.until is not None:
         bench = [record for record in results.records if record.mode == "bench"]
         stage = Stage(bench, results.until).without_those_left_out()
-    questions = questions_of_trials(trials)
+    questions = Questions.of_trials(trials)
     looks = "none" if stage is None else stage.looks
     comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))
     for trial in trials:

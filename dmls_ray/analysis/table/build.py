@@ -9,7 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.columns import columns_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.notes import notes_of
-from dmls_ray.analysis.table.presentation import presentation_of_rows
+from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.util.gc import gc_disabled
 
 
@@ -26,7 +26,9 @@ def make_table(
             those that trained to the end; without it, by the factors.
     """
     trials = sweep_trials(results, varied, best_by=best_by)
-    presentation = presentation_of_rows(trials.rows)
+    presentation = Presentation.of_trials(trials.rows)
+    if not presentation.fits(trials.rows):
+        presentation = Presentation(presentation.workload)
     presentation.add_speed_up(trials.rows, trials.fixed_batch_field)
     if best_by is None:
         presentation.order(trials.rows, trials.varied)

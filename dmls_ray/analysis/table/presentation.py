@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from dmls_ray.analysis.findings.questions import hooks_of
+from dmls_ray.analysis.findings.questions import Hooks
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.registry import DEFAULT, usable_workloads, warn, workload
+from dmls_ray.workloads.registry import usable_workloads, warn
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
     from dmls_ray.analysis.table.layouts import Layout
 
 
-class Presentation:
-    """How the results of a workload are read.
+class Presentation(Hooks):
+    """How the results of a workload are read."""
 
-    Args:
-        workload: the workload that the rows are of.
-    """
+    named_in = "presentation"
 
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {}
     """Figures besides those of every workload, by name; they come first."""
@@ -39,9 +36,6 @@ class Presentation:
     """Unit of a loss on the axis of a figure."""
     always_named: ClassVar[tuple[str, ...]] = ()
     """Fields that are named below a table where they do not vary; without any, all of a workload's own."""
-
-    def __init__(self, workload: Workload) -> None:
-        self.workload = workload
 
     def fits(self, rows: Sequence[Trial]) -> bool:
         """Whether the recorded configurations have what this presentation needs: a folder may come from anybody."""
@@ -87,32 +81,10 @@ class AbsentPresentation(Presentation):
         return [Note("method", f"The workload {name} is not installed here: install its package to have its columns.")]
 
 
-def presentation_of(workload: Workload) -> Presentation:
-    """Return the presentation of a workload.
-
-    Raises:
-        ConfigError: it cannot be loaded.
-    """
-    return hooks_of(workload, "presentation", Presentation)
-
-
-def presentation_of_rows(rows: Sequence[Trial]) -> Presentation:
-    """Return the presentation of a table: that of the rows' workload, if their configurations fit it.
-
-    Rows of several workloads share the default.
-    """
-    workloads = {row.workload.name: row.workload for row in rows} or {DEFAULT: workload(DEFAULT)}
-    presentations = [presentation_of(item) for item in workloads.values()]
-    kinds = {type(item) for item in presentations}
-    if len(kinds) == 1 and presentations[0].fits(rows):
-        return presentations[0]
-    return Presentation(presentations[0].workload)
-
-
 def installed_presentations() -> Iterator[Presentation]:
     """Yield the presentation of every workload in the registry; one that cannot be loaded gives a warning."""
     for item in usable_workloads():
         try:
-            yield presentation_of(item())
+            yield Presentation.of(item())
         except ConfigError as error:
             warn(str(error))
