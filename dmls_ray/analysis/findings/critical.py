@@ -13,9 +13,8 @@ instead, steps would be rounded up by the same number of samples for all batches
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -33,9 +32,15 @@ MIN_SPLIT = 4
 COARSE = 0.25
 """Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
 _TUNED = "lr"
+_OF_BATCHES: Mapping[str, Callable[[BatchPoint], bool]] = {
+    "not_reached": lambda point: point.is_censored,
+    "coarse": lambda point: point.is_coarse,
+    "at_edge": lambda point: point.is_at_edge,
+}
+"""What a reader must know of some batches -> whether it is so of one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchPoint:
     """One global batch at the learning rate that needs fewest steps with it."""
 
@@ -46,32 +51,19 @@ class BatchPoint:
     """The runs that are reported."""
     is_at_edge: bool
     """Whether the best learning rate is the least or the largest that was tried with this batch."""
-
-    @cached_property
-    def steps_by_repeat(self) -> Mapping[int, float]:
-        """Optimizer steps to the target, to the middle between two tests, of each run that reached it."""
-        return _steps(self.runs)
+    steps_by_repeat: Mapping[int, float]
+    """Optimizer steps to the target, to the middle between two tests, of each run that reached it."""
+    steps: Estimate | None
+    """Their mean; None unless all runs reached the target."""
+    seconds: Estimate | None
+    """Seconds from assignment to the test that found the target reached; None as `steps`."""
+    steps_between_tests: float
+    """The most of its runs; 0 where it is not recorded."""
 
     @property
     def is_censored(self) -> bool:
         """Whether a run did not reach the target, so that its steps are known to be many, and not how many."""
         return len(self.steps_by_repeat) < len(self.runs)
-
-    @cached_property
-    def steps(self) -> Estimate | None:
-        """Optimizer steps to the target; None unless all runs reached it."""
-        return None if self.is_censored or not self.runs else estimate([*self.steps_by_repeat.values()], "amount")
-
-    @cached_property
-    def seconds(self) -> Estimate | None:
-        """Seconds from assignment to the test that found the target reached; None as `steps`."""
-        seconds = [run.metrics["target_s"] for run in self.runs if run.metrics.get("target_s")]
-        return None if self.is_censored or not seconds else estimate(seconds, "amount")
-
-    @property
-    def steps_between_tests(self) -> float:
-        """The most of its runs; 0 where it is not recorded."""
-        return max(map(_steps_between_tests, self.runs), default=0.0)
 
     @property
     def is_coarse(self) -> bool:
@@ -79,21 +71,20 @@ class BatchPoint:
         return self.steps is not None and self.steps_between_tests > max(COARSE * self.steps.centre, 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CriticalBatch:
     """Steps to a target against the global batch."""
 
     target: float
     points: Sequence[BatchPoint]
-    is_split: bool
-    """Whether other runs chose the learning rates than those that are reported."""
     curve: Curve | None
     """None with too few batches that reached the target, and where their steps are not on the curve."""
-    fit: Mapping[str, Mapping[str, Any]]
-    """What a reader must know of how well the curve fits -> the values that it names."""
     noise_scale: Estimate | None
     """Gradient noise scale of the reported runs, in samples, which predicts the critical batch; None if no run has
     it."""
+    caveats: Mapping[str, Mapping[str, Any]]
+    """What a reader must know of how well the curve fits, and how the batches were compared -> the values that it
+    names."""
 
 
 def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
@@ -120,16 +111,18 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     points = [_point(batch, by_batch[batch], choosing) for batch in sorted(by_batch)]
     reported = [run.metrics for point in points for run in point.runs]
     noise = [metrics["gradient_noise_scale"] for metrics in reported if metrics.get("gradient_noise_scale")]
+    noise_scale = estimate(noise, "amount") if noise else None
     target = float(targets.pop() or 0.0)
-    curve, fit = _fit(points, target)
-    return CriticalBatch(
-        target=target,
-        points=points,
-        is_split=bool(choosing),
-        curve=curve,
-        fit=fit,
-        noise_scale=estimate(noise, "amount") if noise else None,
-    )
+    curve, caveats = _fit(points, target)
+    for name, is_so in _OF_BATCHES.items():
+        batches = [point.batch for point in points if is_so(point)]
+        if batches:
+            caveats[name] = {"batches": batches, "target": target, "tests": 1 / COARSE}
+    if all(point.trial.factors.get(_TUNED) is None for point in points):
+        caveats["untuned"] = {}
+    elif not choosing:
+        caveats["tuned_by_reported"] = {}
+    return CriticalBatch(target, points, curve, noise_scale, caveats)
 
 
 def _observed(trial: Trial) -> list[RunRecord]:
@@ -156,7 +149,19 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
     rates = sorted(map(_rate, trials))
     is_at_edge = len(rates) > 2 and _rate(best) in (rates[0], rates[-1])
     reported = [run for run in _observed(best) if run.repeat not in choosing]
-    return BatchPoint(batch, best, reported, is_at_edge)
+    by_repeat = _steps(reported)
+    steps, seconds = [*by_repeat.values()], [run.metrics["target_s"] for run in reported if run.metrics.get("target_s")]
+    is_reached = len(steps) == len(reported) > 0
+    return BatchPoint(
+        batch=batch,
+        trial=best,
+        runs=reported,
+        is_at_edge=is_at_edge,
+        steps_by_repeat=by_repeat,
+        steps=estimate(steps, "amount") if is_reached else None,
+        seconds=estimate(seconds, "amount") if is_reached and seconds else None,
+        steps_between_tests=max(map(_steps_between_tests, reported), default=0.0),
+    )
 
 
 def _steps(runs: Sequence[RunRecord]) -> dict[int, float]:
@@ -230,7 +235,7 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
     if found.noise_scale is not None:
         value = found.noise_scale
         comparisons.append([level_of("samples", "critical batch, by gradient noise", first.trial, value, value.n)])
-    return Answer(headline, facts, (), comparisons, {**found.fit, **_caveats(found)})
+    return Answer(headline, facts, (), comparisons, found.caveats)
 
 
 def _levels(point: BatchPoint) -> list[Effect]:
@@ -239,24 +244,3 @@ def _levels(point: BatchPoint) -> list[Effect]:
     label = f"global_batch {point.batch}, lr {rate:g}" if rate else f"global_batch {point.batch}"
     values = {"steps to target": point.steps, "s to target": point.seconds}
     return [level_of(name, label, point.trial, value, value.n) for name, value in values.items() if value is not None]
-
-
-def _caveats(found: CriticalBatch) -> dict[str, dict[str, Any]]:
-    """What a reader must know of how the batches were compared."""
-    of_batches: dict[str, list[int]] = {"not_reached": [], "coarse": [], "at_edge": []}
-    for point in found.points:
-        if point.is_censored:
-            of_batches["not_reached"].append(point.batch)
-        if point.is_coarse:
-            of_batches["coarse"].append(point.batch)
-        if point.is_at_edge:
-            of_batches["at_edge"].append(point.batch)
-    caveats: dict[str, dict[str, Any]] = {}
-    for name, batches in of_batches.items():
-        if batches:
-            caveats[name] = {"batches": batches, "target": found.target, "tests": 1 / COARSE}
-    if all(point.trial.factors.get(_TUNED) is None for point in found.points):
-        caveats["untuned"] = {}
-    elif not found.is_split:
-        caveats["tuned_by_reported"] = {}
-    return caveats

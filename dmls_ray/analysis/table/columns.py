@@ -24,9 +24,6 @@ from dmls_ray.workloads.registry import registered_metrics
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
 
-_FAMILIES = ("speed", "other", "loss", "end")
-"""Families of metrics in the order of their columns; `other` are those of no family here."""
-
 
 def columns_of(table: Table) -> list[Column]:
     """The columns of a table that have something in them, in the order a reader wants."""
@@ -62,18 +59,27 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         table: a sweep's table.
         losses: whether losses have columns, with accuracies.
     """
-    answer = _first_metric(table)
-    families: dict[str, list[Column]] = {family: [] for family in _FAMILIES}
+    first = _first_metric(table)
+    families: dict[str, list[Column]] = {"first": [], "speed": [], "other": [], "loss": [], "custom": [], "end": []}
     for name, metric in table_metrics().items():
-        if name != answer and _is_shown(metric, table):
-            family = metric.family if metric.family in families else "other"
-            families[family].append(_default_column(metric))
+        if not _is_shown(metric, table):
+            continue
+        family = metric.family if metric.family in families else "other"
+        column = metric_column(name, interval=metric.interval)
+        if name == first:
+            family, column = "first", metric_column(name, interval=True, answers=True)
+        elif name == "overfit_epoch":
+            column = _column(metric.label, lambda row: row.overfit_epoch, name)
+        families[family].append(column)
+    for name in table.metric_names:
+        if name not in registered_metrics():
+            family = "first" if name == first else "custom"
+            families[family].append(metric_column(name, interval=True, answers=name == first))
     if not losses:
         families["loss"] = []
-    custom = [name for name in table.metric_names if name not in registered_metrics() and name != answer]
     return [
         *factor_columns(table),
-        *_answering_column(table, answer),
+        *families["first"],
         *families["speed"],
         SPEED_UP,
         _EFFICIENCY,
@@ -82,7 +88,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         *families["other"],
         _bound_column(table),
         *families["loss"],
-        *(metric_column(name, interval=True) for name in custom),
+        *families["custom"],
         *families["end"],
         *ENDING,
         _OVERSUBSCRIBED,
@@ -99,13 +105,6 @@ def _first_metric(table: Table) -> str:
     return "total_s" if table.is_timed else "test_accuracy"
 
 
-def _answering_column(table: Table, name: str) -> list[Column]:
-    """The column of the first metric, which also has the outcome of a trial of which no run is ok."""
-    metric = table_metrics().get(name)
-    is_shown = table.has(name) if metric is None else _is_shown(metric, table)
-    return [metric_column(name, interval=True, answers=True)] if is_shown else []
-
-
 def _is_shown(metric: Metric, table: Table) -> bool:
     """Whether a table has a column of the metric by default."""
     if metric.is_time and not table.is_timed:
@@ -120,19 +119,11 @@ def _is_shown(metric: Metric, table: Table) -> bool:
     return table.has(metric.name) and (is_needed or is_asked)
 
 
-def _default_column(metric: Metric) -> Column:
-    if metric.name == "overfit_epoch":
-        return Column(
-            metric.label, lambda row: str(row.overfit_epoch or ""), lambda row: {"overfit_epoch": row.overfit_epoch}
-        )
-    return metric_column(metric.name, interval=metric.interval)
-
-
 def _bound_column(table: Table) -> Column:
     """What bounds the speed of each trial, where the parts of its steps are known."""
     measured = [row for row in table.rows if "published_on" not in row.records[0].facts]
     bounds = bounds_of(measured, table.varied, table.fixed_batch_field)
-    return _text_column("bound by", lambda row: bounds.get(row.trial_id, ""))
+    return _column("bound by", lambda row: bounds.get(row.trial_id, ""))
 
 
 def factor_columns(table: Table) -> list[Column]:
@@ -191,14 +182,22 @@ def _values(item: object, names: Mapping[str, str]) -> dict[str, Any]:
     return {name: getattr(item, attribute, None) for name, attribute in names.items()}
 
 
-def _text_column(head: str, text: Callable[[Trial], str]) -> Column:
-    name = head.replace(" ", "_")
-    return Column(head, text, lambda row: {name: text(row)})
+def _column(head: str, value_of: Callable[[Trial], Any], name: str = "") -> Column:
+    """A column of values that are written as they are; of what is so or not, `yes` or nothing.
 
+    Args:
+        head: the heading.
+        value_of: the value of a row; None where it has none.
+        name: that of the value, if it is not the heading.
+    """
 
-def _yes_column(head: str, is_so: Callable[[Trial], bool]) -> Column:
-    name = head.replace(" ", "_")
-    return Column(head, lambda row: "yes" if is_so(row) else "", lambda row: {name: is_so(row)})
+    def text(row: Trial) -> str:
+        value = value_of(row)
+        if value is True:
+            return "yes"
+        return "" if value is None or value is False else str(value)
+
+    return Column(head, text, lambda row: {name or head.replace(" ", "_"): value_of(row)})
 
 
 def _interval_column(
@@ -254,12 +253,12 @@ _TARGET = _interval_column(
     {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
      "target_n": "reached"},
 )  # fmt: skip
-_OVERSUBSCRIBED = _yes_column("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
-_INDEPENDENT = _yes_column("independent ranks", lambda row: bool(row.independent_ranks))
+_OVERSUBSCRIBED = _column("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
+_INDEPENDENT = _column("independent ranks", lambda row: bool(row.independent_ranks))
 ENDING = (
-    Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)}),
+    _column("n", lambda row: len(row.counted)),
     Column("outcome", lambda row: row.outcome, _outcomes),
-    _text_column("published on", lambda row: str(row.records[0].facts.get("published_on", ""))),
-    _text_column("differs in", lambda row: str(row.records[0].facts.get("differs_in", ""))),
+    _column("published on", lambda row: row.records[0].facts.get("published_on", "")),
+    _column("differs in", lambda row: row.records[0].facts.get("differs_in", "")),
 )
 """How many runs count, how all of them ended, and what a row of a published report differs in."""
