@@ -11,7 +11,6 @@ from dmls_ray.analysis.findings.question import SweepQuestion, answer_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable
-from dmls_ray.analysis.table.held_fixed import held_fixed
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.words import describe_unfinished
 from dmls_ray.storage.sweep_file import read_sweep
@@ -29,9 +28,6 @@ class SweepSummary:
         """A row a trial; of a search, the best one first."""
         table = make_table(self.results, self.question.varied, best_by=self.question.best_by)
         self.question.ask(table)
-        fixed = held_fixed(table)
-        if fixed:
-            table.typed_notes.insert(0, Note("held_fixed", fixed))
         if self.unfinished:
             table.typed_notes.append(Note("unfinished", self.unfinished))
         return table

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dmls_ray.analysis.compare.join import by_configuration, join
-from dmls_ray.analysis.compare.provenance import Difference, differences
+from dmls_ray.analysis.compare.join import Difference, by_configuration, differences, join
 from dmls_ray.analysis.findings.measures import Kind, Measure, measure_of
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of, resolution_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dmls_ray.analysis.compare.provenance import Difference
+from dmls_ray.analysis.compare.join import Difference
 from dmls_ray.analysis.compare.sweeps import Change, Pair, SweepComparison
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, label_of

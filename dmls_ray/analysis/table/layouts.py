@@ -12,11 +12,10 @@ from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_value
 from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.columns import ENDING, measure_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.presentation import installed_presentations
-from dmls_ray.analysis.table.published_rows import with_published
 from dmls_ray.analysis.trials.labels import factor_cells
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table
+from dmls_ray.analysis.trials.groups import BATCHES
 from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import join_names
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
@@ -22,6 +25,8 @@ _SAME_RUNS = (
     "function sets a seed itself, let it take that of the run (config['seed'])."
 )
 _SEVERAL_MACHINES = "Rows come from different machines: times of one are not compared with those of another."
+_NEVER_FIXED = {"seed", "data_dir"}
+"""Fields that differ from run to run, or say where something is."""
 
 
 def notes_of(results: Results, table: Table) -> Iterator[Note]:
@@ -30,6 +35,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if not records:
         yield Note("measured_on", "No runs.")
         return
+    if fixed := held_fixed(table):
+        yield Note("held_fixed", fixed)
     machines = sorted({_machine_text(machine) for machine in distinct(record.machine for record in records)})
     yield Note("measured_on", _measured_on(rows, records, machines))
     if results.left_out:
@@ -181,3 +188,26 @@ def _machine_text(machine: Mapping[str, Any]) -> str:
     if gpus:
         parts.append(f"{len(gpus)} x {gpus[0]}")
     return ", ".join(parts)
+
+
+def held_fixed(table: Table) -> str:
+    """`Held fixed: model digits_convnet, dataset digits, epochs 5`; empty where nothing was.
+
+    Named are the fields that the workload always names, and those that are not at their default.
+    """
+    configs = [row.records[0].config for row in table.rows if row.records]
+    if not configs:
+        return ""
+    workload = table.presentation.workload
+    specs = workload.specs()
+    # Without a list, a function's own fields: those that not every workload has.
+    shared = {item.name for item in fields(RuntimeConfig)}
+    named = table.presentation.always_named or tuple(name for name in configs[0] if name not in shared)
+    varied = {*table.varied, *_NEVER_FIXED, *(BATCHES if {*table.varied} & BATCHES else ())} - table.constant
+    others = [name for name, value in configs[0].items() if name in specs and value != specs[name].default]
+    parts = []
+    for name in dict.fromkeys([*named, *others]):
+        value = configs[0].get(name)
+        if name not in varied and value is not None and all(config.get(name) == value for config in configs):
+            parts.append(f"{name} {value}")
+    return f"Held fixed: {', '.join(parts)}." if parts else ""

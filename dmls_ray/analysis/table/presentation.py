@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dmls_ray.analysis.findings.questions import Hooks
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Note, Table
+from dmls_ray.analysis.trials.groups import BATCHES, RANKS, groups_with_each_backend
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
@@ -43,19 +44,12 @@ class Presentation(Hooks):
 
     def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal."""
-        free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
-
-        def rest(row: Trial, *besides: str) -> str:
-            return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
-
-        single = [row for row in reversed(rows) if row.world_size == 1]
-        bases = {rest(row): row for row in single}
-        # World size 1 has no backend, so it is the baseline for every backend.
-        bases_without_backend = {rest(row, "backend"): row for row in single if not row.factors.get("backend")}
-        for row in rows:
-            base = bases.get(rest(row)) or bases_without_backend.get(rest(row, "backend"))
-            if base is not None and row.world_size > 1:
-                row.speed_up = row.speed_against(base)
+        free = {*RANKS, *BATCHES} - {fixed_batch_field}
+        for group in groups_with_each_backend(rows, free):
+            base = next((row for row in group if row.world_size == 1), None)
+            for row in group:
+                if base is not None and row.world_size > 1:
+                    row.speed_up = row.speed_against(base)
 
     def order(self, rows: list[Trial], names: Sequence[str]) -> None:
         """Sort the rows in place, which are in the order of their factors."""

@@ -28,7 +28,7 @@ def all_groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field:
     if axis in ("machines", "ranks_per_machine"):
         free.add("world_size")
     if axis in RANKS:
-        return _with_each_backend(trials, free)
+        return groups_with_each_backend(trials, free)
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
     follows = set()
     for name, spec in trials[0].workload.specs().items() if trials else ():
@@ -59,7 +59,7 @@ def count_values(trials: Sequence[Trial], axis: str) -> int:
     return len({repr(trial.factors.get(axis)) for trial in trials})
 
 
-def _with_each_backend(trials: Sequence[Trial], free: Collection[str]) -> list[list[Trial]]:
+def groups_with_each_backend(trials: Sequence[Trial], free: Collection[str]) -> list[list[Trial]]:
     """`group_by_other_factors` with single-rank trials, whose backend is None, in the group of every backend."""
     groups: list[list[Trial]] = []
     for backend in dict.fromkeys(trial.factors.get("backend") for trial in trials):

@@ -24,10 +24,9 @@ from dmls_ray.analysis.published.data import published as published_results
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary, summarize
-from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import all_layouts, render
-from dmls_ray.analysis.table.published_rows import with_published
 from dmls_ray.analysis.table.shown import ALL, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder

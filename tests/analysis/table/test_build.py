@@ -147,8 +147,8 @@ def test_what_runs_do_not_have_in_common_is_said() -> None:
     for number, record in enumerate(runs.records):
         record.isolation = "per_run" if number else "group"
     notes = make_table(runs).notes
-    assert "Other CPU, 64 cores, 2 x A GPU; Some CPU, 2 cores" in notes[0]
-    assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes[0]
+    assert "Other CPU, 64 cores, 2 x A GPU; Some CPU, 2 cores" in notes[1]
+    assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes[1]
     assert "Rows come from different machines: times of one are not compared with those of another." in notes
     assert "Rows of different versions are not compared with each other: torch 1; torch 2." in notes
     assert any(note.startswith("Measured in 2 sessions") for note in notes)

@@ -6,9 +6,8 @@ import pytest
 
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.layouts import LAYOUTS, all_layouts, render
-from dmls_ray.analysis.table.published_rows import with_published
 from tests.analysis.samples import results, with_memory_kinds
 
 

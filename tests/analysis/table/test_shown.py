@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.held_fixed import held_fixed
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.notes import held_fixed
 from dmls_ray.analysis.table.shown import MOST_COLUMNS, shown_columns
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results

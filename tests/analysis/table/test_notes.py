@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.held_fixed import held_fixed
+from dmls_ray.analysis.table.notes import held_fixed
 from tests.analysis.samples import own_results, results
 
 
