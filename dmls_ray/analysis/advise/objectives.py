@@ -75,16 +75,15 @@ class Objective:
     @property
     def label(self) -> str:
         """Its heading, with the unit."""
-        return label_of(self.metric)
+        if self.metric == TIME_TO_TARGET:
+            return f"{'cost' if self.takes_price else 's'} to {self.target:g}"
+        return "cost/run" if self.takes_price else label_of(self.metric)
 
     @property
     def form(self) -> NumberFormat:
-        return format_of(self.metric)
-
-    @property
-    def null(self) -> float:
-        """The value of a comparison that means no difference."""
-        return 0.0 if self.is_learned else 1.0
+        if self.takes_price:
+            return GENERIC
+        return SECONDS if self.metric == TIME_TO_TARGET else format_of(self.metric)
 
     def samples(self, row: Trial) -> dict[int, float]:
         """The value of each block of a trial, as it is compared: of ratios, those above 0.
@@ -179,14 +178,6 @@ class TimeToAccuracy(Objective):
             )
         return TIME_TO_TARGET
 
-    @property
-    def label(self) -> str:
-        return f"s to {self.target:g}"
-
-    @property
-    def form(self) -> NumberFormat:
-        return SECONDS
-
 
 class Cost(Objective):
     """The least price of a run, or of the time to a test accuracy."""
@@ -206,14 +197,6 @@ class Cost(Objective):
                 "give --for throughput."
             )
         return "total_s"
-
-    @property
-    def label(self) -> str:
-        return "cost/run" if self.target is None else f"cost to {self.target:g}"
-
-    @property
-    def form(self) -> NumberFormat:
-        return GENERIC
 
 
 OBJECTIVES = {kind.name: kind for kind in (Accuracy, Cost, Memory, Throughput, TimeToAccuracy)}

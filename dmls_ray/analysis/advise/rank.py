@@ -198,13 +198,11 @@ def _against(best: Ranked, item: Ranked, effect: Interval | None, objective: Obj
     """A trial compared with the best one. A difference that is of no use makes none worse, however sure it is."""
     if effect is None:
         return item
-    null = objective.null
-    is_negligible = objective.metric in MEMORY and hardly_differs([item.centre, best.centre], objective.metric)
-    if is_negligible and effect.low is not None and effect.high is not None:
-        effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
+    null = 0.0 if objective.is_learned else 1.0
     is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
+    is_negligible = objective.metric in MEMORY and hardly_differs([item.centre, best.centre], objective.metric)
     # Where the best has runs that did not reach the target, its times are too short to compare with others.
-    verdict: Verdict = "worse" if is_worse and best.all_reached else "not distinguished"
+    verdict: Verdict = "worse" if is_worse and not is_negligible and best.all_reached else "not distinguished"
     return replace(item, verdict=verdict, against_best=effect)
 
 
@@ -276,8 +274,7 @@ def race_for(table: Table, aim: str) -> Race:
     rows = [item.row for item in ranked if item.value is not None]
     if not rows:
         return Race()
-    beaten = [item.row for item in ranked if item.verdict == "loses"]
-    beaten += [item.row for item in ranked if item.verdict == "worse"]
+    beaten = [item.row for verdict in ("loses", "worse") for item in ranked if item.verdict == verdict]
     # What decides the aim, or all measures where it is none of them.
     measures = table.questions.measures(rows)
     if objective.is_learned:

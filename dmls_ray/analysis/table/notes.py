@@ -39,21 +39,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("held_fixed", fixed)
     machines = sorted({_machine_text(machine) for machine in distinct(record.machine for record in records)})
     yield Note("measured_on", _measured_on(rows, records, machines))
-    if results.left_out:
-        yield Note("comparability", results.left_out)
-    if len(machines) > 1:
-        yield Note("comparability", _SEVERAL_MACHINES)
-    for text in _incomparable(records):
+    for text in _incomparable(results, table, machines):
         yield Note("comparability", text)
-    for text in _trials_by(rows, _independent_ranks):
-        yield Note("comparability", text)
-    compared = {measure.name for measure in table.questions.measures(rows)}
-    same = []
-    for row in rows:
-        if any(is_loss(name) or name in compared for name in row.same_results):
-            same.append(describe_configuration(row.factors))
-    if same:
-        yield Note("comparability", _SAME_RUNS.format(join_names(same)))
     for text in _of_scaling(records, rows, table.fixed_batch_field):
         yield Note("baseline", text)
     yield from table.presentation.notes(rows)
@@ -77,12 +64,16 @@ def _measured_on(rows: Sequence[Trial], records: Sequence[RunRecord], machines: 
     return f"{values}; measured on {where}."
 
 
-def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
+def _incomparable(results: Results, table: Table, machines: Sequence[str]) -> Iterator[str]:
     """What of the runs cannot be compared, and why."""
+    if results.left_out:
+        yield results.left_out
+    if len(machines) > 1:
+        yield _SEVERAL_MACHINES
     sessions, isolations, devices, slow, modes = set(), set(), set(), set(), set()
     software: dict[tuple[int, int], dict[str, str]] = {}
     is_resumed = False
-    for record in records:
+    for record in results.records:
         modes.add(record.mode)
         is_resumed = is_resumed or bool(record.metrics.get("resumed_epoch"))
         if record.facts.get("fast_units") is False:
@@ -114,6 +105,14 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
         yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
     if slow:
         yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
+    yield from _trials_by(table.rows, _independent_ranks)
+    compared = {measure.name for measure in table.questions.measures(table.rows)}
+    same = []
+    for row in table.rows:
+        if any(is_loss(name) or name in compared for name in row.same_results):
+            same.append(describe_configuration(row.factors))
+    if same:
+        yield _SAME_RUNS.format(join_names(same))
 
 
 def _trials_by(rows: Sequence[Trial], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
