@@ -41,7 +41,7 @@ def epochs(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int) -> di
             means["without"].append(statistics.fmean(steps[1 - first % 2 :: 2]))
             first += len(steps)
         else:
-            marks.reset()
+            marks = trial.timer.phases = StepPhases(trial.device, every=2)
     step_ms = statistics.fmean(means["with"])
     return {"run": {"returned": {**means, "step_ms": step_ms, "phases": marks.mean_ms()}}}
 

@@ -107,7 +107,6 @@ class StepTimer:
         """Start the clock; call it right after the barrier."""
         self._count_from_here()
         self._began = self._counted_from
-        self.phases.begin()
 
     def add_samples(self, count: int) -> None:
         """Count samples of the step that is under way."""
@@ -115,8 +114,8 @@ class StepTimer:
 
     def step(self) -> None:
         """An optimizer step has been issued."""
-        self.phases.end_step()
         if not self._warmup_left:
+            self.phases.end_step()
             self._marks.append(mark(self._device))
             return
         self._warmup_left -= 1
@@ -124,7 +123,6 @@ class StepTimer:
             synchronize(self._device)
             self._on_warm()
             self._count_from_here()
-            self.phases.reset()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -139,7 +137,7 @@ class StepTimer:
         self._counted_from += seconds
         if not self._warmup_left:
             self._marks.append(mark(self._device))
-        self.phases.begin()
+            self.phases.begin()
 
     def end_epoch(self) -> tuple[float, float, int]:
         """Stop the clock; returns seconds of warm-up, seconds of counted steps, and samples of the counted steps."""
@@ -159,10 +157,6 @@ class StepTimer:
         quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
         return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
 
-    def parts_ms(self, exposed_ms: float, broadcast_ms: float) -> dict[str, float]:
-        """Milliseconds of the parts of a counted step but communication, see `StepPhases.parts_ms`."""
-        return self.phases.parts_ms(exposed_ms, broadcast_ms) if self.step_ms else {}
-
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         return {"step_ms": self.step_ms, "phases": self.phases.state()}
@@ -176,6 +170,8 @@ class StepTimer:
         self._samples = 0
         self._counted_from = time.perf_counter()
         self._marks = [mark(self._device)]
+        if not self._warmup_left:
+            self.phases.begin()
 
     def _read_marks(self) -> None:
         """Turn the marks of counted steps into milliseconds; the device has finished all work."""

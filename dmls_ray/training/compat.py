@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import torch
 from torch import distributed as dist
+from torch._C._distributed_c10d import Backend, _create_work_from_future
 from torch._C._profiler import RecordScope, _EventType
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.futures import Future
@@ -68,16 +69,7 @@ def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> A
 
     Without it: what a user-defined function waits for its data is not known.
     """
-    wait = _BaseDataLoaderIter.__next__
-
-    def surrounded(batches: Any) -> Any:
-        begin()
-        try:
-            return wait(batches)
-        finally:
-            end()
-
-    return patch.object(_BaseDataLoaderIter, "__next__", surrounded)
+    return _around(_BaseDataLoaderIter, "__next__", lambda batches: begin(), end)
 
 
 def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]) -> AbstractContextManager[object]:
@@ -85,16 +77,23 @@ def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
     """
-    backward = torch.autograd.backward
+    return _around(torch.autograd, "backward", lambda tensors, *_, **options: begin(tensors), end)
 
-    def surrounded(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        begin(tensors)
+
+def _around(
+    owner: object, name: str, begin: Callable[..., None], end: Callable[[], None]
+) -> AbstractContextManager[object]:
+    """Call two functions before and after a function of PyTorch: the first with its arguments."""
+    function = getattr(owner, name)
+
+    def surrounded(*args: Any, **kwargs: Any) -> Any:
+        begin(*args, **kwargs)
         try:
-            return backward(tensors, *args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             end()
 
-    return patch.object(torch.autograd, "backward", surrounded)
+    return patch.object(owner, name, surrounded)
 
 
 def after_each_ddp(made: Callable[[DistributedDataParallel], None]) -> AbstractContextManager[object]:
@@ -180,24 +179,15 @@ def inductor_freezing() -> AbstractContextManager[object]:
     return context
 
 
-def backend_class() -> type:
-    """Base class of backends of torch.distributed that are written in Python.
+BackendInPython: type = Backend
+"""Base class of backends of torch.distributed that are written in Python.
 
-    Without it: backend=mpi needs a PyTorch that was built with MPI.
-    """
-    from torch._C._distributed_c10d import Backend
+Without it: backend=mpi needs a PyTorch that was built with MPI."""
 
-    return Backend
+work_of: Callable[[Future[Any]], Any] = _create_work_from_future
+"""What a backend in Python returns from a collective: `wait` of it waits for the future.
 
-
-def work_of(future: Future[Any]) -> Any:
-    """What a backend in Python returns from a collective: `wait` of it waits for the future.
-
-    Without it: as `backend_class`.
-    """
-    from torch._C._distributed_c10d import _create_work_from_future
-
-    return _create_work_from_future(future)
+Without it: as `BackendInPython`."""
 
 
 @dataclass

@@ -286,7 +286,7 @@ class RankTrainer(Generic[Task]):
             **self.memory.read(self.task.data_bytes),
             **self.agreement,
             **communication,
-            **self.timer.parts_ms(communication.get("exposed_comm_ms", 0.0) - broadcast_ms, broadcast_ms),
+            **self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0) - broadcast_ms, broadcast_ms),
             **{name: kept.metrics.get(name) for name in LEARNED},
             "epochs": [epoch.values for epoch in self.local_epochs],
             "run": {

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from dmls_ray.training.compat import backend_class, work_of
+from dmls_ray.training.compat import BackendInPython, work_of
 from dmls_ray.util.errors import UnavailableError
 
 NAME = "mpi4py"
@@ -55,7 +55,7 @@ def world() -> Any:
     return MPI.COMM_WORLD
 
 
-class MPIBackend(backend_class()):  # type: ignore[misc]
+class MPIBackend(BackendInPython):
     """Collectives of CPU tensors over MPI's communicator of all ranks."""
 
     def __init__(self, rank: int, size: int) -> None:

@@ -35,20 +35,14 @@ class StepPhases:
     def __init__(self, device: torch.device, every: int | None = None) -> None:
         self._device, self._cuda = device, device.type == "cuda"
         self._every = MEASURED_EVERY[device.type] if every is None else every
-        self._is_counting = False
-        self._earlier = dict.fromkeys(PHASES, 0.0), 0
-        """Milliseconds and measured steps of an earlier part of the run."""
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the steps so far: they were the warm-up. The next step begins now."""
         self._ms = dict.fromkeys(PHASES, 0.0)
         self._steps = self._measured = 0
         self._events: list[list[tuple[Phase | None, Any]]] = []
-        self.begin()
+        self._is_counting = False
 
     def begin(self) -> None:
-        """A step begins here, after a time that is in no step, as that between two epochs."""
+        """A step that counts begins here, after a time that is in no such step, as the warm-up or that between two
+        epochs."""
         self._is_counting = self._steps % self._every == 0
         if self._is_counting:
             self._last = mark(self._device)
@@ -82,8 +76,7 @@ class StepPhases:
 
     def mean_ms(self) -> dict[Phase, float]:
         """Milliseconds of each phase in a step, over the measured steps; empty without any."""
-        ms, measured = self._all()
-        return {phase: value / measured for phase, value in ms.items()} if measured else {}
+        return {phase: ms / self._measured for phase, ms in self._ms.items()} if self._measured else {}
 
     def parts_ms(self, exposed_ms: float, broadcast_ms: float) -> dict[str, float]:
         """`mean_ms` as metrics, of computing alone; empty without measured steps.
@@ -97,17 +90,11 @@ class StepPhases:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        ms, measured = self._all()
-        return {"ms": ms, "measured": measured}
+        return {"ms": self._ms, "measured": self._measured}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Add the steps of an earlier part of the run, which no warm-up after it resets."""
-        self._earlier = dict(state["ms"]), state["measured"]
-
-    def _all(self) -> tuple[dict[Phase, float], int]:
-        """Milliseconds of each phase, and measured steps, of this part of the run and of the earlier one."""
-        ms, measured = self._earlier
-        return {phase: ms[phase] + self._ms[phase] for phase in PHASES}, measured + self._measured
+        """Continue from `state`."""
+        self._ms, self._measured = dict(state["ms"]), state["measured"]
 
     def waiting_for(self, batches: Iterable[Item]) -> Iterator[Item]:
         """Yield the items; the rank waits for each of them."""

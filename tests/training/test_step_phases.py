@@ -43,6 +43,7 @@ def take_step(phases: StepPhases, clock: Clock, **seconds: float) -> None:
 
 def test_each_moment_belongs_to_the_phase_that_is_named_after_it(clock: Clock) -> None:
     phases = StepPhases(CPU)
+    phases.begin()
     take_step(phases, clock, data_wait=1, forward=2, backward=3, optimizer=4, rest=5)
     take_step(phases, clock, data_wait=3, forward=2, backward=3, optimizer=4, rest=5)
     assert phases.mean_ms() == {
@@ -52,6 +53,7 @@ def test_each_moment_belongs_to_the_phase_that_is_named_after_it(clock: Clock) -
 
 def test_the_time_between_two_epochs_is_in_no_phase(clock: Clock) -> None:
     phases = StepPhases(CPU)
+    phases.begin()
     take_step(phases, clock, forward=1)
     clock.now += 60
     phases.begin()
@@ -62,6 +64,7 @@ def test_the_time_between_two_epochs_is_in_no_phase(clock: Clock) -> None:
 
 def test_only_each_nth_step_is_measured_where_a_mark_costs_much(clock: Clock) -> None:
     phases = StepPhases(CPU, every=2)
+    phases.begin()
     for seconds in (1, 50, 3, 50):
         take_step(phases, clock, backward=seconds)
     assert phases.mean_ms()["backward"] == 2000
@@ -69,10 +72,11 @@ def test_only_each_nth_step_is_measured_where_a_mark_costs_much(clock: Clock) ->
 
 def test_a_run_that_continues_adds_its_steps_to_those_of_its_checkpoint(clock: Clock) -> None:
     first, second = StepPhases(CPU), StepPhases(CPU)
+    first.begin()
     take_step(first, clock, forward=1)
+    clock.now += 60  # the warm-up of the second
+    second.begin()
     second.restore(first.state())
-    take_step(second, clock, forward=60)
-    second.reset()  # its warm-up
     take_step(second, clock, forward=3)
     assert second.mean_ms()["forward"] == 2000
     assert second.state() == {"ms": {**dict.fromkeys(PHASES, 0.0), "forward": 4000.0}, "measured": 2}

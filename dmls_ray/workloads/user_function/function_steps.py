@@ -89,7 +89,7 @@ class FunctionSteps:
         Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
         """
         communication = self._communication_ms()
-        parts = self.timer.parts_ms(communication.get("exposed_comm_ms", 0.0), 0.0)
+        parts = self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0), 0.0)
         seen = parts if self._has_backward else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}
         return {**communication, **seen} if parts else {}
 
