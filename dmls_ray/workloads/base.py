@@ -43,17 +43,14 @@ class Workload:
     """Whether all runs do the same work, so that their durations compare where no rate is known."""
     writes_traces: ClassVar[bool] = False
     """Whether its runs write a trace where `--trace` asks for one: those of `run_training` do."""
+    fixed: ClassVar[Mapping[str, Any] | None] = None
+    """Recorded values that are no fields; None: the name of the workload."""
     saves_weights: ClassVar[bool] = False
     """Whether its runs save their weights where `--save-weights` asks for them."""
     presentation: ClassVar[str] = "dmls_ray.analysis.table.presentation:Presentation"
     """`module:Class` of the columns, notes and figures, loaded when results are read."""
     questions: ClassVar[str] = "dmls_ray.analysis.findings.questions:Questions"
     """`module:Class` of what results are asked, likewise."""
-
-    @classmethod
-    def claims(cls, config: Mapping[str, Any]) -> bool:
-        """Whether a recorded configuration belongs to this workload."""
-        return config.get("workload") == cls.name
 
     def specs(self) -> Mapping[str, FieldSpec]:
         """The fields of the configuration class, without importing user code."""
@@ -62,7 +59,7 @@ class Workload:
     def schema(self) -> Schema:
         """The fields that a sweep can vary."""
         specs = self.specs()
-        fixed = {"workload": self.name}
+        fixed = {"workload": self.name} if self.fixed is None else self.fixed
         defaults = {name: spec.default for name, spec in specs.items()}
         return Schema(
             title=f"the configuration of {self.name}",

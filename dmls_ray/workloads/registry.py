@@ -75,7 +75,7 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
     """
     if isinstance(train, str):
         for point in _BUILT_IN.values():
-            if _class_of(point).claims({"train": train}):
+            if _class_of(point).fixed == {"train": train}:
                 return _class_of(point)()
     # A user-defined function and its fields are known to this call alone.
     function_workload: Workload = pkgutil.resolve_name(_USER_FUNCTION)(train, names)

@@ -11,7 +11,8 @@ from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import SMALL, Command
 
@@ -39,7 +40,7 @@ def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
 def best_of(**changes: Any) -> BestOfSearch:
     config = TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
     found: dict[str, Any] = {
-        "config": config, "repeats": 1, "program": ["sweeps/search.py"], "schema": trial_schema(),
+        "config": config, "repeats": 1, "program": ["sweeps/search.py"], "schema": ClassificationWorkload().schema(),
         "options": Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60),
         "script_fields": {"epochs", "augmentation"}, "set_fields": (), "where": "results/search",
     }  # fmt: skip

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from dmls_ray.config.fields import field_specs
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 AXES = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
 
-COUNTS_WITH = trial_schema().counts_with
+COUNTS_WITH = ClassificationWorkload().schema().counts_with
 
 
 def test_a_grid_has_every_combination_once_a_block() -> None:

@@ -14,7 +14,7 @@ from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.classification.config import trial_schema
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 AXES = {
     "lr": Range(1e-4, 1e-1, log=True), "epochs": Range(1, 9), "batch_per_rank": [16, 32], "optimizer": ["adam", "sgd"],
@@ -23,7 +23,7 @@ AXES = {
 
 
 def make_space(axes: dict[str, Any]) -> SearchSpace:
-    return make_search_space(axes, trial_schema())
+    return make_search_space(axes, ClassificationWorkload().schema())
 
 
 def test_one_value_is_fixed_and_several_or_a_range_are_free() -> None:

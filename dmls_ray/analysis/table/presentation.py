@@ -38,10 +38,6 @@ class Presentation(Hooks):
     always_named: ClassVar[tuple[str, ...]] = ()
     """Fields that are named below a table where they do not vary; without any, all of a workload's own."""
 
-    def fits(self, rows: Sequence[Trial]) -> bool:
-        """Whether the recorded configurations have what this presentation needs: a folder may come from anybody."""
-        return True
-
     def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal."""
         free = {*RANKS, *BATCHES} - {fixed_batch_field}

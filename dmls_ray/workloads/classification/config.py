@@ -9,17 +9,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from dmls_ray.config.fields import Count, Name, Share, WholeNumber, field_defaults, field_specs, setting
-from dmls_ray.config.hashing import digest_of_changes
+from dmls_ray.config.fields import Count, Name, Share, WholeNumber, field_defaults, setting
 from dmls_ray.config.runtime import Conflict
-from dmls_ray.config.schema import Schema
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.config.value_texts import as_flag_value
 
@@ -138,14 +135,3 @@ class TrialConfig(TrainingConfig):
 
 DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 """Each field's default, by name."""
-
-
-@functools.cache
-def trial_schema() -> Schema:
-    """The fields of `TrialConfig`."""
-    return Schema(
-        title="TrialConfig",
-        specs=field_specs(TrialConfig),
-        build=TrialConfig,
-        hash_of=lambda values: digest_of_changes(values, DEFAULTS),
-    )

@@ -71,27 +71,9 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
     return model
 
 
-def missing_layers(name: str, batch_norm: str, dropout: float | None, data: tuple[str, str | None, int | None]) -> str:
-    """Why a torchvision or user-defined model cannot take batch_norm or dropout, and the way out; empty if it can.
-
-    Args:
-        name: the model.
-        batch_norm: the value of the field.
-        dropout: the value of the field.
-        data: dataset, data_dir and image_size.
-    """
-    if batch_norm == "on":
-        return (
-            f"batch_norm=on puts layers into built-in models, and model={name} is none; use batch_norm off for the "
-            "layers it has, or sync to have them normalise over all ranks."
-        )
-    if dropout is None or _has_dropout(name, *data):
-        return ""
-    return f"dropout={dropout}: model={name} has no dropout layer; use dropout none, or a model with dropout layers."
-
-
 @functools.cache
-def _has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> bool:
+def has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> bool:
+    """Whether a model has layers of dropout; True where it cannot be built on this machine."""
     try:
         shape, classes, _ = peek_dataset(dataset, data_dir, image_size)
         return bool(dropout_layers(find_model(name)(shape, classes)))

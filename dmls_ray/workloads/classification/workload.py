@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from dmls_ray.config.schema import Schema
 from dmls_ray.records.provenance import slow_precisions
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification import objects
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.classification.datasets import builtin_dataset
 from dmls_ray.workloads.classification.metrics import CLASSIFICATION_METRICS
 from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
@@ -28,6 +27,7 @@ class ClassificationWorkload(Workload):
 
     name = "classification"
     config = TrialConfig
+    fixed: ClassVar[Mapping[str, Any]] = {}
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     writes_traces = True
     saves_weights = True
@@ -37,13 +37,6 @@ class ClassificationWorkload(Workload):
     presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"
     questions = "dmls_ray.workloads.classification.presentation:ClassificationQuestions"
     epoch_metrics = LEARNED
-
-    @classmethod
-    def claims(cls, config: Mapping[str, Any]) -> bool:
-        return "train" not in config and config.get("workload", cls.name) == cls.name
-
-    def schema(self) -> Schema:
-        return trial_schema()
 
     def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         """The axes with a name in place of each model and data set that is given as a Python object.
@@ -61,12 +54,24 @@ class ClassificationWorkload(Workload):
         return factors
 
     def infeasible_reason(self, config: TrialConfig) -> str:
-        """Why its model cannot take a value of the configuration, as built-in models can."""
-        if config.model in MODEL_NAMES or (config.dropout is None and config.batch_norm != "on"):
+        """Why its model has no place for batch_norm or dropout, as built-in models have."""
+        if config.model in MODEL_NAMES:
             return ""
-        from dmls_ray.workloads.classification.model_builder import missing_layers
+        if config.batch_norm == "on":
+            return (
+                f"batch_norm=on puts layers into built-in models, and model={config.model} is none; use batch_norm off "
+                "for the layers it has, or sync to have them normalise over all ranks."
+            )
+        if config.dropout is None:
+            return ""
+        from dmls_ray.workloads.classification.model_builder import has_dropout
 
-        return missing_layers(config.model, config.batch_norm, config.dropout, _data_of(config))
+        if has_dropout(config.model, *_data_of(config)):
+            return ""
+        return (
+            f"dropout={config.dropout}: model={config.model} has no dropout layer; use dropout none, or a model with "
+            "dropout layers."
+        )
 
     def check(self, configs: Sequence[TrialConfig]) -> None:
         """Refuse models and data sets that do not exist.

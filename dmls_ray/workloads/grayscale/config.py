@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from dmls_ray.config.fields import Count, NonNegativeNumber
 from dmls_ray.config.runtime import DeviceName
@@ -87,13 +86,3 @@ TIMES_THE_CACHE = 4
 RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
 """Entry `train` of recorded configurations, from the time when this workload was called as a training function. Hashes
 include it, so it never changes."""
-
-
-def is_complete(config: Mapping[str, Any]) -> bool:
-    """Whether a recorded configuration has the fields that tables of this workload read."""
-    return (
-        config.get("train") == RECORDED_NAME
-        and isinstance(config.get("implementation"), str)
-        and config.get("device") in ("cpu", "cuda")
-        and all(type(config.get(name)) is int and config[name] > 0 for name in ("images", "image_size"))
-    )

@@ -20,7 +20,7 @@ from dmls_ray.analysis.trials.compare import speed_metric
 from dmls_ray.analysis.trials.groups import group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE, is_complete
+from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE
 from dmls_ray.workloads.grayscale.presentation_published import (
     BY_IMPLEMENTATION,
     match_images,
@@ -84,9 +84,6 @@ class GrayscalePresentation(Presentation):
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"implementations": chart}
     layouts: ClassVar[Mapping[str, Layout]] = {"implementation": BY_IMPLEMENTATION}
 
-    def fits(self, rows: Sequence[Trial]) -> bool:
-        return all(is_complete(_config(row)) for row in rows if row.counted)
-
     def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
             baseline = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
@@ -110,8 +107,7 @@ class GrayscalePresentation(Presentation):
         ]
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
-        complete = [row for row in rows if row.counted and is_complete(_config(row))]
-        measured = [row for row in complete if row.value_of("pass_ms") is not None]
+        measured = [row for row in rows if row.value_of("pass_ms") is not None]
         ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
         notes: list[Note] = []
         if ours:

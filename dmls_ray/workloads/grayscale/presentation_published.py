@@ -10,7 +10,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.workloads.grayscale.config import RECORDED_NAME, is_complete
+from dmls_ray.workloads.grayscale.config import RECORDED_NAME
 
 IMAGE_SET = ("images", "image_size")
 
@@ -34,8 +34,6 @@ def published_images() -> Results:
 
 def match_images(record: RunRecord) -> Match | None:
     """The published run of the same images and implementation; the report may launch its kernel once per image too."""
-    if not is_complete(record.config):
-        return None
     name = record.config["implementation"].removesuffix("_per_image")
     for published in published_images().records:
         same_set = all(record.config[field] == published.config[field] for field in IMAGE_SET)
@@ -46,7 +44,7 @@ def match_images(record: RunRecord) -> Match | None:
 
 
 def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return [record for record in records if is_complete(record.config)]
+    return [record for record in records if record.config.get("train") == RECORDED_NAME]
 
 
 BY_IMPLEMENTATION = Layout(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from dmls_ray.config.fields import field_specs
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.training_metrics import TRAINING_METRICS
+from dmls_ray.records.validation import check_field_values
 from dmls_ray.workloads.base import Workload, files_named
 from dmls_ray.workloads.grayscale.config import RECORDED_NAME, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_schema
@@ -50,17 +52,17 @@ class GrayscaleWorkload(Workload):
 
     name = "grayscale"
     config = UserFunctionConfig
+    fixed: ClassVar[Mapping[str, Any]] = {"train": RECORDED_NAME}
     entrypoint = "dmls_ray.workloads.grayscale.train:run_rank"
     metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
     presentation = "dmls_ray.workloads.grayscale.presentation:GrayscalePresentation"
     questions = "dmls_ray.workloads.grayscale.presentation:GrayscaleQuestions"
 
-    @classmethod
-    def claims(cls, config: Mapping[str, Any]) -> bool:
-        return config.get("train") == RECORDED_NAME
-
     def schema(self) -> Schema:
         return function_schema(RECORDED_NAME, GrayscaleConfig)
+
+    def check_recorded(self, config: Mapping[str, Any]) -> None:
+        check_field_values({**self.specs(), **field_specs(GrayscaleConfig)}, config)
 
     def data_sets(self, config: UserFunctionConfig) -> Mapping[str, tuple[str]]:
         return files_named({"pictures": config.values.get("pictures")})

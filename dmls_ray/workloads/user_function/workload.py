@@ -29,10 +29,6 @@ class UserFunctionWorkload(Workload):
         self.names = tuple(names)
         self.name = train if isinstance(train, str) else function_name(train)[0]
 
-    @classmethod
-    def claims(cls, config: Mapping[str, Any]) -> bool:
-        return "train" in config
-
     def schema(self) -> Schema:
         """The fields of the function's dataclass, or those named, and `RUNTIME_FIELDS`.
 

@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 
 def test_ranks_that_are_packed_and_ranks_that_are_spread_are_two_trials() -> None:
@@ -83,5 +84,6 @@ def test_golden_hashes_so_that_results_on_disk_keep_their_names() -> None:
 
 def test_a_field_at_its_default_is_left_out_of_the_hash() -> None:
     given = {"batch_per_rank": 32}
-    assert trial_schema().hash_of(given) == trial_schema().hash_of({**given, "epochs": DEFAULTS["epochs"]})
-    assert trial_schema().hash_of(given) != trial_schema().hash_of({**given, "epochs": DEFAULTS["epochs"] + 1})
+    hash_of = ClassificationWorkload().schema().hash_of
+    assert hash_of(given) == hash_of({**given, "epochs": DEFAULTS["epochs"]})
+    assert hash_of(given) != hash_of({**given, "epochs": DEFAULTS["epochs"] + 1})
