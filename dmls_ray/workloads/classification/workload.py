@@ -152,19 +152,15 @@ class ClassificationWorkload(Workload):
 
     def data_sets(self, config: TrialConfig) -> Mapping[str, tuple[Any, ...]]:
         spec = builtin_dataset(config.dataset)
-        if spec is not None and spec.fingerprint is None:
+        if spec is not None and not spec.has_user_files:
             return {}
         place = f" in {config.data_dir}" if config.data_dir else ""
         return {f"{config.dataset}{place}": (config.dataset, config.data_dir)}
 
     def fingerprint(self, *arguments: Any) -> str:
-        name, data_dir = arguments
-        spec = builtin_dataset(name)
-        if spec is not None and spec.fingerprint is not None:
-            return spec.fingerprint(name, data_dir)
         from dmls_ray.workloads.classification.data.sources import fingerprint_of
 
-        return fingerprint_of(name, data_dir)
+        return fingerprint_of(*arguments)
 
     def estimate_s(self, config: TrialConfig) -> float | None:
         spec = builtin_dataset(config.dataset)

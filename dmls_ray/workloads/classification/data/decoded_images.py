@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,12 @@ class DecodedSplit:
     classes: int
     image_size: int | None
     """Pixels a side, or None."""
-    first: NDArray[Any] | None = None
+    first: NDArray[Any]
     """The first training image, decoded, which all others are like."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height, width."""
-        assert self.first is not None
         channels, height, width = self.first.shape
         return channels, height, width
 
@@ -94,11 +93,8 @@ class DecodedSplit:
         """
         image, label = read_sample(self.name, self.split, self.samples, index)
         where = f"dataset={self.name}: {self.split}"
-        try:
-            array = to_chw(image, self.image_size, None if self.first is None else len(self.first))
-        except UNREADABLE as error:
-            raise DataError(f"{where} image {index} cannot be read ({first_line(error)}).") from error
-        if self.first is not None and (array.shape != self.first.shape or array.dtype != self.first.dtype):
+        array = _array(image, f"{where} image {index}", self.image_size, len(self.first))
+        if array.shape != self.first.shape or array.dtype != self.first.dtype:
             raise DataError(
                 f"{where} image {index} is {description(array)} and the first one is {description(self.first)}; set "
                 "image_size to bring all to one size."
@@ -108,6 +104,13 @@ class DecodedSplit:
         return array, label
 
 
+def _array(image: Any, which: str, image_size: int | None, channels: int | None = None) -> NDArray[Any]:
+    try:
+        return to_chw(image, image_size, channels)
+    except UNREADABLE as error:
+        raise DataError(f"{which} cannot be read ({first_line(error)}).") from error
+
+
 def decoded_splits(name: str, source: Source, image_size: int | None) -> tuple[DecodedSplit, DecodedSplit]:
     """The training and the test samples of a data set, decoded as they are read.
 
@@ -115,9 +118,12 @@ def decoded_splits(name: str, source: Source, image_size: int | None) -> tuple[D
         DataError, UserCodeError: the first training sample cannot be used.
     """
     train, test = source.halves
-    alone = DecodedSplit(name, "train", train, source.classes, image_size)
-    first, _ = alone[0]
-    return replace(alone, first=first), replace(alone, split="test", samples=test, first=first)
+    image, _ = read_sample(name, "train", train, 0)
+    first = _array(image, f"dataset={name}: train image 0", image_size)
+    return (
+        DecodedSplit(name, "train", train, source.classes, image_size, first),
+        DecodedSplit(name, "test", test, source.classes, image_size, first),
+    )
 
 
 def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tuple[tuple[int, int, int], int, int]:
@@ -131,7 +137,7 @@ def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tup
     """
     source = cached_source(name, data_dir)
     train, test = decoded_splits(name, source, image_size)
-    _ = test[0]
+    _ = train[0], test[0]
     return train.shape, source.classes, len(train)
 
 
@@ -202,7 +208,6 @@ def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> No
 
 
 def _decode(folder: Path, samples: DecodedSplit) -> None:
-    assert samples.first is not None
     count = len(samples)
     images = _new_array(folder / f"{samples.split}_images.npy", samples.first.dtype, (count, *samples.shape))
     labels = _new_array(folder / f"{samples.split}_labels.npy", np.dtype(np.int64), (count,))

@@ -200,7 +200,6 @@ class WorkerLoader(Loader):
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = cached_source(config.dataset, config.data_dir)
         train_split, test_split = decoded_splits(str(config.dataset), source, config.image_size)
-        assert train_split.first is not None
         train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
         self.shape, self.class_names, self.test_samples = train_split.shape, source.class_names, len(test)
@@ -325,9 +324,6 @@ class _Tensors(Dataset[tuple[Tensor, int]]):
         if torch.utils.data.get_worker_info() is not None:
             # Otherwise random numbers would depend on which worker process makes the batch, and on its earlier ones.
             seed_worker(mixed_seed(self._seed, *indices[0]))
-        return [self[index] for index in indices]
-
-    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, int]:
-        image, label = self._samples[index[1]]
-        # A copy, since PIL's buffer is read-only.
-        return normalize(torch.from_numpy(image.copy())), label
+        samples = [self._samples[index] for _, index in indices]
+        # Copies, since PIL's buffer is read-only.
+        return [(normalize(torch.from_numpy(image.copy())), label) for image, label in samples]

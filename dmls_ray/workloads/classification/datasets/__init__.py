@@ -86,9 +86,9 @@ class DatasetSpec:
     """Refuses wrong options or folders, without decoding or downloading."""
     has_options: bool = False
     """Whether the name may be followed by a colon and options."""
-    fingerprint: Callable[[str, str | None], str] | None = None
-    """What identifies the content of the files, by name and data_dir; loads no PyTorch. None: the name fixes the
-    content, as of a data set that is downloaded and whose checksum torchvision compares."""
+    has_user_files: bool = False
+    """Whether its files are the user's. Else the name fixes the content, as of a data set that is downloaded and whose
+    checksum torchvision compares."""
 
 
 DATASET_NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

@@ -63,12 +63,11 @@ def _open(name: str, data_dir: str | None) -> Source:
         raise DataError(f"data_dir={root}: train and test do not hold the same classes: {', '.join(differing)}.")
     if len(train.classes) < 2:
         raise DataError(f"data_dir={root}: a classifier needs two classes or more, and there are {train.classes}.")
-    return Source(len(train.classes), lambda: _fingerprint(name, data_dir), lambda: (train, test))
+    return Source(len(train.classes), lambda: _fingerprint(name, root), lambda: (train, test))
 
 
-def _fingerprint(name: str, data_dir: str | None) -> str:
+def _fingerprint(name: str, root: Path) -> str:
     """A digest of all files. An image's folder is its label, so the paths have the labels."""
-    root = _root(data_dir)
     return f"{name} {digest_of_files(root / 'train')} {digest_of_files(root / 'test')}"
 
 
@@ -76,5 +75,5 @@ DATASET = DatasetSpec(
     open=_open,
     train_samples=lambda name: None,
     check=lambda name, data_dir: _root(data_dir),
-    fingerprint=_fingerprint,
+    has_user_files=True,
 )
