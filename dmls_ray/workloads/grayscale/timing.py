@@ -10,6 +10,7 @@ import torch
 
 from dmls_ray.records.provenance import last_level_cache_mib
 from dmls_ray.training.clocks import synchronize
+from dmls_ray.training.marks import elapsed_ms, mark
 from dmls_ray.training.memory import MIB
 from dmls_ray.workloads.grayscale.images import Images
 
@@ -51,16 +52,11 @@ def time_passes(
 
 
 def _milliseconds(run: Callable[[], Any], device: torch.device) -> float:
-    if device.type != "cuda":
-        began = time.perf_counter()
-        run()
-        return (time.perf_counter() - began) * 1e3
-    ends = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-    ends[0].record()
+    began = mark(device)
     run()
-    ends[1].record()
-    ends[1].synchronize()
-    return float(ends[0].elapsed_time(ends[1]))
+    ended = mark(device)
+    synchronize(device)
+    return elapsed_ms(began, ended)
 
 
 def copy_of(images: Images) -> Callable[[], Any]:
