@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.engine import run_training
-from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import MicroBatch, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
 
@@ -30,19 +30,16 @@ def discard_first_run(device: str) -> float:
     device cannot be used, the runs will say so.
     """
     began = time.perf_counter()
-    ignore: Emit = lambda event: None  # noqa: E731
+    # DDP and the collectives ask the configuration whether there are several ranks. On a GPU there is no DDP, since
+    # setting up NCCL would take longer than a run.
+    config = TrainingConfig(batch_per_rank=4, world_size=2 if device == "cpu" else 1, epochs=1)
+    rank = RankInfo(world_size=config.world_size, device=device, backend="gloo")
     try:
-        if device == "cpu":
-            # DDP and the collectives ask the configuration whether there are several ranks.
-            rank = RankInfo(world_size=2, backend="gloo")
-            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            try:
-                run_training(TrainingConfig(batch_per_rank=4, world_size=2, epochs=1), rank, ignore, _SmallTask)
-            finally:
-                dist.destroy_process_group()
-        else:
-            # Without DDP, since setting up NCCL would take longer than a run.
-            run_training(TrainingConfig(batch_per_rank=4, epochs=1), RankInfo(device=device), ignore, _SmallTask)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            run_training(config, rank, lambda event: None, _SmallTask)
+        finally:
+            dist.destroy_process_group()
     except Exception as error:  # noqa: BLE001 - nothing that a user asked for has failed
         warnings.warn(f"The first run of this process may be slow: {type(error).__name__}: {error}", stacklevel=2)
     return time.perf_counter() - began
