@@ -106,17 +106,17 @@ def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
     return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
 
 
-def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
+@functools.cache
+def check_fits(name: str, shape: Shape, classes: int) -> None:
     """Refuse a built-in or torchvision model that cannot take such images; user-defined models are not run here.
 
     Raises:
-        ConfigError: the model does not take images of this shape, or has no place for batch norm or dropout.
+        ConfigError: the model does not take images of this shape.
     """
-    name = config.model
     if isinstance(name, SentName) or (is_reference(name) and not name.startswith("torchvision:")):
         return
     with torch.device("meta"):
-        model = build_model(config, shape, classes)
+        model = find_model(name)(shape, classes)
         try:
             model(torch.empty(2, *shape))
         except (RuntimeError, ValueError, AssertionError) as error:

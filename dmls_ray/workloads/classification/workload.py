@@ -99,7 +99,6 @@ class ClassificationWorkload(Workload):
         # What an earlier sweep of this process has read may have changed since.
         sources.cached_source.cache_clear()
         decoded_images.load_decoded.cache_clear()
-        fitting = set()
         for config in configs:
             data = _data_of(config)
             if config.loader == "resident":
@@ -111,12 +110,9 @@ class ClassificationWorkload(Workload):
                 shape, classes, samples = decoded_images.peek_dataset(*data)
             config.held_out(samples)
             if (spec := builtin_model(config.model)) is None:
-                key = (config.model, config.batch_norm, config.dropout, shape, classes)
-                if key not in fitting:
-                    from dmls_ray.workloads.classification.model_builder import check_fits
+                from dmls_ray.workloads.classification.model_builder import check_fits
 
-                    check_fits(config, shape, classes)
-                    fitting.add(key)
+                check_fits(config.model, shape, classes)
             elif min(shape[1:]) < spec.min_image_side:
                 raise ConfigError(
                     f"model={config.model} takes images of {spec.min_image_side} pixels a side or more, and those of "

@@ -91,11 +91,11 @@ def test_a_model_that_cannot_take_the_images_is_refused_before_it_is_trained(
     name: str, shape: tuple[int, int, int], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_fits(of(name), shape, 10)
+        check_fits(name, shape, 10)
 
 
 def test_models_with_auxiliary_classifiers_train_without_them() -> None:
-    check_fits(of("torchvision:googlenet"), (3, 32, 32), 10)
+    check_fits("torchvision:googlenet", (3, 32, 32), 10)
     model = find_model("torchvision:googlenet")((3, 32, 32), 10)
     assert isinstance(model.train()(torch.zeros(2, 3, 32, 32)), torch.Tensor)
 
@@ -103,9 +103,9 @@ def test_models_with_auxiliary_classifiers_train_without_them() -> None:
 def test_the_smallest_image_that_is_known_without_pytorch_is_the_smallest_that_builds() -> None:
     for name in MODEL_NAMES:
         side = builtin_model(name).min_image_side  # type: ignore[union-attr]
-        check_fits(of(name), (1, side, side), 10)
+        check_fits(name, (1, side, side), 10)
         with pytest.raises((ConfigError, UserWarning)):
-            check_fits(of(name), (1, side - 1, side), 10)
+            check_fits(name, (1, side - 1, side), 10)
 
 
 def trial(**changes: object) -> TrialConfig:
