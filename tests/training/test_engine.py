@@ -17,7 +17,6 @@ from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.clocks import RUN_PHASES
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards, hold_out, train_evaluation_samples
-from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
@@ -263,11 +262,6 @@ def test_two_ranks_find_the_same_steps_to_the_target() -> None:
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
     assert ranks[0].run["target_steps"] == ranks[1].run["target_steps"] < ranks[0].run["steps"]
     assert ranks[0].run["target_s"] == ranks[1].run["target_s"]
-
-
-def test_tests_for_a_target_need_one() -> None:
-    with pytest.raises(ConflictError, match="target_tests=4 needs a target"):
-        config(target_tests=4)
 
 
 @pytest.mark.gpu

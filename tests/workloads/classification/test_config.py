@@ -61,6 +61,8 @@ def test_a_wrong_value_is_refused_with_its_field(name: str, value: object) -> No
         ({"compression": "powersgd", "backend": "gloo", "world_size": 2}, "deadlocks with backend=gloo"),
         ({"static_graph": True, "world_size": 2, "accum_steps": 2}, "does not go with accum_steps=2"),
         ({"early_stopping": "validation_loss"}, "validation_share=0 holds none out"),
+        ({"target_tests": 4}, "target_tests=4 needs a target"),
+        ({"stop_at_target": True}, "stop_at_target=True needs a target"),
         ({"noise_scale": True}, "compares gradients of two batch sizes"),
         ({"noise_scale": True, "compression": "powersgd", "world_size": 2}, "needs exact averaged gradients"),
     ],

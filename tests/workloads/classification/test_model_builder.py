@@ -13,10 +13,6 @@ from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 
-def of(model: str) -> TrialConfig:
-    return TrialConfig(model=model, batch_per_rank=2)
-
-
 def layers(model: nn.Module) -> list[str]:
     """The leaves of a model in short: C3-32 a convolution, L a linear layer, R, P, D and F the others."""
     short = []
@@ -31,21 +27,22 @@ def layers(model: nn.Module) -> list[str]:
     return short
 
 
-def test_convnet_is_report_a_layer_for_layer() -> None:
-    blocks = "C3-32 R C32-64 R P C64-128 R C128-256 R P C256-256 R C256-256 R P".split()  # noqa: SIM905
-    head = ["F", "L4096-256", "R", "L256-32", "R", "L32-10"]
-    assert layers(find_model("convnet")((3, 32, 32), 10)) == [*blocks, *head]
-
-
-def test_simplecnn_is_report_b_layer_for_layer() -> None:
-    blocks = ["C3-32", "R", "P", "C32-64", "R", "P", "C64-128", "R", "P"]
-    assert layers(find_model("simplecnn")((3, 128, 128), 10)) == [*blocks, "F", "L32768-512", "D", "L512-10"]
-
-
-def test_mnist_convnet_is_report_c_layer_for_layer() -> None:
-    model = find_model("mnist_convnet")((1, 28, 28), 10)
-    assert layers(model) == ["C1-4", "R", "P", "C4-8", "R", "P", "F", "L392-10"]
-    assert sum(parameter.numel() for parameter in model.parameters()) == 4266
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        (
+            "convnet",
+            (3, 32, 32),
+            "C3-32 R C32-64 R P C64-128 R C128-256 R P C256-256 R C256-256 R P F L4096-256 R L256-32 R L32-10",
+        ),
+        ("simplecnn", (3, 128, 128), "C3-32 R P C32-64 R P C64-128 R P F L32768-512 D L512-10"),
+        ("mnist_convnet", (1, 28, 28), "C1-4 R P C4-8 R P F L392-10"),
+    ],
+)
+def test_the_models_of_the_reports_are_theirs_layer_for_layer(
+    name: str, shape: tuple[int, int, int], expected: str
+) -> None:
+    assert layers(find_model(name)(shape, 10)) == expected.split()
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)

@@ -150,9 +150,13 @@ def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> N
     assert [event.epoch.epoch for event in events if isinstance(event, EpochEnded)] == [1, 2]
 
 
-def test_a_loss_that_is_not_finite_is_diverged() -> None:
-    record, _ = result_of(tells="nan")
-    assert (record.outcome, record.reason) == (Outcome.DIVERGED, "test_loss is not finite")
+@pytest.mark.parametrize(
+    ("tells", "outcome", "reason"),
+    [("nan", Outcome.DIVERGED, "test_loss is not finite"), ("exit", Outcome.ERROR, "SystemExit: 3")],
+)
+def test_a_loss_that_is_not_finite_or_an_error_is_the_outcome(tells: str, outcome: Outcome, reason: str) -> None:
+    record, _ = result_of(tells=tells)
+    assert (record.outcome, record.reason) == (outcome, reason)
 
 
 @pytest.mark.parametrize(
@@ -198,11 +202,6 @@ def test_a_metric_with_the_name_of_a_recorded_column_or_of_a_field_has_another()
     renamed = {"measured_measured_steps": 1, "measured_steps": 7, "measured_device": 3, "measured_tells": 4}
     assert others(record) == {"cpu": 2, "measured_run_seed": 5, **renamed}
     assert record.device == "cpu"
-
-
-def test_an_error_of_the_function_is_its_reason() -> None:
-    record, _ = result_of(tells="exit")
-    assert (record.outcome, record.reason) == (Outcome.ERROR, "SystemExit: 3")
 
 
 def test_it_is_seeded_like_any_run() -> None:

@@ -45,6 +45,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.kind == "wide" and self.depth > 2:
             raise ValueError("wide is not deep")
+        if self.depth > 8:
+            raise AssertionError("too deep")
 
 
 def train(config: Settings, rank: RankInfo, emit: Emit) -> None:
@@ -129,9 +131,10 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
 
 
 def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
-    plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=user_function_schema(train))
-    skips = [run.skip for run in plan.runs if run.skip]
-    assert skips == [f"the configuration of {TRAIN} refuses its values: ValueError: wide is not deep"]
+    axes = {"depth": [1, 3, 9], "kind": ["plain", "wide"], "lr": 0.1}
+    plan = make_plan(axes, repeats=1, schema=user_function_schema(train))
+    skips = {run.skip.removeprefix(f"the configuration of {TRAIN} refuses its values: ") for run in plan.runs}
+    assert skips == {"", "ValueError: wide is not deep", "AssertionError: too deep"}
     assert {run.values["train"] for run in plan.runs} == {TRAIN}, "it is a run of that function all the same"
 
 
