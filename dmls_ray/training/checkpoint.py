@@ -14,17 +14,15 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import random
 import warnings
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from dmls_ray.training.process import Collective
+from dmls_ray.training.process import Collective, random_state, set_random_state
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.task import TrainingTask
 from dmls_ray.util.atomic import atomic_replace, atomic_write_text
@@ -57,7 +55,7 @@ class Checkpoints:
             shared: state that is equal on all ranks; rank 0 saves it.
             local: state of this rank; the state of its random number generators is added.
         """
-        state = {"local": local, "random": _random_state()}
+        state = {"local": local, "random": random_state()}
         if self._rank == 0:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +77,7 @@ class Checkpoints:
             if self._collective.sum([float(loaded is None)]) == [0.0]:
                 assert loaded is not None
                 shared, own = loaded
-                _set_random_state(own["random"])
+                set_random_state(own["random"])
                 return int(epoch), shared["shared"], own["local"]
         return None
 
@@ -138,22 +136,3 @@ def save_atomically(path: Path, state: Any) -> None:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _random_state() -> dict[str, Any]:
-    """The state of all generators in types that torch.load(weights_only=True) accepts."""
-    algorithm, keys, *position = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None,
-        "numpy": (algorithm, np.asarray(keys).tolist(), *position),
-        "python": random.getstate(),
-    }
-
-
-def _set_random_state(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state["torch"].cpu())
-    if state["cuda"] is not None:
-        torch.cuda.set_rng_state(state["cuda"].cpu())
-    np.random.set_state(state["numpy"])
-    random.setstate(state["python"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import random
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,6 +64,26 @@ def seed_worker(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)
+
+
+def random_state() -> dict[str, Any]:
+    """The state of all generators in types that torch.load(weights_only=True) accepts."""
+    algorithm, keys, *position = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None,
+        "numpy": (algorithm, np.asarray(keys).tolist(), *position),
+        "python": random.getstate(),
+    }
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Restore the state of all generators."""
+    torch.set_rng_state(state["torch"].cpu())
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"].cpu())
+    np.random.set_state(state["numpy"])
+    random.setstate(state["python"])
 
 
 @contextmanager

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def fingerprint_of(name: str, data_dir: str | None) -> str:
     Raises:
         UnknownNameError, ConfigError, DataError, UserCodeError: as `find_source`.
     """
-    with _seeded():
+    with nullcontext() if builtin_dataset(name) else _seeded():
         return find_source(name, data_dir).fingerprint
 
 
@@ -163,19 +162,14 @@ def _content(name: str, split: Split, samples: Samples, index: int) -> tuple[byt
 @contextmanager
 def _seeded() -> Iterator[None]:
     """Fixed random numbers, so that augmented samples are the same in each process; the generators do not advance."""
-    torch = sys.modules.get("torch")
-    states = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()
-    random.seed(0)
-    np.random.seed(0)
-    if torch:
-        torch.default_generator.manual_seed(0)
+    from dmls_ray.training.process import random_state, seed_worker, set_random_state
+
+    before = random_state()
+    seed_worker(0)
     try:
         yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        if torch:
-            torch.set_rng_state(states[2])
+        set_random_state(before)
 
 
 def _listed_labels(half: Samples) -> list[Any] | None:
