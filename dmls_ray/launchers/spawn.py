@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
-import os
-import threading
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -102,9 +100,9 @@ def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, parent: C
     import torch.distributed as dist
 
     from dmls_ray.training.error_to_outcome import failure, run_guarded
-    from dmls_ray.training.process import process_group
+    from dmls_ray.training.process import end_with_parent, process_group
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     emit: Emit = parent.send if rank.rank == 0 else lambda event: None
     try:
         store = dist.TCPStore(*rank.store_address, is_master=False) if rank.store_address else None
@@ -114,14 +112,6 @@ def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, parent: C
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
         result = failure(error, rank)
     parent.send(result)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended: no process wants the result."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _died(rank: RankInfo, process: BaseProcess) -> RankResult:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
 import random
 import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -84,6 +87,18 @@ def set_random_state(state: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state(state["cuda"].cpu())
     np.random.set_state(state["numpy"])
     random.setstate(state["python"])
+
+
+def end_with_parent(*_: object) -> None:
+    """End this process of `multiprocessing` when the one that asked for it has ended: nothing wants its result."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager

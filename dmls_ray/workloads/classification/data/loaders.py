@@ -8,7 +8,6 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from dmls_ray.training.ddp import warmup_steps
-from dmls_ray.training.process import mixed_seed, seed_worker
+from dmls_ray.training.process import end_with_parent, mixed_seed, seed_worker
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import (
     MicroBatch,
@@ -227,7 +226,8 @@ class WorkerLoader(Loader):
             pin_memory=self._device.type == "cuda",
             persistent_workers=workers > 0,
             multiprocessing_context=_worker_context() if workers else None,
-            worker_init_fn=_end_with_the_rank if workers else None,
+            # DataLoader's own watch looks at the process that a worker was forked off, which waits for its children.
+            worker_init_fn=end_with_parent if workers else None,
             generator=torch.Generator().manual_seed(self._config.seed),
         )
 
@@ -280,21 +280,6 @@ def _shorten_socket_paths() -> None:
         multiprocessing.util.get_temp_dir()  # made once in a process, and kept
     finally:
         tempfile.tempdir = before
-
-
-def _end_with_the_rank(worker: int) -> None:
-    """End this loader worker when its rank dies.
-
-    DataLoader's own watch looks at the process that this one was forked off, which in turn waits for its children.
-    """
-    rank = multiprocessing.parent_process()
-    assert rank is not None
-
-    def wait() -> None:
-        rank.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True, name=f"rank of worker {worker}").start()
 
 
 class _Tensors(Dataset[tuple[Tensor, int]]):
