@@ -111,8 +111,10 @@ class RankTrainer(Generic[Task]):
         self.agreement: dict[str, Any] = {}
         self._shared: dict[str, Any] = {"update": self.optimizer_step, "stopping": self.stopping, "target": self.target}
         """Parts of a checkpoint whose state is equal on all ranks."""
-        self._local: dict[str, Any] = {"clock": self.clock, "timer": self.timer, "noise": self.noise, "task": self.task}
-        """Parts whose state is that of this rank; None: the run has none."""
+        self._local: dict[str, Any] = {"clock": self.clock, "timer": self.timer, "task": self.task}
+        """Parts whose state is that of this rank."""
+        if self.noise is not None:
+            self._local["noise"] = self.noise
 
     def run(self, emit: Emit) -> Outcome:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
@@ -253,7 +255,7 @@ class RankTrainer(Generic[Task]):
     def _save(self, stop: bool) -> None:
         shared: dict[str, Any] = {name: part.state() for name, part in self._shared.items()}
         shared |= {"model": self.model.state_dict(), "epochs": [epoch.values for epoch in self.epochs], "stop": stop}
-        local: dict[str, Any] = {name: part.state() for name, part in self._local.items() if part is not None}
+        local: dict[str, Any] = {name: part.state() for name, part in self._local.items()}
         local["epochs"] = [epoch.values for epoch in self.local_epochs]
         self.checkpoints.save(len(self.epochs), shared, local)
 
@@ -269,8 +271,7 @@ class RankTrainer(Generic[Task]):
         for name, part in self._shared.items():
             part.restore(shared[name])
         for name, part in self._local.items():
-            if part is not None:
-                part.restore(local[name])
+            part.restore(local[name])
         return bool(shared["stop"])
 
     def result(self, outcome: Outcome) -> dict[str, Any]:

@@ -8,8 +8,10 @@ import torch
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.compat import compile_counters
 from dmls_ray.training.ddp import compile_mode
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import rank_trainer
 from tests.training.test_engine import UNEVEN
 
 
@@ -25,18 +27,12 @@ def losses(result: RankResult) -> list[float]:
 @pytest.mark.slow
 def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_up() -> None:
     def recompiled(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
-        from torch._dynamo.utils import counters
-
-        from dmls_ray.workloads.classification.train import rank_trainer
-
         made = rank_trainer(trial, rank)
-        before = counters["stats"]["unique_graphs"]
-        made.run(emit)
-        return {**made.result(compiling_outcome), "later": counters["stats"]["unique_graphs"] - before}
+        stats = compile_counters()["stats"]
+        before = stats["unique_graphs"]
+        outcome = made.run(emit)
+        return {**made.result(outcome), "later": stats["unique_graphs"] - before}
 
-    from dmls_ray.records.outcome import Outcome
-
-    compiling_outcome = Outcome.OK
     compiled, eager = run_inline(config(), train=recompiled), run_inline(config(compile="off"))
     assert compiled.outcome == "ok", compiled.traceback
     assert losses(compiled) == pytest.approx(losses(eager), rel=1e-3)

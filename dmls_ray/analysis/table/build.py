@@ -33,8 +33,6 @@ def make_table(
     """
     trials = sweep_trials(results, varied, best_by=best_by)
     presentation = Presentation.of_trials(trials.rows)
-    if not presentation.fits(trials.rows):
-        presentation = Presentation(presentation.workload)
     presentation.add_speed_up(trials.rows, trials.fixed_batch_field)
     if best_by is None:
         presentation.order(trials.rows, trials.varied)

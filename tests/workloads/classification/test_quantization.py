@@ -7,9 +7,12 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_vnni
+from dmls_ray.training.sharding import hold_out
 from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification import quantization
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+from dmls_ray.workloads.classification.data.loaders import normalize
 from dmls_ray.workloads.classification.inference_benchmark import checkpoint_bytes, weights_of
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.quantization import QuantizedModel, compiled_for, prepare_for_training, to_int8
@@ -191,17 +194,10 @@ def test_the_time_of_conversion_and_inference_is_a_separate_phase() -> None:
 
 
 def test_static_quantization_observes_no_validation_image() -> None:
-    from dmls_ray.training.sharding import hold_out
-    from dmls_ray.workloads.classification.data.decoded_images import load_decoded
-    from dmls_ray.workloads.classification.data.loaders import normalize
-
     trial = config(quantization="static", validation_share=0.5)
     data = load_decoded("digits", None, None)
-    split = hold_out(len(data.train_labels), trial)
-    assert split is not None
-    held_out = {image.numpy().tobytes() for image in normalize(torch.from_numpy(data.train_images[split[1].numpy()]))}
-    seen = [
-        image.numpy().tobytes() for batch in QuantizedModel(trial, built(), SHAPE)._calibration() for image in batch
-    ]
-    assert seen
-    assert not held_out & set(seen)
+    _, held_out = hold_out(len(data.train_labels), trial)
+    unseen = normalize(torch.from_numpy(data.train_images[held_out.numpy()]))
+    seen = torch.cat(list(QuantizedModel(trial, built(), SHAPE)._calibration()))
+    assert len(seen)
+    assert {image.numpy().tobytes() for image in unseen}.isdisjoint(image.numpy().tobytes() for image in seen)
