@@ -63,7 +63,7 @@ def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Se
     """A table of texts as wide as it is in a pipe; in a terminal none of its columns is cut.
 
     If the terminal is too narrow, words take several lines, then heads and intervals separate lines, then columns go
-    that it can spare, and are named. What is too wide even so is a record a row: its columns one below the other.
+    that it can spare, and are named. What is too wide even so is broken by the terminal.
 
     Args:
         frame: the texts.
@@ -77,31 +77,19 @@ def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Se
         except BrokenPipeError:
             console.on_broken_pipe()
         return
-    if not console.is_terminal:
-        console.width = max(console.width, _width(_rich_table(frame), console))
-    if _least_width(frame, console) <= console.width:
-        console.print(_rich_table(frame))
-        return
+    is_stacked = console.is_terminal and _least_width(frame, console) > console.width
     droppable = [head for head in spare if head in frame.columns]
-    for count in range(len(droppable) + 1):
-        shown = frame.drop(columns=droppable[:count])
-        if _least_width(shown, console, stacked=True) <= console.width:
-            console.print(_rich_table(shown, stacked=True))
-            if count:
-                hidden = ", ".join(droppable[:count])
-                say(console, f"Not shown in this width: {hidden}; a wider terminal, or --format csv, has them.", "dim")
-            return
-    _print_records(frame, console)
-
-
-def _print_records(frame: pd.DataFrame, console: rich_console.Console) -> None:
-    """The rows one after the other, one line for each cell that has something in it."""
-    for place, cells in enumerate(frame.itertuples(index=False)):
-        if place:
-            say(console, "")
-        for head, cell in zip(frame.columns, cells, strict=True):
-            if cell:
-                say(console, f"{head}: {cell}")
+    hidden: list[str] = []
+    while is_stacked and droppable and _least_width(frame, console, stacked=True) > console.width:
+        hidden.append(droppable.pop(0))
+        frame = frame.drop(columns=hidden[-1])
+    drawn = _rich_table(frame, stacked=is_stacked)
+    needed = _least_width(frame, console, stacked=is_stacked) if console.is_terminal else _width(drawn, console)
+    console.width = max(console.width, needed)
+    console.print(drawn)
+    if hidden:
+        names = ", ".join(hidden)
+        say(console, f"Not shown in this width: {names}; a wider terminal, or --format csv, has them.", "dim")
 
 
 def _width(drawn: Any, console: rich_console.Console) -> int:

@@ -50,12 +50,10 @@ def test_every_column_is_whole_or_named_at_every_width(width: int) -> None:
     assert not HEADS & set(gone)
     assert set(gone) <= set(SPARE)
     for head in set(frame.columns) - set(gone):
-        if ":" in body:
-            assert f"\n{body}".count(f"\n{head}: ") == sum(cell != "" for cell in frame[head])
         for cell in frame[head]:
             for part in cell.replace(" [", "|[").split("|"):
                 assert part in body
-    if ":" not in body:
+    if width >= 120:
         assert max(map(len, body.splitlines())) <= width
 
 
@@ -86,13 +84,12 @@ def test_the_default_table_of_every_committed_sweep_has_8_columns_and_fits_a_ter
         text = printed(frame, width, spare=shown.spare)
         table, _, hidden = text.partition("Not shown in this width: ")
         assert max(map(len, table.splitlines())) <= width
-        assert not table.startswith(f"{frame.columns[0]}: ")
         gone = hidden.partition(";")[0].split(", ")
         # A page of 100 columns has the factors, what was learned and how fast.
         assert width < 100 or len(gone) <= 2
 
 
-def test_a_head_takes_several_lines_before_a_table_falls_apart_into_records() -> None:
+def test_a_head_takes_several_lines_before_a_table_is_wider_than_the_terminal() -> None:
     heads = [f"speed {name} [95% of all rows]" for name in "abcdefg"]
     text = printed(pd.DataFrame({head: ["1.50 [1.20, 1.80]"] for head in heads}), 110)
     assert ":" not in text
