@@ -71,7 +71,7 @@ class Executor:
     ) -> None:
         self.plan, self.options, self.space = state.plan, options, space
         self.store, self.view, self.board, self.heartbeat = store, view, board, heartbeat
-        self.blocks, self._missing = state.blocks, state.missing
+        self._state, self._missing = state, state.missing
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
         self.recorder = Recorder(self.plan, options, self.workload, self.session)
@@ -97,7 +97,7 @@ class Executor:
             ClusterLostError: a process that the sweep needs died; the same call continues.
         """
         if self.options.mode == "search":
-            self.search = Search(self.plan, self.options, self.space, self.store.all_records)
+            self.search = Search(self.plan, self.options, self.space, self._state.proposed)
         # From here on, the records of the store are those of the code and data that the session names.
         proposable = self.space.run_of_each_choice() if self.space else []
         described = describe_session(self.plan, self.options, proposable)
@@ -238,10 +238,10 @@ class Executor:
                     again = {run.run_id for run in first}
                     self.board.begin([record for record in self.store.records if record.run_id not in again])
                     self._has_board = True
+                trials = listed(jobs, self._in_turn(first))
                 if self.search:
-                    serve(self.search.trials(factory, jobs, group.ranks))
-                else:
-                    serve(listed(jobs, self._in_turn(first)))
+                    trials = self.search.trials(trials, factory, jobs, group.ranks)
+                serve(trials)
         except KeyboardInterrupt:
             # At once, since whoever stops a job may kill it a few seconds later.
             self.view.note("Stopping: the runs that have ended are kept.")
@@ -289,9 +289,7 @@ class Executor:
 
     def _candidates(self, first: Sequence[Run]) -> Sequence[Run]:
         """The first runs, and all that may follow them."""
-        if self.search:
-            return first
-        later = (self._by_id[run.run_id] for run in self.blocks.candidates)
+        later = (self._by_id[run.run_id] for run in self._state.candidates)
         return list({run.run_id: run for run in (*first, *later) if not run.skip}.values())
 
     def _in_turn(self, first: Sequence[Run]) -> Iterator[str]:
@@ -299,10 +297,10 @@ class Executor:
         runs = list(first)
         while runs:
             yield from [run.run_id for run in runs]
-            following = [self._by_id[run.run_id] for run in self.blocks.next()]
+            following = [self._by_id[run.run_id] for run in self._state.next()]
             runs = [run for run in following if not run.skip]
             if runs:
-                self.view.extend(runs, self.blocks.reason)
+                self.view.extend(runs, self._state.reason)
 
     def _run_of(self, proposal: Mapping[str, Any]) -> Run:
         """The run of a trial of Tune: by its run_id, or by the values that a searcher proposed."""

@@ -1,17 +1,22 @@
-"""`FolderState`: what a results folder holds of a plan, what is missing, and why it is missing."""
+"""`FolderState`: what a results folder holds of a plan, which runs come next, and why these.
+
+All that are missing come at once, or, with `--repeats auto`, more blocks until the comparisons are decided.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.words import count_noun
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.words import count_noun, end_text, progress_text
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.blocks import blocks_of
 from dmls_ray.execution.planning import finished_run_ids
 from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.execution.search import proposed_before
@@ -20,10 +25,10 @@ from dmls_ray.records.stale import describe_stale
 
 
 class FolderState:
-    """A results folder compared with a plan, before any of its runs starts.
+    """A results folder compared with a plan; hands out the runs of the plan.
 
     Args:
-        plan: the runs.
+        plan: the runs, with as many blocks as there may be.
         options: how they are run.
         records: all records of the folder.
         results: returns the results of the plan so far.
@@ -39,21 +44,50 @@ class FolderState:
         space: SearchSpace | None = None,
     ) -> None:
         self.plan, self.records = plan, records
-        self._options, self._space = options, space
+        self._options, self._results, self._space = options, results, space
         self.finished = finished_run_ids(plan, records, options)
         """The run_id of each run that has an answer."""
-        self.blocks = blocks_of(plan, options.until, options.axis, self.finished, results)
-        """Hands out the runs that follow the missing ones."""
-        self.missing = self.blocks.next()
-        """The runs that come next; of a searcher's the examples of the plan, if it is to propose more."""
-        self.reason = self.blocks.reason
-        """Why these come next, or why none does; empty where runs of the plan are simply not there."""
-        self._proposed = 0
+        self.candidates = plan.pending(self.finished)
+        """All runs that may be handed out."""
+        self._handed_out = set(self.finished)
+        self.reason = ""
+        """Why the last runs were handed out, or why there were none; empty where runs are simply not there."""
+        self.missing = self.next()
+        """The runs that come first; of a searcher's the examples of the plan, if it is to propose more."""
+        self.proposed: list[RunRecord] = []
+        """The runs that a searcher proposed before."""
         if space is not None:
-            earlier = proposed_before(space, records)
-            self._proposed = sum(record.outcome.is_answer() for record in earlier)
-            has_enough = self._proposed >= space.at_most(options.samples)
+            self.proposed = proposed_before(space, records)
+            has_enough = self._answered >= space.at_most(options.samples)
             self.missing = () if has_enough else plan.runs
+
+    @property
+    def _answered(self) -> int:
+        """How many of the proposed runs have an answer."""
+        return sum(record.outcome.is_answer() for record in self.proposed)
+
+    def next(self) -> tuple[Run, ...]:
+        """The next runs, when all that were handed out have ended; empty if those were all."""
+        runs = self.plan.pending(self._handed_out)
+        if self._options.until is not None:
+            runs = self._next_blocks(runs)
+        self._handed_out |= {run.run_id for run in runs}
+        return runs
+
+    def _next_blocks(self, left: Sequence[Run]) -> tuple[Run, ...]:
+        """Of the runs that are left: those that ended without an answer and the first blocks, then the next blocks."""
+        again = {record.run_id for record in self.records}
+        first = tuple(run for run in left if run.repeat < FIRST_LOOK or run.run_id in again)
+        if first:
+            return first
+        question = SweepQuestion(varied=self.plan.varied, axis=self._options.axis, changed=self.plan.changed)
+        decision = SweepSummary(self._results(), question).decision
+        stage = decision.stage
+        if stage is None or not decision.goes_on:
+            self.reason = end_text(decision)
+            return ()
+        self.reason = progress_text(decision)
+        return tuple(run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.trials)
 
     @property
     def shown(self) -> list[Run]:
@@ -75,7 +109,7 @@ class FolderState:
             identity = join_identities(run.identity for run in self.plan.runs)
             return describe_stale(self.records, {**identity.code, **identity.data})
         if self._space is not None:
-            return f"Nothing to run: the {count_noun(self._proposed, 'run')} of this search are there."
+            return f"Nothing to run: the {count_noun(self._answered, 'run')} of this search are there."
         if self.reason:
             return f"Nothing to run. {self.reason}"
         if len(self.finished) == 1:

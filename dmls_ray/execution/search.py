@@ -37,10 +37,10 @@ class Search:
     plan: Plan
     options: Options
     space: SearchSpace | None
-    records: Sequence[RunRecord]
-    """The records of the results folder."""
+    before: Sequence[RunRecord]
+    """Runs that the searcher proposed in earlier calls."""
     earlier: list[RunRecord] = field(init=False, default_factory=list)
-    """Runs that the searcher proposed in earlier calls. Failed ones are left out: others take their place."""
+    """Those with an answer; others take the place of failed ones."""
     proposed: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
     """By run: the values that the searcher proposed."""
     _runs: dict[str, Run] = field(init=False, default_factory=dict)
@@ -54,10 +54,9 @@ class Search:
             return
         from dmls_ray.cluster.tune.search import add_earlier_runs, make_searcher
 
-        before = proposed_before(self.space, self.records)
-        self.earlier = [record for record in before if record.outcome.is_answer()]
+        self.earlier = [record for record in self.before if record.outcome.is_answer()]
         # With the same seed, the searcher would repeat its first proposals.
-        seed = self.options.order_seed + len(before)
+        seed = self.options.order_seed + len(self.before)
         self._searcher = make_searcher(self.options.searcher, self.space, **self._goal, seed=seed)
         self._metrics = add_earlier_runs(self._searcher, self.earlier, self.options.metric)
 
@@ -85,16 +84,14 @@ class Search:
         sizes = [job.config.world_size for job in jobs]
         return max(*sizes, capacity if self.space else min(capacity, sum(sizes)))
 
-    def trials(self, make: JobFactory, jobs: Sequence[Job], ranks: int) -> TuneJobSet:
-        """The trials that Tune runs, as many at once as there are ranks for."""
-        from dmls_ray.cluster.tune.job_set import TuneJobSet, listed
+    def trials(self, trials: TuneJobSet, make: JobFactory, jobs: Sequence[Job], ranks: int) -> TuneJobSet:
+        """The trials that Tune runs, listed or proposed, as many at once as there are ranks for."""
         from dmls_ray.cluster.tune.search import make_scheduler
 
-        if self.space is None:
-            trials = listed(jobs)
-        else:
+        if self.space is not None:
             job_of = functools.partial(_job_of_proposal, self.space, make)
-            trials = TuneJobSet(job_of=job_of, samples=self.left, searcher=self._searcher, earlier=self._metrics)
+            searcher, earlier = self._searcher, self._metrics
+            trials = replace(trials, job_of=job_of, run_ids=None, samples=self.left, searcher=searcher, earlier=earlier)
         at_once = max(1, ranks // min(job.config.world_size for job in jobs))
         scheduler = make_scheduler(self.options.scheduler, **self._goal, max_epochs=self._max_epochs)
         return replace(trials, at_once=at_once, scheduler=scheduler, metric=self.options.metric)

@@ -10,8 +10,9 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.options import Options
 from dmls_ray.config.until import Until
-from dmls_ray.execution.blocks import blocks_of
+from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.planning import make_plan
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
@@ -71,9 +72,8 @@ def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
 def test_the_sweep_runs_repeats_for_int8() -> None:
     axes = {"quantization": ["off", "static"], "batch_per_rank": [16, 32], "inference_batch": 32}
     runs, plan = noisy_int8(["off", "static"], [16, 32]), make_plan(axes, repeats=30)
-    finished = {record.run_id for record in runs.records}
-    blocks = blocks_of(plan, runs.until, "quantization", finished, lambda: runs)
-    assert {run.repeat for run in blocks.next()} == {3, 4}
+    state = FolderState(plan, Options(axis="quantization"), runs.records, lambda: runs)
+    assert {run.repeat for run in state.missing} == {3, 4}
 
 
 def test_one_kind_of_quantization_alone_has_its_comparison_with_fp32() -> None:

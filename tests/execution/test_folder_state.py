@@ -6,15 +6,15 @@ from collections.abc import Collection
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.config.until import Until
-from dmls_ray.execution.blocks import Blocks, blocks_of
+from dmls_ray.config.options import Options
+from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 
 AXES = {"batch_per_rank": [16, 17]}
 MOST = 12
-UNTIL = Until(max_repeats=MOST, budget=None)
+UNTIL = Options(max_repeats=MOST, budget=None)
 PLAN = make_plan(AXES, repeats=MOST)
 
 
@@ -25,42 +25,47 @@ def noisy(values: dict[str, Any], repeat: int) -> float:
 class Folder:
     """A results folder: records of what was handed out."""
 
-    def __init__(self, rate: Any, until: Until | None = UNTIL, finished: Collection[str] = ()) -> None:
+    def __init__(self, rate: Any, options: Options = UNTIL, ended: Collection[str] = (), killed: str = "") -> None:
         self.all = {record.run_id: record for record in results(AXES, rate, repeats=MOST).records}
-        self.ended: dict[str, Any] = {run_id: self.all[run_id] for run_id in finished}
-        self.until = until
-        self.blocks: Blocks = blocks_of(PLAN, until, None, finished, self.results)
+        if killed:
+            self.all[killed].outcome = Outcome.KILLED
+        self.ended: dict[str, Any] = {run_id: self.all[run_id] for run_id in ended}
+        self.options = options
+        self.state = FolderState(PLAN, options, list(self.ended.values()), self.results)
+        self.runs = self.state.missing
 
     def results(self) -> Results:
         found = Results("somewhere", list(self.ended.values()))
-        found.until = self.until
+        found.until = self.options.until
         return found
 
     def next(self) -> list[int]:
         """Run what comes next; returns the repeats of the runs."""
-        runs = self.blocks.next()
-        self.ended |= {run.run_id: self.all[run.run_id] for run in runs}
-        return [run.repeat for run in runs]
+        self.ended |= {run.run_id: self.all[run.run_id] for run in self.runs}
+        repeats = [run.repeat for run in self.runs]
+        self.reason = self.state.reason
+        self.runs = self.state.next()
+        return repeats
 
 
 def test_all_runs_come_at_once_where_their_number_was_given() -> None:
-    folder = Folder(noisy, None)
+    folder = Folder(noisy, Options(repeats=MOST))
     assert folder.next() == [repeat for repeat in range(MOST) for _ in AXES["batch_per_rank"]]
     assert folder.next() == []
-    assert folder.blocks.reason == ""
+    assert folder.reason == ""
 
 
 def test_whole_blocks_are_added_until_no_comparison_is_open_or_no_more_are_allowed() -> None:
     folder = Folder(noisy)
     assert folder.next() == [0, 0, 1, 1, 2, 2]
-    assert folder.blocks.reason == ""
+    assert folder.reason == ""
     assert folder.next() == [3, 3, 4, 4]
-    assert folder.blocks.reason.startswith("After 3 repeats, 1 of 2 comparisons open")
+    assert folder.reason.startswith("After 3 repeats, 1 of 2 comparisons open")
     assert folder.next() == [5, 5, 6, 6, 7, 7]
     assert folder.next() == [8, 8, 9, 9, 10, 10, 11, 11]
     assert folder.next() == []
-    assert "1 of 2 comparisons after 12 repeats" in folder.blocks.reason
-    assert "--max-repeats 12 allows no more" in folder.blocks.reason
+    assert "1 of 2 comparisons after 12 repeats" in folder.reason
+    assert "--max-repeats 12 allows no more" in folder.reason
 
 
 def test_three_blocks_are_enough_for_what_is_far_apart() -> None:
@@ -71,24 +76,22 @@ def test_three_blocks_are_enough_for_what_is_far_apart() -> None:
 
 def test_a_sweep_that_was_cut_short_goes_on_where_it_was() -> None:
     finished = [run.run_id for run in PLAN.runs if run.repeat < 4][:-1]
-    folder = Folder(noisy, finished=finished)
+    folder = Folder(noisy, ended=finished)
     assert folder.next() == [3, 4, 4]
     finished = [run.run_id for run in PLAN.runs][:1]
-    assert Folder(noisy, finished=finished).next() == [0, 1, 1, 2, 2]
+    assert Folder(noisy, ended=finished).next() == [0, 1, 1, 2, 2]
 
 
 def test_a_sweep_that_has_ended_runs_nothing_and_a_narrower_interval_extends_it() -> None:
     finished = [run.run_id for run in PLAN.runs]
-    assert Folder(noisy, finished=finished).next() == []
+    assert Folder(noisy, ended=finished).next() == []
     finished = finished[:10]
-    assert Folder(noisy, Until(max_repeats=5), finished).next() == []
-    assert Folder(noisy, Until(max_repeats=6), finished).next() == [5, 5]
-    assert Folder(noisy, Until(within=0.9), finished).next() == []
+    assert Folder(noisy, Options(max_repeats=5), finished).next() == []
+    assert Folder(noisy, Options(max_repeats=6), finished).next() == [5, 5]
+    assert Folder(noisy, Options(within=0.9), finished).next() == []
 
 
 def test_a_run_that_ended_without_an_answer_comes_first_in_the_next_call() -> None:
-    folder = Folder(noisy, finished=[run.run_id for run in PLAN.runs if run.repeat < 5])
-    last = PLAN.runs[9]
-    folder.all[last.run_id].outcome = Outcome.KILLED
-    again = blocks_of(PLAN, UNTIL, None, set(folder.ended) - {last.run_id}, folder.results)
-    assert [run.run_id for run in again.next()] == [last.run_id]
+    ended = [run.run_id for run in PLAN.runs if run.repeat < 5]
+    folder = Folder(noisy, ended=ended, killed=ended[-1])
+    assert [run.run_id for run in folder.runs] == ended[-1:]
