@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,15 +77,12 @@ class BestOfSearch:
             value = spec.check(self.config[name])  # a tuple is a list in a record
             if name in self.set_fields:
                 words += ["--set", name, _text(spec, value)]
-            elif not _is_same(value, spec.default) or name in self.script_fields:
+            elif repr(value) != repr(spec.default) or name in self.script_fields:
                 words += [flag_of(name), _text(spec, value)]
         for name, spec in FLAGS.items():
             value = getattr(self.options, name)
-            if name in _NOT_KEPT or value == spec.default:
-                continue
-            words.append(flag_of(name))
-            if spec.type != "bool":
-                words.append(_text(spec, value))
+            if name not in _NOT_KEPT and value != spec.default:
+                words += [flag_of(name), _text(spec, value)]
         return shlex.join([*words, *flags])
 
 
@@ -96,22 +94,13 @@ def _text(spec: FieldSpec, value: Any) -> str:
     """
     text = as_flag_value(value)
     for candidate in (text, f"[{text}]", f"'{text}'"):
-        is_flag = candidate.startswith("-") and isinstance(guess_value(candidate), str)
-        if not is_flag and _is_read_as(spec, candidate, value):
-            return candidate
+        if candidate.startswith("-") and isinstance(guess_value(candidate), str):
+            continue  # argparse takes it for a flag
+        with contextlib.suppress(ConfigError):
+            # By what they look like: 1 is not true.
+            if repr(spec.parse(candidate)) == repr(value):
+                return candidate
     raise ConfigError(
         f"The best configuration has {spec.name}={value!r}, which no text of a flag means; train it from Python: "
         f"sweep(..., {{{spec.name!r}: [{value!r}], ...}})."
     )
-
-
-def _is_read_as(spec: FieldSpec, text: str, value: Any) -> bool:
-    try:
-        return _is_same(spec.parse(text), value)
-    except ConfigError:
-        return False
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    """Whether plain values are equal and of the same types: 1 is not true."""
-    return repr(value) == repr(other)

@@ -50,7 +50,7 @@ def best_of(**changes: Any) -> BestOfSearch:
 def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_not_used() -> None:
     assert best_of(repeats=2).confirm == (
         "python sweeps/search.py --mode bench --model simplecnn --batch-per-rank 8 --epochs 5 --dropout 0.25 "
-        "--augmentation none --oversubscribe --run-timeout 60.0 --seed 20007 --repeats 5 --out results/search-best"
+        "--augmentation none --oversubscribe true --run-timeout 60.0 --seed 20007 --repeats 5 --out results/search-best"
     )
 
 
