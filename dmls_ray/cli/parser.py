@@ -34,14 +34,11 @@ class Parser(argparse.ArgumentParser):
         self.error(f"{unknown} is no flag; {meant}--help lists them all.")
 
 
-def add_folder(parser: Parser) -> None:
-    """Add the argument that names a results folder."""
+def add_folder(parser: Parser, *, stale: bool = False) -> None:
+    """Add the argument that names a results folder, and the flag that includes runs with other code or data."""
     parser.add_argument("folder", metavar="DIR", help="Results folder of a sweep, results/batch_size, say, or its URI")
-
-
-def add_stale(parser: Parser) -> None:
-    """Add the flag that includes runs with other code or data of the user."""
-    parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
+    if stale:
+        parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
 
 
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:

@@ -92,12 +92,12 @@ class Job:
 
     run_id: str
     trial_id: str
-    train: str
-    """`module:function` of the training function."""
     config: RuntimeConfig
-    device: str
+    train: str = ""
+    """`module:function` of the training function."""
+    device: str = ""
     """`cpu` or `cuda`: resolved from device=auto."""
-    backend: str
+    backend: str = ""
     """Resolved from backend=auto."""
     identity: Identity = field(default_factory=Identity)
     """The code and the data of the run."""
@@ -106,7 +106,7 @@ class Job:
     prunable: bool = False
     """Whether its ranks wait after each epoch for the decision to continue or to stop."""
     skip: str = ""
-    """Why the run is not to be started."""
+    """Why the run is not to be started; nothing else of such a job is read but the names of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)

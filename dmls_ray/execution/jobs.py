@@ -32,16 +32,9 @@ class JobFactory:
     def create(self, run: Run) -> Job:
         """The job of a run. Its `skip` is the reason why the run is not feasible, or empty."""
         if skip := run.skip or self.infeasible_reason(run.config):
-            # Nothing else of a skipped job is read, and conflicting values have no configuration.
-            return Job(
-                run_id=run.run_id,
-                trial_id=run.trial_id,
-                train="",
-                config=cast(RuntimeConfig, run.config),
-                device="",
-                backend="",
-                skip=skip,
-            )
+            # Conflicting values have no configuration.
+            config = cast(RuntimeConfig, run.config)
+            return Job(run_id=run.run_id, trial_id=run.trial_id, config=config, skip=skip)
         config = run.seeded()
         return Job(
             run_id=run.run_id,
@@ -63,9 +56,7 @@ class JobFactory:
             anywhere: leave out what depends on the resources of this cluster.
         """
         if self.options.mode == "search" and config.launcher != "ray":
-            return (
-                f"mode=search stops runs through Ray's worker group, and launcher={config.launcher} has none; use ray."
-            )
+            return f"mode=search stops runs through Ray's worker group; launcher={config.launcher} has none, use ray."
         if self.options.isolation == "per_run" and config.machines is not None:
             return (
                 f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "

@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.findings.questions import Questions
-from dmls_ray.analysis.results import Results, results_of
+from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.tensorboard.live import FOLDER, LiveTensorBoardWriter
 from dmls_ray.analysis.words import count_noun
@@ -173,18 +172,12 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
     Raises:
         StoreError: the folder holds runs of another workload.
     """
-    configs = {
-        (str(record.config.get("train")), str(record.config.get("workload"))): record.config for record in records
-    }
-    others = {_workload_name(config) for config in configs.values()} - {_workload_name(plan.runs[0].values)}
+    present = {workload_of(config).name for config in distinct(record.config for record in records)}
+    others = present - {workload_of(plan.runs[0].values).name}
     if others:
         raise StoreError(
             f"--out {location} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."
         )
-
-
-def _workload_name(config: Mapping[str, Any]) -> str:
-    return workload_of(config).name
 
 
 def _restore_trials(plan: Plan, options: Options, store: Store) -> bool:

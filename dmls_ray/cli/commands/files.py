@@ -12,7 +12,7 @@ from dmls_ray.analysis.figures.vega import save
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.console import Console, say
-from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder, add_stale
+from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import replaces
 from dmls_ray.storage.folder import read_folder
@@ -71,8 +71,7 @@ def report(given: argparse.Namespace, console: Console) -> None:
 
 
 def figures_arguments(parser: Parser) -> None:
-    add_folder(parser)
-    add_stale(parser)
+    add_folder(parser, stale=True)
     parser.add_argument("--out", metavar="DIR", help="Where to; without it, figures/ in the sweep's folder")
 
 
@@ -103,8 +102,7 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 
 
 def export_arguments(parser: Parser) -> None:
-    add_folder(parser)
-    add_stale(parser)
+    add_folder(parser, stale=True)
     parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
     parser.add_argument("--out", metavar="DIR", help="Where to; without it, the sweep's folder")
 

@@ -31,7 +31,7 @@ from dmls_ray.analysis.table.shown import ALL, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
-from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder, add_stale
+from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.quantities import share_of
@@ -47,7 +47,7 @@ _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
 
 
-def add_format(parser: Parser, *, others: Sequence[str] = ()) -> None:
+def add_format(parser: Parser, *others: str) -> None:
     formats = ("text", "markdown", "csv", "latex", *others)
     parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
 
@@ -88,14 +88,13 @@ def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Consol
 
 
 def table_arguments(parser: Parser) -> None:
-    add_folder(parser)
-    add_stale(parser)
+    add_folder(parser, stale=True)
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
     parser.add_argument(
         "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors; all: all of them"
     )
-    add_format(parser, others=["json"])
+    add_format(parser, "json")
 
 
 def table(given: argparse.Namespace, console: Console) -> None:
@@ -144,29 +143,25 @@ def print_summary(
 
 def compare_arguments(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
-    parser.add_argument(
-        "b",
-        metavar="B",
-        help="Results folder that is compared, or its URI",
-    )
+    parser.add_argument("b", metavar="B", help="Results folder that is compared, or its URI")
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
     parser.add_argument(
         "--fail-if-slower",
         metavar="SHARE",
         help="Exit with 3 if B is slower by more than this: 5%%; with 4 if that can neither be said nor ruled out",
     )
-    add_format(parser, others=["json"])
+    add_format(parser, "json")
 
 
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
     comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
-    failure = None if share is None else _failure(comparison, share, given.fail_if_slower)
+    code, reason = EXIT_OK, ""
+    if share is not None:
+        code, reason = _judge(comparison, share, given.fail_if_slower)
     _print_finding(comparison, comparison_text, given.format, console)
-    if failure is None:
-        return EXIT_OK
-    return print_error(f"{given.parser.prog}: {failure[0]}", failure[1])
+    return print_error(f"{given.parser.prog}: {reason}", code) if reason else code
 
 
 def _print_finding(found: SweepComparison | Advice, texts: ModuleType, form: str, console: Console) -> None:
@@ -178,8 +173,8 @@ def _print_finding(found: SweepComparison | Advice, texts: ModuleType, form: str
         print_result(texts.frame(found), notes, form, console, spare=texts.SPARE)
 
 
-def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
-    """Why B is too slow, or may be, and the exit code; None where a slowdown by more than a share is ruled out.
+def _judge(comparison: SweepComparison, share: float, text: str) -> tuple[int, str]:
+    """The exit code, and why B is too slow, or may be; empty where a slowdown by more than a share is ruled out.
 
     Args:
         comparison: of B with A.
@@ -188,15 +183,15 @@ def _failure(comparison: SweepComparison, share: float, text: str) -> tuple[str,
     """
     slower, unclear = comparison.judge_slowdown(share)
     if slower:
-        return f"B is slower than A by more than {text}: {join_names(slower)}.", EXIT_SLOWER
+        return EXIT_SLOWER, f"B is slower than A by more than {text}: {join_names(slower)}."
     if comparison.lost:
-        return f"ok in A and never in B: {join_names(comparison.lost)}.", EXIT_SLOWER
+        return EXIT_SLOWER, f"ok in A and never in B: {join_names(comparison.lost)}."
     if not unclear:
-        return None
+        return EXIT_OK, ""
     why = join_names(unclear)
     if not comparison.basis.knows_drift:
         why = f"{why}; a verdict needs {MIN_REPEATS} sessions of each"
-    return f"that B is slower than A by more than {text} is not ruled out: {why}.", EXIT_UNCLEAR
+    return EXIT_UNCLEAR, f"that B is slower than A by more than {text} is not ruled out: {why}."
 
 
 def _share(text: str) -> float:
@@ -208,23 +203,15 @@ def _share(text: str) -> float:
 
 
 def advise_arguments(parser: Parser) -> None:
-    add_folder(parser)
-    add_stale(parser)
-    parser.add_argument(
-        "--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)"
-    )
-    parser.add_argument(
-        "--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1"
-    )
-    parser.add_argument(
-        "--any-accuracy", action="store_true", help="Also configurations that lose accuracy, or have a higher loss"
-    )
-    parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
-    parser.add_argument("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
-    parser.add_argument(
-        "--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small"
-    )
-    add_format(parser, others=["json"])
+    add_folder(parser, stale=True)
+    add = parser.add_argument
+    add("--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)")
+    add("--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1")
+    add("--any-accuracy", action="store_true", help="Also configurations that lose accuracy, or have a higher loss")
+    add("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
+    add("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
+    add("--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small")
+    add_format(parser, "json")
 
 
 def advise(given: argparse.Namespace, console: Console) -> None:
