@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.cli.default_axes import DefaultAxes
+from dmls_ray.cli.default_axes import fitting_axes
 from dmls_ray.cli.flags import add_flags, add_workload_flags, flag_of, merge_axes, read_axes, read_options
 from dmls_ray.cli.parser import Parser, parse
 from dmls_ray.cli.preset import Preset
-from dmls_ray.config.grid import Plan
+from dmls_ray.config.grid import Plan, Variant
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import folder_name, plan_sweep
@@ -27,10 +27,13 @@ class Request:
     """What a command line asks, together with the preset of its script."""
 
     workload: Workload
-    default_axes: DefaultAxes
-    """Axes of the script."""
     axes: Mapping[str, Any]
-    """Axes that flags give."""
+    """Axes of the script, with those of flags in their place."""
+    variants: Sequence[Variant]
+    left_out: Sequence[str]
+    """Axes of the script that the workload does not take."""
+    script_fields: Collection[str]
+    """Fields that the script has values of: without a flag, they would be varied."""
     options: Options
     dry_run: bool
     restarts: int
@@ -40,23 +43,13 @@ class Request:
     set_fields: Sequence[str]
     """Fields of a training function without a dataclass, whose flag is --set."""
 
-    @property
-    def script_fields(self) -> set[str]:
-        """Fields that the script has values of: without a flag, they would be varied."""
-        return {*self.default_axes.axes}.union(*self.default_axes.variants)
-
-    def plan(self) -> tuple[Plan, SearchSpace | None, str]:
-        """The plan, the space of a search, and a line that names the default axes that were left out.
+    def plan(self) -> tuple[Plan, SearchSpace | None]:
+        """The plan, and the space of a search.
 
         Raises:
             InputError: the sweep cannot be run as it was asked for.
         """
-        defaults = self.default_axes
-        if any(self.axes.keys() & variant.keys() for variant in defaults.variants):
-            defaults = replace(defaults, variants=({},), left_out=())
-        axes = merge_axes(defaults.axes, self.axes)
-        plan, space = plan_sweep(axes, self.options, self.workload, variants=defaults.variants)
-        return plan, space, defaults.note(self.axes)
+        return plan_sweep(self.axes, self.options, self.workload, variants=self.variants)
 
 
 def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
@@ -74,14 +67,19 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
     workload = _chosen_workload(first, default)
     schema = workload.schema()
-    default_axes = DefaultAxes(axis=preset.axis, axes=preset.axes, variants=preset.variants)
+    defaults, variants = preset.axes, preset.variants
+    left_out: list[str] = []
     name, layout = preset.name, preset.layout
     if workload.name != default.name:
         name, layout = folder_name(workload), None
-        default_axes = default_axes.for_schema(schema)
+        defaults, variants, left_out = fitting_axes(preset, schema)
     preset_options = preset.options or {}
-    add_flags(parser, schema, default_axes.axes, preset_options)
+    add_flags(parser, schema, defaults, preset_options)
     given = vars(parse(parser, words))
+    axes = read_axes(given, schema)
+    script_fields = {*defaults}.union(*variants)
+    if any(axes.keys() & variant.keys() for variant in variants):
+        variants, left_out = [{}], []
 
     asked_options = read_options(given)
     options = {**preset_options, **asked_options}
@@ -91,8 +89,10 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     question = inspect.cleandoc(preset.question).partition("\n\n")[0]
     return Request(
         workload=workload,
-        default_axes=default_axes,
-        axes=read_axes(given, schema),
+        axes=merge_axes(defaults, axes),
+        variants=variants,
+        left_out=[field for field in left_out if field not in axes],
+        script_fields=script_fields,
         options=Options(name=name, axis=preset.axis, question=question, layout=layout, **options),
         dry_run=given["dry_run"],
         restarts=given["restarts"],

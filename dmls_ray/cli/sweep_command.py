@@ -92,11 +92,11 @@ def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Hea
 
 
 def _run(request: Request, heartbeat: Heartbeat) -> int:
-    plan, space, left_out = request.plan()
+    plan, space = request.plan()
     options = request.options
     console = ProgressConsole()
-    if left_out:
-        say(console, left_out)
+    if request.left_out:
+        say(console, f"Left out: {', '.join(request.left_out)} (not for {request.workload.schema().title}).")
     if request.dry_run:
         from dmls_ray.cli.dry_run import show_plan
 
