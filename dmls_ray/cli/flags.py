@@ -15,6 +15,9 @@ from dmls_ray.config.search_space import Range
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError
 
+BATCH_FIELDS = {"batch_per_rank", "global_batch"}
+"""One gives the other."""
+
 RESERVED = frozenset({*FLAGS, "workload", "train", "set", "range", "log_range", "restarts", "dry_run", "help"})
 """Names of flags that are no fields: no field may have one of them."""
 
@@ -117,29 +120,19 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_axes(defaults: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The axes of a script with those of flags in their place.
-
-    Raises:
-        ConfigError: both batch_per_rank and global_batch are given.
-    """
-    if {"batch_per_rank", "global_batch"} <= asked.keys():
-        raise ConfigError(
-            "--batch-per-rank and --global-batch are both given; give one: the other follows from batch_per_rank x "
-            "world_size x accum_steps."
-        )
+    """The axes of a script with those of flags in their place."""
+    axes = dict(defaults)
     # A batch that was asked for replaces either default.
-    replaced: set[str] = set()
-    if asked.keys() & {"batch_per_rank", "global_batch"}:
-        replaced |= {"batch_per_rank", "global_batch"}
-
+    replaced = [*BATCH_FIELDS] if asked.keys() & BATCH_FIELDS else []
     # world_size, machines and ranks_per_machine: two of them give the third.
-    machine_fields = {"world_size", *MACHINE_FIELDS}
-    asked_machine_fields = machine_fields & asked.keys()
-    if len(asked_machine_fields) == 2:
-        replaced |= machine_fields
-    elif asked_machine_fields == {"world_size"} and {*MACHINE_FIELDS} <= defaults.keys():
-        replaced.add("ranks_per_machine")
-    return {name: values for name, values in defaults.items() if name not in replaced} | {**asked}
+    given = {"world_size", *MACHINE_FIELDS} & asked.keys()
+    if len(given) == 2:
+        replaced += ["world_size", *MACHINE_FIELDS]
+    elif given == {"world_size"} and {*MACHINE_FIELDS} <= defaults.keys():
+        replaced.append("ranks_per_machine")
+    for name in replaced:
+        axes.pop(name, None)
+    return axes | {**asked}
 
 
 def flag_of(name: str) -> str:

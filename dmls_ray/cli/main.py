@@ -66,10 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             sys.stdout.flush()
         except OSError:
             discard_output(sys.stdout)
-    except MemoryError:
-        code = print_error(
-            f"{name}: what it reads does not fit into memory; is a file of the folder damaged?", EXIT_BAD_INPUT
-        )
     except KeyboardInterrupt:
         code = print_error(f"{name}: stopped.", EXIT_INTERRUPTED)
     sys.exit(code)

@@ -45,6 +45,8 @@ class Run:
     """Fields that other variants change and this one does not."""
     is_baseline: bool = False
     """Whether it changes none of the fields that variants change."""
+    proposed: Mapping[str, Any] = field(default_factory=dict)
+    """What a searcher proposed for this run."""
 
     @property
     def run_id(self) -> str:

@@ -113,7 +113,7 @@ class SearchSpace:
         values = {**self.fixed, **{name: self.value_of(name, value) for name, value in proposed.items()}}
         # What does nothing at this very point, momentum with Adam say, may do something at others.
         drop_ineffective(values, self.schema)
-        return make_run(values, self.schema, order=order)
+        return make_run(values, self.schema, order=order, proposed=dict(proposed))
 
 
 def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:

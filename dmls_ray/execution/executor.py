@@ -310,16 +310,15 @@ class Executor:
 
     def _listen(self, proposal: Mapping[str, Any], event: RunEvent) -> None:
         run = self._run_of(proposal)
-        proposed = self.search.proposed.get(run.run_id, {}) if self.search else {}
         if isinstance(event, RunAborted):
             if event.is_lost:
                 raise ClusterLostError(event.reason)
             raise WorkerGroupError(f"{event.reason.rstrip('.')}. {_KEPT}")
         if isinstance(event, RunFinished):
-            self._finish(run, self.recorder.finished(run, event, proposed), event)
+            self._finish(run, self.recorder.finished(run, event), event)
         else:
             if isinstance(event, RunStarted):
-                self.board.run_started(self.recorder.started(run, event, proposed))
+                self.board.run_started(self.recorder.started(run, event))
             elif isinstance(event, EpochEnded):
                 self.recorder.epoch_ended(run, event.epoch)
                 self.board.epoch_ended(run.run_id, event.epoch)

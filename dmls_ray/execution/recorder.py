@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,12 +53,12 @@ class Recorder:
     """By trial: one object for all of its records."""
     _last_end: float | None = field(init=False, default=None)
 
-    def started(self, run: Run, event: RunStarted, proposed: Mapping[str, Any]) -> RunRecord:
+    def started(self, run: Run, event: RunStarted) -> RunRecord:
         """Note the start of a run, and return the record that it would have if it never ended."""
         self._started[run.run_id] = (_now(), load_average())
         self._epochs[run.run_id] = []
         self._last_end = self._last_end or time.monotonic()
-        record = self._record(run, Outcome.KILLED, "", proposed)
+        record = self._record(run, Outcome.KILLED, "")
         record.started_at, record.load_average = self._started[run.run_id]
         record.attempts = event.attempt
         return record
@@ -67,9 +67,9 @@ class Recorder:
         """Keep an epoch, in case the run is cut short."""
         self._epochs[run.run_id].append(epoch)
 
-    def finished(self, run: Run, event: RunFinished, proposed: Mapping[str, Any]) -> RunRecord:
+    def finished(self, run: Run, event: RunFinished) -> RunRecord:
         """The record of a run that has ended."""
-        record = self._record(run, event.verdict.outcome, event.verdict.reason, proposed)
+        record = self._record(run, event.verdict.outcome, event.verdict.reason)
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
@@ -99,9 +99,9 @@ class Recorder:
 
     def skipped(self, run: Run) -> RunRecord:
         """The record of a run that is not feasible."""
-        return self._record(run, Outcome.SKIPPED, run.skip, {})
+        return self._record(run, Outcome.SKIPPED, run.skip)
 
-    def _record(self, run: Run, outcome: Outcome, reason: str, proposed: Mapping[str, Any]) -> RunRecord:
+    def _record(self, run: Run, outcome: Outcome, reason: str) -> RunRecord:
         oversubscribed = run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config)
         return RunRecord(
             run_id=run.run_id,
@@ -118,7 +118,7 @@ class Recorder:
             session=self.session,
             isolation=self.options.isolation,
             mode=self.options.mode,
-            proposed=dict(proposed),
+            proposed=dict(run.proposed),
             oversubscribed=oversubscribed,
             started_at=_now(),
             code=dict(run.identity.code),

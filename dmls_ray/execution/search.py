@@ -41,8 +41,6 @@ class Search:
     """Runs that the searcher proposed in earlier calls."""
     earlier: list[RunRecord] = field(init=False, default_factory=list)
     """Those with an answer; others take the place of failed ones."""
-    proposed: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
-    """By run: the values that the searcher proposed."""
     _runs: dict[str, Run] = field(init=False, default_factory=dict)
     _searcher: Any = None
     _metrics: dict[str, float | None] = field(init=False, default_factory=dict)
@@ -100,7 +98,6 @@ class Search:
         """The run of a proposal."""
         assert self.space is not None
         run = self.space.run_of(proposed, order=len(self.earlier) + len(self._runs))
-        self.proposed[run.run_id] = dict(proposed)
         return self._runs.setdefault(run.run_id, run)
 
     def missing_metric_note(self, record: RunRecord) -> str:

@@ -49,7 +49,7 @@ BAD_INPUT = [
     (["--batch", "8"], "--batch is no flag; did you mean --batch-per-rank or --batch-norm?"),
     (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
     (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
-    (["--global-batch", "8", "--batch-per-rank", "8"], "--batch-per-rank and --global-batch are both given"),
+    (["--global-batch", "8", "--batch-per-rank", "8"], "batch_per_rank=8 and global_batch=8 are both given; give one"),
     (["--model", "resnet"], "model=resnet is unknown; choose from convnet"),
     (["--dataset", "imagenet"], "dataset=imagenet is unknown; choose from cifar10, digits"),
     (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),

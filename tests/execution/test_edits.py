@@ -51,7 +51,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options)})
         for item in self._missing:
             names.append(item.label(self.plan.varied))
-            self.store.append(self.recorder._record(item, Outcome.OK, "", {}))
+            self.store.append(self.recorder._record(item, Outcome.OK, ""))
 
     monkeypatch.setattr(Executor, "run", run)
     return names

@@ -37,12 +37,12 @@ def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch)
     recorder = Recorder(plan, Options(), chosen, session="")
     monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 110.0]).__next__)
     run = plan.runs[0]
-    recorder.started(run, RunStarted(attempt=1), {})
+    recorder.started(run, RunStarted(attempt=1))
     values = {"total_s": 6.0, "instruments_s": 3.5}
     finished = RunFinished(
         verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values=values),)
     )
-    record = recorder.finished(run, finished, {})
+    record = recorder.finished(run, finished)
     assert (record.metrics["total_s"], record.metrics["instruments_s"], record.metrics["overhead_s"]) == (6.0, 3.5, 0.5)
 
 
@@ -56,8 +56,8 @@ def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(mon
     )
     overheads = []
     for run in plan.runs:
-        recorder.started(run, RunStarted(attempt=1), {})
-        overheads.append(recorder.finished(run, finished, {}).metrics.get("overhead_s"))
+        recorder.started(run, RunStarted(attempt=1))
+        overheads.append(recorder.finished(run, finished).metrics.get("overhead_s"))
     assert overheads == [None, pytest.approx(0.1)]
 
 
