@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dmls_ray.cli.flags import flag_of
+from dmls_ray.cli.request import Request
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import SEED_STRIDE
-from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY
 from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below, is_uri
@@ -31,14 +31,10 @@ class BestOfSearch:
     """The recorded configuration."""
     repeats: int
     """Seeds that the search has used."""
-    program: Sequence[str]
-    """The script, and the flags that choose its workload."""
-    schema: Schema
-    options: Options
-    script_fields: Collection[str]
-    """Fields that the script has values of: without a flag, they would be varied."""
-    set_fields: Collection[str]
-    """Fields that --set gives."""
+    request: Request
+    """What the command line of the search asked."""
+    program: str
+    """The script."""
     where: str
     """The results folder, or its URI."""
 
@@ -67,20 +63,21 @@ class BestOfSearch:
         return self._command(["--seed", seed, "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"])
 
     def _command(self, flags: Sequence[str]) -> str:
-        words = [*self.program, "--mode", "bench"]
-        if self.program[0].endswith(".py"):
+        request = self.request
+        words = [self.program, *request.workload_words, "--mode", "bench"]
+        if self.program.endswith(".py"):
             words.insert(0, "python")
-        for name, spec in self.schema.specs.items():
+        for name, spec in request.workload.schema().specs.items():
             # Of world_size, machines and ranks_per_machine two give the third.
             if name in ("seed", "ranks_per_machine") or name not in self.config:
                 continue
             value = spec.check(self.config[name])  # a tuple is a list in a record
-            if name in self.set_fields:
+            if name in request.set_fields:
                 words += ["--set", name, _text(spec, value)]
-            elif repr(value) != repr(spec.default) or name in self.script_fields:
+            elif repr(value) != repr(spec.default) or name in request.script_fields:
                 words += [flag_of(name), _text(spec, value)]
         for name, spec in FLAGS.items():
-            value = getattr(self.options, name)
+            value = getattr(request.options, name)
             if name not in _NOT_KEPT and value != spec.default:
                 words += [flag_of(name), _text(spec, value)]
         return shlex.join([*words, *flags])

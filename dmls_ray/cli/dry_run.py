@@ -64,7 +64,7 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
 
 def _results_so_far(plan: Plan, options: Options, location: Path | str, records: list[RunRecord]) -> Results:
     results = load(location) if records else Results(Path(), [])
-    planned = {run.run_id for run in plan.runs}
+    planned = plan.run_ids
     results = results.of([record for record in results.records if record.run_id in planned])
     results.until = options.until
     return results

@@ -171,9 +171,8 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
     options, results = request.options, summary.results
     for row in best_first(summary.table, options.metric, minimizes=search_minimizes(options))[:1]:
         best = BestOfSearch(
-            config=row.records[0].config, repeats=plan.repeats, where=results.where, options=options,
-            program=[sys.argv[0], *request.workload_words], schema=request.workload.schema(),
-            script_fields=request.script_fields, set_fields=request.set_fields,
+            config=row.records[0].config, repeats=plan.repeats, where=results.where, request=request,
+            program=sys.argv[0],
         )  # fmt: skip
         try:
             say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")

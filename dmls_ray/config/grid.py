@@ -87,6 +87,11 @@ class Plan:
         """The fields with more than one value, in the order of their schema."""
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
+    @property
+    def run_ids(self) -> set[str]:
+        """The run_id of each run."""
+        return {run.run_id for run in self.runs}
+
     def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
         """A copy in which each run that is not feasible has its reason as `skip`."""
         return replace(self, runs=tuple(replace(run, skip=run.skip or reason(run.config)) for run in self.runs))

@@ -147,7 +147,7 @@ def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options)
     A run of a search counts for searches only, since its times were not measured alone. One that a search has stopped
     early does not count where nothing is to be stopped.
     """
-    planned = {run.run_id for run in plan.runs}
+    planned = plan.run_ids
 
     def counts(record: RunRecord) -> bool:
         if record.run_id not in planned or not record.outcome.is_final():

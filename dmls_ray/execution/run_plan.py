@@ -186,8 +186,7 @@ def _restore_trials(plan: Plan, options: Options, store: Store) -> bool:
     Returns:
         Whether any was stale.
     """
-    planned = {run.run_id for run in plan.runs}
-    if not any(record.run_id in planned for record in store.split.stale):
+    if plan.run_ids.isdisjoint(record.run_id for record in store.split.stale):
         return False
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     store.add_session({"started_at": started_at, **describe_session(plan, options)})
@@ -197,7 +196,7 @@ def _restore_trials(plan: Plan, options: Options, store: Store) -> bool:
 def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:
     if space is not None:
         return proposed_before(space, records)
-    wanted = {run.run_id for run in plan.runs}
+    wanted = plan.run_ids
     return [record for record in records if record.run_id in wanted]
 
 

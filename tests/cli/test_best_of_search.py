@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -37,14 +38,17 @@ def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
     emit({"train_loss": config["rate"]})
 
 
-def best_of(**changes: Any) -> BestOfSearch:
-    config = TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
-    found: dict[str, Any] = {
-        "config": config, "repeats": 1, "program": ["sweeps/search.py"], "schema": ClassificationWorkload().schema(),
+def best_of(config: dict[str, Any] | None = None, schema: Schema | None = None, **changes: Any) -> BestOfSearch:
+    config = config or TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
+    asked = {
         "options": Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60),
-        "script_fields": {"epochs", "augmentation"}, "set_fields": (), "where": "results/search",
+        "workload": SimpleNamespace(schema=lambda: schema or ClassificationWorkload().schema()), "workload_words": [],
+        "script_fields": {"epochs", "augmentation"}, "set_fields": (),
     }  # fmt: skip
-    return BestOfSearch(**{**found, **changes})
+    found: dict[str, Any] = {"repeats": 1, "program": "sweeps/search.py", "where": "results/search"}
+    for name, value in changes.items():
+        (asked if name in asked else found)[name] = value
+    return BestOfSearch(config=config, request=SimpleNamespace(**asked), **found)  # type: ignore[arg-type]
 
 
 def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_not_used() -> None:
@@ -66,7 +70,7 @@ def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
     config = schema.make(x=0.5, name="12").canonical()
     best = best_of(
         schema=schema, config=config, set_fields=("x", "name"), script_fields=(),
-        program=["sweep.py", "--train", f"{FUNCTIONS}:of_a_dict"], options=Options(),
+        program="sweep.py", workload_words=["--train", f"{FUNCTIONS}:of_a_dict"], options=Options(),
     )  # fmt: skip
     words = shlex.split(best.retrain)
     assert words[1:4] == ["sweep.py", "--train", f"{FUNCTIONS}:of_a_dict"]
