@@ -61,11 +61,8 @@ def plain_value(value: Any) -> Any:
 
 def annotation_of(config_class: type, item: Field[Any]) -> Any:
     """The annotation of a field of a dataclass, evaluated where the field is defined; its text if it cannot be."""
-    owner = next(
-        base
-        for base in reversed(config_class.__mro__)
-        if getattr(base, "__dataclass_fields__", {}).get(item.name) is item
-    )
+    bases = reversed(config_class.__mro__)
+    owner = next(base for base in bases if getattr(base, "__dataclass_fields__", {}).get(item.name) is item)
     names = {**vars(sys.modules.get(owner.__module__, types)), **vars(owner)}
     try:
         return evaluated(item.type, names)

@@ -157,22 +157,20 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
         ConfigError: there is no such run, or there are several.
     """
     sweeps = find_sweeps(folder)
-    unread: list[str] = []
+    unread = ""
     matches: list[tuple[Results, RunRecord]] = []
     for path in sweeps:
         try:
             results = load(path, stale=True)
             matches += [(results, record) for record in results.records if record.run_id.startswith(run)]
         except InputError as error:
-            unread.append(str(error))
-    exact = [match for match in matches if match[1].run_id == run]
-    found = exact or matches
-    if len(found) == 1:
-        return found[0]
-    if found:
+            unread = f" Not all of them can be read: {error}"
+    found = [match for match in matches if match[1].run_id == run] or matches
+    if not found:
+        raise ConfigError(
+            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names.{unread}"
+        )
+    if len(found) > 1:
         names = join_names([f"{record.run_id} in {results.where}" for results, record in found])
         raise ConfigError(f"{len(found)} runs are called {run}: {names}; give one, or its DIR.")
-    message = f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names."
-    if unread:
-        message += f" {len(unread)} of them cannot be read: {unread[0]}"
-    raise ConfigError(message)
+    return found[0]
