@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dmls_ray.analysis.compare.basis import Change
 from dmls_ray.analysis.compare.join import Difference
-from dmls_ray.analysis.compare.sweeps import Change, Pair, SweepComparison
+from dmls_ray.analysis.compare.sweeps import Pair, SweepComparison
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names

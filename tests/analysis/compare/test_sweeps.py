@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.compare.sweeps import IN_THESE_SESSIONS, Basis, SweepComparison, compare_sweeps
+from dmls_ray.analysis.compare.basis import IN_THESE_SESSIONS, Basis
+from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.compare.text import frame, headline, notes
 from dmls_ray.analysis.findings.measures import measure_of
 from dmls_ray.analysis.results import Results
