@@ -199,10 +199,12 @@ def _against(best: Ranked, item: Ranked, effect: Interval | None, objective: Obj
     if effect is None:
         return item
     null = 0.0 if objective.is_learned else 1.0
-    is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
     is_negligible = objective.metric in MEMORY and hardly_differs([item.centre, best.centre], objective.metric)
+    if is_negligible and effect.low is not None and effect.high is not None:
+        effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
+    is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
     # Where the best has runs that did not reach the target, its times are too short to compare with others.
-    verdict: Verdict = "worse" if is_worse and not is_negligible and best.all_reached else "not distinguished"
+    verdict: Verdict = "worse" if is_worse and best.all_reached else "not distinguished"
     return replace(item, verdict=verdict, against_best=effect)
 
 
@@ -213,7 +215,8 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
     if objective.metric == TIME_TO_TARGET:
         return _by_time_to_target(row, objective)
     metric = objective.metric
-    values = list(row.by_block(metric).values())
+    samples = objective.samples(row)
+    values = [value for block, value in row.by_block(metric).items() if block in samples]
     reached = row.value_of("test_accuracy")
     reason = ""
     if not row.counted:
@@ -222,7 +225,7 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         reason = "stopped early"
     elif is_time(metric) and not row.timed:
         reason = "searched: no times"
-    elif not objective.samples(row):
+    elif not samples:
         reason = f"no {metric}"
     elif objective.target is not None and reached is None:
         reason = "test accuracy not known"

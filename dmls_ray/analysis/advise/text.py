@@ -26,7 +26,7 @@ def headline(advice: Advice) -> str:
     objective, best = advice.objective, advice.best
     if best is None:
         return f"For {objective.name} no configuration can be chosen; the column verdict says why."
-    value = f"{objective.label} {best.text}, n={len(best.row.counted)}"
+    value = f"{objective.label} {best.text}, n={len(objective.samples(best.row))}"
     counts = Counter(item.verdict for item in advice.trials)
     return (
         f"For {objective.name} use {best.name}: {value}. Others: {counts['worse']} "

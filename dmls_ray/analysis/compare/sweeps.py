@@ -179,7 +179,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     """
     a, b = by_configuration(a, b)
     both, only = join(a, b)
-    metric = _common_metric(both, measure)
+    metric = _common_metric(both, (a.where, b.where), measure)
     basis = basis_of(a, b, metric)
     pairs = [Pair(*trials, metric, (basis.samples_of(trials[0]), basis.samples_of(trials[1]))) for trials in both]
     compared = [pair for pair in pairs if all(pair.samples) and not pair.is_apart]
@@ -203,7 +203,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     )
 
 
-def _common_metric(both: Sequence[tuple[Trial, Trial]], name: str | None) -> str:
+def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str], name: str | None) -> str:
     """By what two sweeps are compared: what was asked for; else images_per_s where both have it, or total_s.
 
     Raises:
@@ -213,10 +213,10 @@ def _common_metric(both: Sequence[tuple[Trial, Trial]], name: str | None) -> str
     common = [metric for metric in of_a if metric in of_b]
     if name is None:
         name = "images_per_s" if "images_per_s" in common else "total_s"
-    for side, names in (("A", of_a), ("B", of_b)):
+    for folder, names in zip(folders, (of_a, of_b), strict=True):
         if names and name not in names:
             raise ConfigError(
-                f"--measure {name} is not known of {side}, or was measured in a search, whose times say nothing; "
+                f"--measure {name} is not known of {folder}, or was measured in a search, whose times say nothing; "
                 f"choose from {', '.join(sorted(common))}."
             )
     return name

@@ -12,19 +12,6 @@ def test_what_another_point_beats_in_one_thing_and_loses_to_it_in_none_is_not_on
     assert front(dict(enumerate(points))) == [0, 2]
 
 
-def test_equal_points_are_on_the_front_together() -> None:
-    assert front({0: (2.0, 2.0), 1: (1.0, 1.0), 2: (1.0, 1.0)}) == [1, 2]
-
-
-def test_a_single_point_is_its_front_and_no_points_have_an_empty_one() -> None:
-    assert front({0: (7.0, 7.0, -0.9)}) == [0]
-    assert front({}) == []
-
-
-def test_a_point_that_is_best_in_one_thing_is_on_the_front_however_bad_it_is_in_the_rest() -> None:
-    assert front({0: (1.0, 1.0, -0.5), 1: (99.0, 99.0, -0.6), 2: (2.0, 1.0, -0.5)}) == [0, 1]
-
-
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=12))
 def test_the_front_is_what_comparing_every_pair_leaves(points: list[tuple[int, int, int]]) -> None:
     def beaten(point: tuple[int, int, int]) -> bool:

@@ -365,8 +365,8 @@ def again() -> Results:
         (sweep, lambda: Results("empty", []), None, "empty has no run"),
         (sweep, searched, "images_per_s", "or was measured in a search"),
         (again, again, None, "6 runs of results/sample and of results/sample are the same"),
-        (sweep, sweep, "speed", "--measure speed is not known of A"),
-        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of A"),
+        (sweep, sweep, "speed", "--measure speed is not known of results/sample"),
+        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, message: str) -> None:
