@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.cluster.resources import Resources, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
-from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.heartbeat import Heartbeat
 from dmls_ray.execution.jobs import JobFactory
@@ -49,32 +47,22 @@ class Executor:
     """The runs of one call on their way from the plan to the store.
 
     Args:
-        state: the runs, and which of them are missing.
-        options: how they are run.
+        state: the runs, how they are run, and which of them are missing.
         store: receives a record of each run.
         view: shows the progress.
         board: writes files for TensorBoard.
-        space: what a searcher of Tune proposes from; the plan then has examples only.
         heartbeat: reports to the supervisor of this process.
     """
 
     def __init__(
-        self,
-        state: FolderState,
-        options: Options,
-        store: Store,
-        view: PlainView,
-        board: LiveTensorBoardWriter,
-        *,
-        space: SearchSpace | None,
-        heartbeat: Heartbeat,
+        self, state: FolderState, store: Store, view: PlainView, board: LiveTensorBoardWriter, heartbeat: Heartbeat
     ) -> None:
-        self.plan, self.options, self.space = state.plan, options, space
+        self.plan, self.options, self.space = state.plan, state.options, state.space
         self.store, self.view, self.board, self.heartbeat = store, view, board, heartbeat
         self._state, self._missing = state, state.missing
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
-        self.recorder = Recorder(self.plan, options, self.workload, self.session)
+        self.recorder = Recorder(self.plan, self.options, self.workload, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
         self._lacking: set[str] = set()

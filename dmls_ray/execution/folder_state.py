@@ -43,8 +43,8 @@ class FolderState:
         results: Callable[[], Results],
         space: SearchSpace | None = None,
     ) -> None:
-        self.plan, self.records = plan, records
-        self._options, self._results, self._space = options, results, space
+        self.plan, self.options, self.space = plan, options, space
+        self.records, self._results = records, results
         self.finished = finished_run_ids(plan, records, options)
         """The run_id of each run that has an answer."""
         self.candidates = plan.pending(self.finished)
@@ -69,7 +69,7 @@ class FolderState:
     def next(self) -> tuple[Run, ...]:
         """The next runs, when all that were handed out have ended; empty if those were all."""
         runs = self.plan.pending(self._handed_out)
-        if self._options.until is not None:
+        if self.options.until is not None:
             runs = self._next_blocks(runs)
         self._handed_out |= {run.run_id for run in runs}
         return runs
@@ -80,7 +80,7 @@ class FolderState:
         first = tuple(run for run in left if run.repeat < FIRST_LOOK or run.run_id in again)
         if first:
             return first
-        question = SweepQuestion(varied=self.plan.varied, axis=self._options.axis, changed=self.plan.changed)
+        question = SweepQuestion(varied=self.plan.varied, axis=self.options.axis, changed=self.plan.changed)
         decision = SweepSummary(self._results(), question).decision
         stage = decision.stage
         if stage is None or not decision.goes_on:
@@ -108,7 +108,7 @@ class FolderState:
         if self.missing:
             identity = join_identities(run.identity for run in self.plan.runs)
             return describe_stale(self.records, {**identity.code, **identity.data})
-        if self._space is not None:
+        if self.space is not None:
             return f"Nothing to run: the {count_noun(self._answered, 'run')} of this search are there."
         if self.reason:
             return f"Nothing to run. {self.reason}"
@@ -122,7 +122,7 @@ class FolderState:
         Args:
             folder: the results folder.
         """
-        options = self._options
+        options = self.options
         repeats_with = {
             "weights.pt": self.plan.repeats if options.save_weights else 0,
             "trace-rank0.json.gz": options.trace,

@@ -90,7 +90,7 @@ def run_plan(
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
                 heartbeat.report(done=len(store.all_records))
-                Executor(state, options, store, view, board, space=space, heartbeat=heartbeat).run()
+                Executor(state, store, view, board, heartbeat).run()
         except NotKeptError:
             has_space = False
             raise

@@ -51,9 +51,7 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
     options = Options(out=str(tmp_path), repeats=3, checkpoints=True)
     with Store(tmp_path) as store:
         state = FolderState(plan, options, [], lambda: Results(tmp_path, []))
-        executor = Executor(
-            state, options, store, View(), Board(), space=None, heartbeat=Heartbeat()  # type: ignore[arg-type]
-        )  # fmt: skip
+        executor = Executor(state, store, View(), Board(), Heartbeat())  # type: ignore[arg-type]
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor
 
