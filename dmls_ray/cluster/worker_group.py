@@ -112,12 +112,13 @@ class WorkerGroup:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the ranks and their trainers.
 
-        After the loss of a cluster no call to Ray is made, which may not return.
+        After the loss of a cluster no call to Ray is made, which may not return. A cluster that ends with the sweep
+        ends its ranks itself.
         """
         self._is_over = True
         is_lost = kind is not None and issubclass(kind, (ClusterLostError, ray.exceptions.RayError))
         try:
-            if not is_lost:
+            if kind is None or not (is_lost or self._private_cluster):
                 self._end(cut_short=kind is not None)
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
