@@ -81,6 +81,8 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     if any(axes.keys() & variant.keys() for variant in variants):
         variants, left_out = [{}], []
 
+    if given["restarts"] < 0:
+        raise ConfigError(f"--restarts {given['restarts']} is out of range; give 0 or more.")
     asked_options = read_options(given)
     options = {**preset_options, **asked_options}
     if options.get("mode", "bench") == "bench":

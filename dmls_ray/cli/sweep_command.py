@@ -22,6 +22,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.heartbeat import EXIT_LOST, Heartbeat
 from dmls_ray.execution.planning import results_location, search_minimizes
 from dmls_ray.execution.run_plan import run_plan
+from dmls_ray.execution.supervisor import STOPPED
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import (
@@ -87,7 +88,8 @@ def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Hea
     except (NotKeptError, WorkerGroupError) as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
-        print("Stopped. The runs that had ended are kept; the same command runs the others.", file=sys.stderr)
+        if not heartbeat.is_supervised:
+            print(STOPPED, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -104,20 +106,19 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
         return EXIT_OK
     from dmls_ray.cli.progress import make_view
 
-    heartbeat.report(restarts=request.restarts)
     started = _with_folder(options, heartbeat)
+    again = "the same command"
+    if options.fresh:
+        again += ", with --out on its folder in place of --fresh,"
+    shown = f"dmls-ray table {shlex.quote(str(results_location(started)))}"
+    stopped = f"Stopped. The runs that had ended are kept: `{shown}` shows them, and {again} runs the others."
+    heartbeat.report(restarts=request.restarts, stopped=stopped)
     try:
         with make_view(console) as view:
             results = run_plan(plan, started, view, space=space, heartbeat=heartbeat)
     except KeyboardInterrupt:
-        again = "the same command"
-        if options.fresh:
-            again += ", with --out on its folder in place of --fresh,"
-        shown = f"dmls-ray table {shlex.quote(str(results_location(started)))}"
-        print(
-            f"Stopped. The runs that had ended are kept: `{shown}` shows them, and {again} runs the others.",
-            file=sys.stderr,
-        )
+        if not heartbeat.is_supervised:
+            print(stopped, file=sys.stderr)
         return EXIT_INTERRUPTED
     _show_results(results, plan, request, console)
     is_kept_here = results.mirror is not None and results.mirror.is_kept

@@ -112,13 +112,12 @@ class WorkerGroup:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the ranks and their trainers.
 
-        After the loss of a cluster no call to Ray is made, which may not return. A cluster that ends with the sweep
-        ends its ranks itself.
+        After the loss of a cluster no call to Ray is made, which may not return.
         """
         self._is_over = True
         is_lost = kind is not None and issubclass(kind, (ClusterLostError, ray.exceptions.RayError))
         try:
-            if kind is None or not (is_lost or self._private_cluster):
+            if not is_lost:
                 self._end(cut_short=kind is not None)
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)

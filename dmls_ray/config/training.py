@@ -244,7 +244,3 @@ class TrainingConfig(RuntimeConfig):
         if changes.get("global_batch") is not None:
             del values["batch_per_rank"]
         return type(self)(**{**values, **changes})
-
-
-DDP_ONLY = tuple(name for name, spec in field_specs(TrainingConfig).items() if spec.setting.ddp_only)
-"""Fields that configure the exchange of gradients between ranks: a single rank does not exchange any."""

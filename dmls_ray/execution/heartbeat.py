@@ -56,7 +56,7 @@ class Heartbeat:
         self.report(within_s=within_s)
 
     def report(self, **facts: object) -> None:
-        """Report facts: `done`, `ended`, `folder`, `reason`, `restarts` or `within_s`.
+        """Report facts: `done`, `ended`, `folder`, `reason`, `restarts`, `stopped` or `within_s`.
 
         Raises:
             KeyboardInterrupt: the supervisor is gone, where the system does not end this process with it (macOS).

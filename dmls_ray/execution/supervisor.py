@@ -33,6 +33,8 @@ _POLL_S = 1.0
 _SET_CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux: orphans of the sweep become children of this process."""
 
+STOPPED = "Stopped. The runs that had ended are kept; the same command runs the others."
+
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -63,10 +65,13 @@ class Supervisor:
         while True:
             done = self._done
             code, reason = self._follow(is_restart=restarts > 0 or done > 0)
-            _end_processes()
-            if self._is_stopped and (code == EXIT_LOST or not self._status["ended"]):
-                _print("Stopped. The runs that had ended are kept; the same command runs the others.")
+            is_cut_short = self._is_stopped and (code == EXIT_LOST or not self._status["ended"])
+            if is_cut_short or code == EXIT_INTERRUPTED:
+                # Here and not in the sweep's process, which a thread of Ray may end before it has printed anything.
+                _print(self._status.get("stopped", STOPPED))
+                _end_processes()
                 return EXIT_INTERRUPTED
+            _end_processes()
             if self._is_stopped or not reason:
                 return code
             restarts = 1 if self._done > done else restarts + 1

@@ -46,6 +46,7 @@ BAD_INPUT = [
         "batch_norm=on puts layers into built-in models, and model=torchvision:resnet18 is none",
     ),
     (["--dry-run", "--address", ""], "--address is empty"),
+    (["--restarts", "-1"], "--restarts -1 is out of range; give 0 or more."),
     (["--batch", "8"], "--batch is no flag; did you mean --batch-per-rank or --batch-norm?"),
     (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
     (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dmls_ray.config.fields import Count
+from dmls_ray.config.fields import Count, field_specs
 from dmls_ray.config.runtime import Conflict
-from dmls_ray.config.training import DDP_ONLY, TrainingConfig
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.util.errors import ConfigError, ConflictError
 
 
@@ -60,7 +60,7 @@ def test_conflicts_of_the_class_and_of_its_bases_are_checked(values: dict[str, A
         LanguageConfig(**{"batch_per_rank": 8, **values})
 
 
-@pytest.mark.parametrize("name", DDP_ONLY)
+@pytest.mark.parametrize("name", [name for name, spec in field_specs(TrainingConfig).items() if spec.setting.ddp_only])
 def test_an_option_of_ddp_needs_two_ranks(name: str) -> None:
     value: Any = {"bucket_cap_mib": 1.0, "compression": "fp16"}.get(name, True)
     with pytest.raises(ConflictError, match=f"{name}={value} is an option of DDP"):
