@@ -8,19 +8,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmls_ray.analysis.figures.chart import Chart, Panel
-from dmls_ray.analysis.figures.series import (
+from dmls_ray.analysis.figures.drawn_trials import (
     SINGLE_LINE,
-    Line,
     differing_fields,
     format_factor,
     limit_items,
+    trial_label,
+)
+from dmls_ray.analysis.figures.series import (
+    Line,
     line_panel,
     lines_along,
     plotted_measures,
     plotted_metric,
     plotted_of_question,
     trained_together,
-    trial_label,
 )
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.memory import memory_metric

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from dmls_ray.analysis.figures.answer import MOST_LINES, describe_panels
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.drawn_trials import limit_items
 from dmls_ray.analysis.figures.series import (
     Line,
     Plotted,
-    limit_items,
     lines_of_groups,
     lost_crosses,
     plotted_measures,

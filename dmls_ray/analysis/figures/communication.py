@@ -6,14 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel
-from dmls_ray.analysis.figures.series import (
-    Plotted,
-    batch_axis,
-    limit_items,
-    line_panel,
-    lines_along,
-    trials_as_categories,
-)
+from dmls_ray.analysis.figures.drawn_trials import limit_items
+from dmls_ray.analysis.figures.series import Plotted, batch_axis, line_panel, lines_along, trials_as_categories
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.epoch_and_rank import RankRecord

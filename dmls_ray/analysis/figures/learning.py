@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, measured_series
+from dmls_ray.analysis.figures.drawn_trials import SINGLE_LINE, limit_rows
+from dmls_ray.analysis.figures.series import measured_series
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial

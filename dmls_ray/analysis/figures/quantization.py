@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from dmls_ray.analysis.figures.answer import MOST_LINES
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.drawn_trials import limit_items
 from dmls_ray.analysis.figures.series import (
-    limit_items,
     line_panel,
     lines_along,
     measured_series,

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Mapping
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import dashed_line, limit_rows, measured_series
+from dmls_ray.analysis.figures.drawn_trials import limit_rows
+from dmls_ray.analysis.figures.series import dashed_line, measured_series
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.metrics import is_time
 from dmls_ray.analysis.table.model import Table

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.drawn_trials import differing_fields
 from dmls_ray.analysis.figures.series import (
     Place,
     Plotted,
     dashed_line,
-    differing_fields,
     field_axis,
     lost_crosses,
     place_of,

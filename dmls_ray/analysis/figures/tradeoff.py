@@ -6,7 +6,8 @@ from functools import partial
 
 from dmls_ray.analysis.advise.pareto import Front, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import MAX_SERIES, Plotted, limit_items, plotted_metric, trial_labels
+from dmls_ray.analysis.figures.drawn_trials import MAX_SERIES, limit_items, trial_labels
+from dmls_ray.analysis.figures.series import Plotted, plotted_metric
 from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.table.model import Table

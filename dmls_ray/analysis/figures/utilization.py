@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import limit_rows
+from dmls_ray.analysis.figures.drawn_trials import limit_rows
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
