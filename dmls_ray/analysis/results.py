@@ -109,21 +109,21 @@ class Results:
         """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
-        columns = {name: _attributes(records, name) for name in KEYS}
-        _add(columns, _columns(_of_shared(records, "config", config_factors)), OF_A_FIELD, taken=RESERVED)
-        columns["run_seed"] = _attributes(records, "seed")
-        of_run = [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE, *KEYS, "seed")]
-        read = {name: _attributes(records, name) for name in of_run}
+        of_run = [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)]
+        read = _attributes(records, of_run)
+        columns = {name: read.pop(name) for name in KEYS}
+        _add(columns, _of_shared(records, "config", config_factors), OF_A_FIELD, taken=RESERVED)
+        columns["run_seed"] = read.pop("seed")
         read["outcome"] = pd.Series([record.outcome.value for record in records])
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         _add(columns, read, OF_A_RECORD)
-        measured = [record.metrics | record.facts if record.facts else record.metrics for record in records]
-        entries = _columns(measured, self._registered)
-        _add(columns, {name: entries.pop(name) for name in self._registered}, OF_A_RECORD)
+        present = field_names(chain.from_iterable((record.metrics, record.facts) for record in records))
+        entries = _columns((record.metrics | record.facts for record in records), present)
+        _add(columns, {name: entries.pop(name, None) for name in self._registered}, OF_A_RECORD)
         _add(columns, entries, OF_A_METRIC)
         for field, facts_of in (("machine", _of_machine), ("versions", _of_versions), ("git", _of_git)):
-            _add(columns, _columns(_of_shared(records, field, facts_of)), f"{field}_")
-        return pd.DataFrame(columns)
+            _add(columns, _of_shared(records, field, facts_of), f"{field}_")
+        return pd.DataFrame(columns, copy=False)
 
     @cached_property
     def _registered(self) -> dict[str, Metric]:
@@ -199,9 +199,7 @@ def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
     return workload_of(config).factors(config)
 
 
-def _add(
-    columns: dict[str, pd.Series], further: Mapping[str, pd.Series], prefix: str, *, taken: Collection[str] = ()
-) -> None:
+def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
     """Add further columns, with a prefix where the name is that of another column, or is taken."""
     heads = distinct_names(further, [*columns, *taken], prefix)
     columns |= {heads[name]: values for name, values in further.items()}
@@ -236,28 +234,37 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
 def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
     """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
     records = [record for record, _ in rows]
-    columns = {name: _attributes(records, name) for name in KEYS}
-    _add(columns, _columns([values for _, values in rows], first), OF_A_METRIC)
+    columns = _attributes(records, KEYS)
+    values = [values for _, values in rows]
+    _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), OF_A_METRIC)
     return pd.DataFrame(columns)
 
 
-def _attributes(records: Sequence[RunRecord], name: str) -> pd.Series:
-    return pd.Series([getattr(record, name) for record in records])
+def _attributes(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, pd.Series]:
+    return _transposed(names, map(attrgetter(*names), records))
 
 
-def _columns(items: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, pd.Series]:
-    """The columns of these mappings: of the names, and of further entries of any of them."""
-    names = dict.fromkeys([*names, *field_names(items)])
-    return {name: pd.Series([item.get(name) for item in items]) for name in names}
+def _transposed(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {name: pd.Series(values) for name, values in zip(names, columns, strict=True)}
+
+
+def _columns(items: Iterable[Mapping[str, Any]], present: Sequence[str]) -> dict[str, Any]:
+    """The columns of these mappings. Row by row, since the values of a row lie near each other in memory."""
+    return _transposed(present, (tuple(map(item.get, present)) for item in items))
 
 
 def _of_shared(
     records: Sequence[RunRecord], field: str, facts_of: Callable[[Mapping[str, Any]], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Facts of an object that many records share: computed once for each object."""
+) -> dict[str, pd.Series]:
+    """Columns of an object that many records share: computed once for each object."""
     objects = [getattr(record, field) for record in records]
-    facts = {id(item): facts_of(item) for item in distinct(objects)}
-    return [facts[id(item)] for item in objects]
+    shared = distinct(objects)
+    places = {id(item): place for place, item in enumerate(shared)}
+    rows = [places[id(item)] for item in objects]
+    facts = [facts_of(item) for item in shared]
+    columns = _columns(facts, field_names(facts))
+    return {name: column.take(rows).reset_index(drop=True) for name, column in columns.items()}
 
 
 def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
