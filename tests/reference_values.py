@@ -15,8 +15,8 @@ from dmls_ray import load
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.findings.decide import claims_of
 from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.question import claims_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize

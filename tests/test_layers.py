@@ -65,7 +65,7 @@ NEVER_LOADED = {
         "cluster.connect", "cli.sweep_script", "execution.run_plan", "workloads.classification.data.sources",
     ),
     ("torch", "torchvision", "ray", "vl_convert", "PIL"): (
-        "analysis.results", "analysis.stats.intervals", "analysis.table.build", "analysis.findings.decide",
+        "analysis.results", "analysis.stats.intervals", "analysis.table.build", "analysis.findings.question",
         "analysis.summary", "analysis.tensorboard.writer", "analysis.compare.sweeps", "analysis.advise.rank",
         "analysis.published.matching", "analysis.table.layouts", "analysis.figures", "analysis.figures.vega",
         "analysis.report.render",

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmls_ray.analysis.advise.rank import race_for
-from dmls_ray.analysis.findings.decide import Decision, decide
-from dmls_ray.analysis.findings.question import SweepQuestion, answer_of
+from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_of, decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.findings.answer import Answer
-from dmls_ray.analysis.findings.decide import Decision
 from dmls_ray.analysis.findings.effects import Comparison, Effect
+from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.steps import PARTS, StepChange
+from dmls_ray.analysis.trials.trial import describe_configuration
 from dmls_ray.util.quantities import duration
 
 HEADLINES: Mapping[str, str] = {

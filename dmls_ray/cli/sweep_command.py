@@ -167,7 +167,7 @@ def _show_results(results: Results, plan: Plan, request: Request, console: Progr
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
     """Print the commands that train the best configuration of a search again."""
-    from dmls_ray.analysis.findings.search import best_first
+    from dmls_ray.analysis.findings.answer import best_first
 
     options, results = request.options, summary.results
     for row in best_first(summary.table, options.metric, minimizes=search_minimizes(options))[:1]:

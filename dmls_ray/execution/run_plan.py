@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
-from dmls_ray.analysis.findings.questions import Questions
+from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.tensorboard.live import FOLDER, LiveTensorBoardWriter

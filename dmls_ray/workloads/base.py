@@ -49,7 +49,7 @@ class Workload:
     """Whether its runs save their weights where `--save-weights` asks for them."""
     presentation: ClassVar[str] = "dmls_ray.analysis.table.presentation:Presentation"
     """`module:Class` of the columns, notes and figures, loaded when results are read."""
-    questions: ClassVar[str] = "dmls_ray.analysis.findings.questions:Questions"
+    questions: ClassVar[str] = "dmls_ray.analysis.findings.sweep_trials:Questions"
     """`module:Class` of what results are asked, likewise."""
 
     def specs(self) -> Mapping[str, FieldSpec]:

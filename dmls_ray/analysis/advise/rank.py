@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, Request, settle, target_of_runs
 from dmls_ray.analysis.advise.pareto import front_of
-from dmls_ray.analysis.findings.decide import Race
-from dmls_ray.analysis.findings.effects import Effect, compare_each, judged
+from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, measure_of
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
-from dmls_ray.analysis.findings.measures import measure_of
-from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.findings.question import Race, SweepQuestion
 from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs
 from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results
@@ -24,8 +22,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.compare import TIME_TO_TARGET, Comparisons
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
 

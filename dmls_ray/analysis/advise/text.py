@@ -15,7 +15,7 @@ from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
-from dmls_ray.analysis.trials.labels import describe_configuration, factor_cells
+from dmls_ray.analysis.trials.trial import describe_configuration, factor_cells
 
 SPARE = ("front", "outcome", "n")
 """Heads of `frame` that a narrow terminal may leave out, the first first."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dmls_ray.analysis.findings.measures import Kind, Measure, measure_of
+from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of
 from dmls_ray.analysis.results import Results

@@ -8,8 +8,7 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.hashing import digest
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

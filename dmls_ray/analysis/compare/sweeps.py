@@ -18,8 +18,7 @@ from dmls_ray.analysis.stats.intervals import (
     is_above,
     is_below,
 )
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.util.errors import ConfigError
 
 OVER_ALL = "over all"

@@ -12,7 +12,7 @@ from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
-from dmls_ray.analysis.trials.labels import factor_cells
+from dmls_ray.analysis.trials.trial import factor_cells
 
 SPARE = ("outcome", "global_batch", "n")
 """Heads of `frame` that a narrow terminal may leave out, the first first."""

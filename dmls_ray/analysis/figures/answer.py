@@ -27,7 +27,7 @@ from dmls_ray.analysis.figures.series import (
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.memory import memory_metric
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.groups import count_values
+from dmls_ray.analysis.trials.axis import count_values
 
 MOST_LINES = 4
 """Lines of a panel; of more, there is a panel for each value of the field with the fewest values."""

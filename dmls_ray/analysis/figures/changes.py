@@ -17,8 +17,8 @@ from dmls_ray.analysis.figures.series import (
     trained_together,
 )
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.groups import group_by_other_factors
-from dmls_ray.analysis.trials.labels import describe_changes, name_of_change
+from dmls_ray.analysis.trials.axis import group_by_other_factors
+from dmls_ray.analysis.trials.trial import describe_changes, name_of_change
 from dmls_ray.config.grid import BASELINE
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.groups import BATCHES, count_values
-from dmls_ray.analysis.trials.labels import name_of_change
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.axis import BATCHES, count_values
+from dmls_ray.analysis.trials.trial import Trial, name_of_change
 
 MAX_SERIES = 8
 """Series of one panel that are distinguishable by colour and mark."""

@@ -15,8 +15,7 @@ from dmls_ray.analysis.figures.series import (
     plotted_metric,
     stacked_panels,
 )
-from dmls_ray.analysis.findings.memory import memory_line
-from dmls_ray.analysis.memory import MEMORY_KINDS, kind_name, memory_limit, memory_metric
+from dmls_ray.analysis.memory import MEMORY_KINDS, kind_name, memory_limit, memory_line, memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 

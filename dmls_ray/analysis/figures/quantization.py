@@ -16,7 +16,7 @@ from dmls_ray.analysis.figures.series import (
 )
 from dmls_ray.analysis.findings.quantization import FIELD, metric_of_form
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.groups import count_values
+from dmls_ray.analysis.trials.axis import count_values
 
 _PANELS = {
     "test_accuracy": Axis("test accuracy (fraction of samples)"),

@@ -16,8 +16,7 @@ from dmls_ray.analysis.figures.series import (
     plotted_metric,
 )
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 
 _MOST_FIELDS = 5
 _TO_THE_END = "trained to the end"

@@ -20,7 +20,7 @@ from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.groups import all_groups_along_axis
+from dmls_ray.analysis.trials.axis import all_groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

@@ -8,9 +8,8 @@ from functools import partial
 from dmls_ray.analysis.figures.chart import Axis, Chart
 from dmls_ray.analysis.figures.series import stacked_panels
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.labels import describe_configuration
 from dmls_ray.analysis.trials.steps import PARTS, bounds_of, step_parts
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 
 _MOST_LINES = 4

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.analysis.findings.effects import Comparison, compare, compare_doubling, compare_each
+from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_doubling, compare_each, level_of
 from dmls_ray.analysis.findings.losers import losers_of
-from dmls_ray.analysis.findings.measures import Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.axis import Axis, Pair
-from dmls_ray.analysis.trials.groups import BATCHES, RANKS, count_values
-from dmls_ray.analysis.trials.labels import describe_configuration
+from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
 from dmls_ray.analysis.trials.steps import StepChange, step_change
+from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
+from dmls_ray.config.grid import BASELINE
+from dmls_ray.records.outcome import Outcome
 
 MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""
@@ -199,3 +199,77 @@ def _of_other_fields(trials: SweepTrials, asked: Axis, measures: Sequence[Measur
                 by_label.setdefault(pair.label, []).append(pair)
         found += [compare(pairs, measures, trials.until) for pairs in by_label.values()]
     return [comparison for comparison in found if comparison]
+
+
+_GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", better=-1)
+"""By how much the accuracy on training samples is above that on test samples."""
+
+
+def answer_on_changes(trials: SweepTrials) -> Answer:
+    """What each change does to results, to their gap to training and to speed; the best one first."""
+    measures = trials.questions.measures(trials.compared)
+    runs = [run for trial in trials.compared for run in trial.counted]
+    # Runs without an evaluation of training samples have their accuracy as a mean over the epoch, with dropout on.
+    if all("train_eval_accuracy" in run.metrics for run in runs):
+        measures.append(_GAP)
+    measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
+    pairs = changed_pairs(trials, trials.changed)
+    comparisons = compare_each(pairs, measures, trials.until)
+    if not comparisons:
+        return Answer("not_compared" if pairs else "no_baseline")
+    comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
+    first_place = [comparison for comparison in comparisons if comparison[0].pair.where == comparisons[0][0].pair.where]
+    headline, lead = lead_of(first_place, (), is_amount=False)
+    return Answer(headline, {"field": "change", "base": BASELINE}, lead, comparisons, why=why_of(lead))
+
+
+def changed_pairs(trials: SweepTrials, changed: Sequence[str]) -> list[Pair]:
+    """Each trial with a change against the one without any that is equal to it otherwise."""
+    pairs = []
+    groups = group_by_other_factors(trials.compared, changed)
+    for group in groups:
+        changes = {describe_changes(trial, changed): trial for trial in group}
+        base = changes.pop("", None)
+        if base is None:
+            continue
+        shared = {name: value for name, value in base.factors.items() if name not in changed}
+        where = describe_configuration(shared) if len(groups) > 1 else ""
+        for change, trial in changes.items():
+            pairs.append(Pair(change.partition("=")[0], change, where, trial, base))
+    return pairs
+
+
+_MOST = 3
+"""Configurations that the answer names; the table has all."""
+
+
+def best_first(trials: SweepTrials, metric: str, *, minimizes: bool) -> list[Trial]:
+    """The trials that reported a metric, the best first; without those that were stopped early if others were not."""
+    reported = [trial for trial in trials.rows if metric in trial.estimates]
+    # A value of an early epoch is not compared with that of a whole training.
+    finished = [trial for trial in reported if not trial.is_stopped]
+    return sorted(finished or reported, key=lambda trial: trial.estimates[metric].centre, reverse=not minimizes)
+
+
+def answer_of_search(trials: SweepTrials, metric: str, *, minimizes: bool) -> Answer:
+    """Which configurations reached the best values of a metric, among how many.
+
+    Args:
+        trials: the trials of the search.
+        metric: what was searched for.
+        minimizes: whether less of it is better.
+    """
+    ranked = best_first(trials, metric, minimizes=minimizes)
+    if not ranked:
+        return Answer("not_reported", {"metric": metric})
+    comparisons = []
+    for trial in ranked[:_MOST]:
+        value = trial.estimates[metric]
+        comparisons.append([level_of(metric, describe_configuration(trial.factors), trial, value, value.n)])
+    facts = {"metric": metric, "which": "least" if minimizes else "highest", "count": len(ranked)}
+    caveats: dict[str, dict[str, Any]] = {"best_of_many": {}}
+    records = [record for trial in trials.rows for record in trial.records]
+    stopped = [record for record in records if record.is_stopped and record.outcome is Outcome.OK]
+    if stopped:
+        caveats["stopped_early"] = {"count": len(stopped), "asked": len(records)}
+    return Answer("best_found", facts, comparisons[0], comparisons, caveats)

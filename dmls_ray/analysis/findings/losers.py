@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dmls_ray.analysis.findings.effects import Effect
-from dmls_ray.analysis.findings.measures import Measure
+from dmls_ray.analysis.findings.effects import Effect, Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import resolution_of
-from dmls_ray.analysis.trials.axis import Pair, is_number
+from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors, is_number
 from dmls_ray.analysis.trials.compare import Comparisons
-from dmls_ray.analysis.trials.groups import RANKS, group_by_other_factors
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.config.until import Until

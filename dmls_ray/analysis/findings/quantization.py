@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmls_ray.analysis.findings.effects import Comparison, Effect
-from dmls_ray.analysis.findings.measures import Measure, measure_of
+from dmls_ray.analysis.findings.effects import Comparison, Effect, Measure, measure_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.trials.groups import count_values
+from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.trial import Trial
 
 FIELD = "quantization"

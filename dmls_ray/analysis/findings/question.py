@@ -1,16 +1,23 @@
-"""The question of a sweep, and the answer of its trials."""
+"""The question of a sweep, its answer, and whether it has enough repeats to decide the comparisons that it is about."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
-from dmls_ray.analysis.findings.answer import Answer, answer_along
-from dmls_ray.analysis.findings.changes import answer_on_changes
+from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search, answer_on_changes, changed_pairs
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
-from dmls_ray.analysis.findings.search import answer_of_search
+from dmls_ray.analysis.findings.effects import Effect, compare, judged
+from dmls_ray.analysis.findings.stage import Stage
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.config.until import Until
+from dmls_ray.util.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +86,157 @@ def answer_on_axis(trials: SweepTrials, axis: str) -> Answer:
     if critical is not None:
         return answer_on_critical_batch(critical)
     return answer_along(trials, axis)
+
+
+MOST_REPEATS = 100
+MOST_S = 86_400
+"""Repeats, and seconds of further ones, beyond which more are not advised."""
+
+Trials = TypeVar("Trials", bound=SweepTrials)
+
+
+@dataclass(frozen=True)
+class Race:
+    """The trials of a race after some blocks."""
+
+    beaten: Sequence[Trial] = ()
+    """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
+    claims: Sequence[Effect] = ()
+    """The others against the best one."""
+
+
+@dataclass(frozen=True)
+class RepeatsWanted:
+    """About how many repeats decide some comparisons."""
+
+    repeats: int
+    """As many as decide those that a realistic number decides; 0 where there is none."""
+    decided: int
+    """The number of these comparisons."""
+    hopeless: int
+    """The number of those that would take more."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the comparisons of a sweep are known to be after some blocks."""
+
+    until: Until
+    claims: Sequence[Effect]
+    stage: Stage | None
+    """How far the sweep is; None if the number of its repeats was given."""
+    beaten: Sequence[Trial] = ()
+    """The trials of a race that take no part in further blocks."""
+
+    @cached_property
+    def open(self) -> list[Effect]:
+        """The comparisons that are not decided, the widest interval first."""
+        return _widest_first([claim for claim in self.claims if not claim.is_decided])
+
+    @cached_property
+    def rough(self) -> list[Effect]:
+        """The comparisons that are decided and yet hardly say by how much, the widest interval first.
+
+        A race has none: it only asks which trial is the best.
+        """
+        return _widest_first([claim for claim in self.claims if claim.is_rough and not self.until.race])
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more blocks follow."""
+        stage = self.stage
+        if stage is None:
+            return False
+        if stage.blocks < FIRST_LOOK:
+            return bool(stage.trials)
+        # A comparison that most repeats lack, as of a trial that fails, is not decided by more.
+        may_be = [claim for claim in self.open if 2 * claim.contrast.n >= stage.blocks]
+        return bool(may_be or self.rough) and not stage.is_last
+
+    @cached_property
+    def wanted(self) -> RepeatsWanted:
+        """About how many repeats decide what is open."""
+        most, least = MOST_REPEATS, 0
+        if self.stage is not None:
+            least = self.stage.blocks + 1
+            if self.stage.block_s > 0:
+                most = min(most, self.stage.blocks + math.floor(MOST_S / self.stage.block_s))
+        counts = [claim.repeats_wanted() for claim in self.open]
+        known = [count for count in counts if count is not None]
+        realistic = [count for count in known if count <= most]
+        return RepeatsWanted(max([least, *realistic]), len(realistic), len(known) - len(realistic))
+
+    @property
+    def wanted_s(self) -> float:
+        """Seconds of so many repeats beyond the third."""
+        assert self.stage is not None
+        return max(0, self.wanted.repeats - FIRST_LOOK) * self.stage.block_s
+
+
+def decide(
+    trials: Trials,
+    varied: Sequence[str],
+    changed: Sequence[str] = (),
+    race: Callable[[Trials, str], Race] | None = None,
+) -> Decision:
+    """What the comparisons of a sweep are known to be.
+
+    Args:
+        trials: the trials.
+        varied: the fields that were given several values.
+        changed: fields that were changed one at a time.
+        race: says which trials are beaten for an aim; raises ConfigError where runs report nothing of it, and they are
+            compared as those of any sweep then.
+    """
+    stage = trials.stage
+    is_measured = any(trial.counted for trial in trials.rows)
+    if race is not None and stage is not None and stage.until.aim is not None and is_measured:
+        # Who was beaten stays out: with few repeats it may look better again by chance.
+        out = [trial for trial in trials.rows if trial.trial_id in stage.beaten]
+        left = [trial for trial in trials.rows if trial.trial_id not in stage.beaten]
+        try:
+            found = race(replace(trials, rows=left), stage.until.aim)
+        except ConfigError:
+            pass
+        else:
+            beaten = [*out, *found.beaten]
+            stage = replace(stage, beaten=frozenset(trial.trial_id for trial in beaten))
+            return Decision(stage.until, found.claims, stage, beaten)
+    return Decision(trials.until, claims_of(trials, varied, changed), stage)
+
+
+def claims_of(trials: SweepTrials, varied: Sequence[str], changed: Sequence[str] = ()) -> list[Effect]:
+    """The comparisons that the question of a sweep is about.
+
+    Neighbours and ends of an axis of numbers, each choice against the default, each number of ranks against the
+    smallest, each change against the trial without any; and what a workload compares within runs.
+
+    Args:
+        trials: the trials.
+        varied: the fields that were given several values.
+        changed: fields that were changed one at a time.
+    """
+    if changed:
+        return judged(_compare(trials, changed_pairs(trials, changed)))
+    pairs: list[Pair] = []
+    for name in varied:
+        if name in trials.varied:
+            axis = trials.axis_of(name)
+            for group in axis.groups:
+                pairs += axis.steps(group) + axis.ends(group)
+    return judged(_compare(trials, pairs) + trials.questions.comparisons_within_trials(trials))
+
+
+def _compare(trials: SweepTrials, pairs: Sequence[Pair]) -> list[Sequence[Effect]]:
+    """The effects of each pair, once, on the measures of its trials."""
+    comparisons: dict[tuple[str, str], Sequence[Effect]] = {}
+    for pair in pairs:
+        key = (pair.trial.trial_id, pair.base.trial_id)
+        if key not in comparisons:
+            measures = trials.questions.measures([pair.trial, pair.base])
+            comparisons[key] = compare([pair], measures, trials.until)
+    return list(comparisons.values())
+
+
+def _widest_first(claims: Sequence[Effect]) -> list[Effect]:
+    return sorted(claims, key=lambda claim: -(claim.contrast.half_width or 0.0))

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
-from dmls_ray.analysis.findings.decide import Decision
 from dmls_ray.analysis.findings.effects import Comparison
+from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.words import claim_text, effect_cell, effect_head, headline_text, undecided_text, why_text
 
 COMPARED, WHERE, COUNT = "compared", "where", "n"

@@ -16,8 +16,7 @@ from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.columns import ENDING, measure_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.presentation import installed_presentations
-from dmls_ray.analysis.trials.labels import factor_cells
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, factor_cells
 from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

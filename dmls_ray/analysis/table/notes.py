@@ -10,9 +10,8 @@ from typing import Any
 from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.trials.groups import BATCHES
-from dmls_ray.analysis.trials.labels import describe_configuration
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.axis import BATCHES
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from dmls_ray.analysis.metrics import table_metrics
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
-from dmls_ray.analysis.trials.groups import BATCHES
-from dmls_ray.analysis.trials.labels import name_of_change
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.axis import BATCHES
+from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean

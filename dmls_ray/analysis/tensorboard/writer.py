@@ -31,8 +31,7 @@ from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.tensorboard.live import FOLDER
-from dmls_ray.analysis.trials.labels import name_of_change
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

@@ -9,7 +9,7 @@ from statistics import fmean
 import pandas as pd
 
 from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.analysis.trials.groups import groups_along_axis
+from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 
 PARTS = {

@@ -1,8 +1,8 @@
-"""`Trial`: one configuration of a sweep, with its metrics over the repeats."""
+"""`Trial`: one configuration of a sweep, with its metrics over the repeats, and how it is named by its fields."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,16 +11,17 @@ from dmls_ray.analysis.metrics import format_of, is_time, quantity_of, resolutio
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
-from dmls_ray.analysis.stats.intervals import Estimate, estimate
+from dmls_ray.analysis.stats.intervals import Estimate, are_same, estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.analysis.trials.compare import RUNS_PER_S, Comparisons, speed_metric
-from dmls_ray.analysis.trials.same_runs import same_results
+from dmls_ray.config.grid import BASELINE
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.names import OF_A_FIELD, distinct_names
 from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.provenance import hardware_key, software_facts
 from dmls_ray.records.training_metrics import LEARNED, is_loss
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.registry import registered_metrics, workload_of
+from dmls_ray.workloads.registry import is_compared, registered_metrics, workload_of
 
 
 @dataclass
@@ -190,3 +191,67 @@ class Trial:
     def overfit_epoch(self) -> int | None:
         """The epoch from which its runs overfit; None if they do not beyond chance."""
         return overfit_epoch(self.counted)
+
+
+def same_results(records: Sequence[RunRecord]) -> list[str]:
+    """The losses of runs with different seeds, if they are the same in each, in every epoch; else none.
+
+    Of functions that report no loss, those of their own metrics that are the same. Whole numbers alone prove nothing,
+    since a number of parameters is equal in all runs, nor do accuracies, since few samples have few of them.
+    """
+    if len({record.seed for record in records}) < 2:
+        return []
+    is_same: dict[str, bool] = {}
+    for name in records[0].metrics:
+        runs = [_values(record, name) for record in records]
+        is_learned = name in LEARNED or is_compared(name)
+        if is_learned and not all(value.is_integer() for value in runs[0]):
+            is_as_long = len(set(map(len, runs))) == 1
+            is_same[name] = is_as_long and all(map(are_same, zip(*runs, strict=True)))
+    losses = [name for name in is_same if is_loss(name)]
+    if losses:
+        return losses if all(map(is_same.get, losses)) else []
+    proving = set(is_same) - set(registered_metrics())
+    return [name for name in is_same if is_same[name] and name in proving and not name.endswith(("acc", "accuracy"))]
+
+
+def _values(record: RunRecord, name: str) -> list[float]:
+    """A metric of a whole run, and of each epoch that has it."""
+    metrics = [record.metrics, *(epoch.metrics for epoch in record.epochs)]
+    return [float(item[name]) for item in metrics if name in item]
+
+
+def describe_configuration(factors: Mapping[str, Any]) -> str:
+    """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
+    texts = []
+    for name, value in factors.items():
+        is_derived = name == "global_batch" and factors.get("batch_per_rank") is not None
+        if value is not None and not is_derived:
+            texts.append(f"{name}={value:.10g}" if isinstance(value, float) else f"{name}={value}")
+    return " ".join(texts) or "the one configuration"
+
+
+def describe_changes(trial: Trial, changed: Collection[str]) -> str:
+    """What a trial changes of the fields that were changed one at a time: `dropout=0.3`; empty where nothing."""
+    specs = trial.workload.specs()
+    texts = []
+    for name, value in trial.factors.items():
+        if name in changed and value != specs[name].default:
+            texts.append(f"{name}={value}")
+    return " ".join(texts)
+
+
+def name_of_change(trial: Trial, changed: Collection[str]) -> str:
+    """The name of a trial by what it changes: `dropout=0.3`; `baseline` where nothing."""
+    return describe_changes(trial, changed) or BASELINE
+
+
+def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
+    """Fields of a configuration as the cells of a trial.
+
+    Args:
+        factors: name -> value.
+        other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
+    """
+    heads = distinct_names(factors, other_headers, OF_A_FIELD)
+    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}

@@ -8,16 +8,14 @@ from typing import ClassVar
 
 from dmls_ray.analysis.figures import quantization
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.findings.effects import Comparison
-from dmls_ray.analysis.findings.measures import Measure
+from dmls_ray.analysis.findings.effects import Comparison, Measure
 from dmls_ray.analysis.findings.quantization import (
     FIELD,
     judged_by_quantization,
     metric_of_form,
     quantization_comparisons,
 )
-from dmls_ray.analysis.findings.questions import Questions
-from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
 from dmls_ray.analysis.published.matching import Match, match_training
 from dmls_ray.analysis.table.columns import default_columns, metric_column
 from dmls_ray.analysis.table.model import Column, Note, Table

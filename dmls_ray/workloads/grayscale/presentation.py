@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.drawn_trials import limit_items
 from dmls_ray.analysis.figures.series import plotted_metric
-from dmls_ray.analysis.findings.measures import Measure, speed
-from dmls_ray.analysis.findings.questions import Questions
+from dmls_ray.analysis.findings.effects import Measure, speed
+from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.table.columns import ENDING, SPEED_UP, factor_columns, metric_column
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.analysis.trials.axis import describe_value
+from dmls_ray.analysis.trials.axis import describe_value, group_by_other_factors
 from dmls_ray.analysis.trials.compare import speed_metric
-from dmls_ray.analysis.trials.groups import group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_ray.analysis.advise.rank import race_for
-from dmls_ray.analysis.findings.decide import Decision, decide
+from dmls_ray.analysis.findings.question import Decision, decide
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.config.until import Until

@@ -10,7 +10,7 @@ import pytest
 from dmls_ray.analysis.compare.basis import IN_THESE_SESSIONS, Basis
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.compare.text import frame, headline, notes
-from dmls_ray.analysis.findings.measures import measure_of
+from dmls_ray.analysis.findings.effects import measure_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.identity import Identity
 from dmls_ray.util.errors import ConfigError

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
+from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, answer_of_search, answer_on_changes
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
@@ -304,3 +305,57 @@ def test_a_table_has_at_most_8_rows_and_100_columns_and_a_headline_at_most_25_wo
     assert sum(len(frame) for frame in found.frames) <= MOST_ROWS
     assert max(map(len, found.lines(100))) <= 100
     assert len(found.headline.split()) <= 25
+
+
+GAINS = {"dropout": (0.02, 0.021), "l1": (-0.03, -0.031), "label_smoothing": (-0.03, 0.05)}
+
+
+def answer_of_changes(changes: list[dict[str, Any]], repeats: int = 12) -> Answer:
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        changed = [name for name in GAINS if values[name] not in (0.0, None, "off")]
+        return 0.8 + sum(GAINS[name][repeat % 2] for name in changed)
+
+    runs = results(
+        {"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes, repeats=repeats
+    )
+    return answer_on_changes(replace(make_table(runs), changed=tuple(GAINS)))
+
+
+def test_each_change_is_compared_with_the_trial_without_any_the_best_first() -> None:
+    found = answer_of_changes([{}, {"l1": 0.1}, {"dropout": 0.3}])
+    assert [comparison[0].pair.label for comparison in found.comparisons] == ["dropout=0.3", "l1=0.1"]
+    assert [comparison[0].verdict for comparison in found.comparisons] == ["more", "less"]
+    assert [effect.measure.name for effect in found.comparisons[0]][:2] == ["test_accuracy", "speed"]
+    assert (found.headline, found.lead[0].pair.label) == ("pair", "dropout=0.3")
+
+
+def test_a_change_with_the_highest_mean_that_may_be_chance_does_not_lead() -> None:
+    found = answer_of_changes([{}, {"dropout": 0.3}, {"label_smoothing": 0.1}])
+    assert found.lead[0].pair.label == "dropout=0.3"
+
+
+def test_without_a_gain_beyond_chance_the_nearest_change_leads() -> None:
+    found = answer_of_changes([{}, {"l1": 0.1}, {"label_smoothing": 0.1}])
+    assert (found.headline, found.lead[0].pair.label) == ("none_better", "label_smoothing=0.1")
+
+
+def test_without_the_trial_without_a_change_nothing_is_compared() -> None:
+    assert answer_of_changes([{"l1": 0.1}, {"dropout": 0.3}]).headline == "no_baseline"
+
+
+def test_the_best_of_those_that_trained_to_the_end_leads() -> None:
+    def report(values: dict[str, Any], repeat: int) -> tuple[float, dict[str, Any]]:
+        return 1.0, {"bits": abs(values["lr"] - 0.3) + 1}
+
+    runs = own_results({"lr": [0.1, 0.3, 0.6]}, report, repeats=1, mode="search")
+    next(run for run in runs.records if run.config["lr"] == 0.1).metrics["stopped_epoch"] = 1
+    found = answer_of_search(make_table(runs), "bits", minimizes=True)
+    assert (found.headline, found.facts["count"]) == ("best_found", 2)
+    assert [(item[0].pair.label, item[0].contrast.centre) for item in found.comparisons] == [
+        ("lr=0.3", 1.0),
+        ("lr=0.6", 1.3),
+    ]
+    assert found.caveats["stopped_early"]["count"] == 1
+    most = answer_of_search(make_table(runs), "bits", minimizes=False)
+    assert most.lead[0].pair.label == "lr=0.6"
+    assert answer_of_search(make_table(runs), "absent", minimizes=False).headline == "not_reported"

@@ -11,8 +11,8 @@ from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.advise.rank import advise, race_for
 from dmls_ray.analysis.advise.text import frame, notes
 from dmls_ray.analysis.figures.tradeoff import chart
-from dmls_ray.analysis.findings.decide import decide
 from dmls_ray.analysis.findings.losers import losers_of
+from dmls_ray.analysis.findings.question import decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.groups import all_groups_along_axis, group_by_other_factors
+from dmls_ray.analysis.trials.axis import all_groups_along_axis, group_by_other_factors
 from tests.analysis.samples import results
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.findings.decide import claims_of, decide
+from dmls_ray.analysis.findings.question import claims_of, decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
