@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -48,9 +48,6 @@ class Results:
         records: one `RunRecord` a run.
         mirror: the owner of the local copy; None for results in a local folder.
         left_out: a line about stale runs that are left out; empty if there are none.
-
-    Raises:
-        StoreError: a configuration is not one of its workload.
     """
 
     def __init__(
@@ -60,10 +57,7 @@ class Results:
         *,
         mirror: Mirror | None = None,
         left_out: str = "",
-        are_checked: bool = False,
     ) -> None:
-        if not are_checked:
-            _check_configs(records)
         self.folder = Path(folder)
         self.mirror = mirror
         self.left_out = left_out
@@ -88,7 +82,7 @@ class Results:
 
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
-        return Results(self.folder, records, mirror=self.mirror, left_out=self.left_out, are_checked=True)
+        return Results(self.folder, records, mirror=self.mirror, left_out=self.left_out)
 
     @cached_property
     def until(self) -> Until | None:
@@ -98,8 +92,10 @@ class Results:
         Raises:
             StoreError: sweep.json cannot be read.
         """
-        sessions = read_sweep(self.folder).get("sessions", [])
-        return next((until for session in reversed(sessions) if (until := Until.of(session)) is not None), None)
+        for session in reversed(read_sweep(self.folder).get("sessions", [])):
+            if session.get("until"):
+                return Until.of(session)
+        return None
 
     @cached_property
     @gc_disabled()
@@ -108,11 +104,12 @@ class Results:
         facts of its machine. Where two columns have one name, the later one gets a prefix.
         """
         records = self.records
-        # Column by column: a dict a run would take gigabytes for a hundred thousand.
-        of_run = [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)]
-        read = _attributes(records, of_run)
+        # By columns: a dict a run would take gigabytes for a hundred thousand.
+        fields = [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)]
+        read = _attributes(records, fields)
         columns = {name: read.pop(name) for name in KEYS}
-        _add(columns, _of_shared(records, "config", config_factors), OF_A_FIELD, taken=RESERVED)
+        factors = _shared_columns(records, lambda record: id(record.config), factors_of)
+        _add(columns, factors, OF_A_FIELD, taken=RESERVED)
         columns["run_seed"] = read.pop("seed")
         read["outcome"] = pd.Series([record.outcome.value for record in records])
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
@@ -121,8 +118,7 @@ class Results:
         entries = _columns((record.metrics | record.facts for record in records), present)
         _add(columns, {name: entries.pop(name, None) for name in self._registered}, OF_A_RECORD)
         _add(columns, entries, OF_A_METRIC)
-        for field, facts_of in (("machine", _of_machine), ("versions", _of_versions), ("git", _of_git)):
-            _add(columns, _of_shared(records, field, facts_of), f"{field}_")
+        _add(columns, _shared_columns(records, _place, _surroundings), "run_")
         return pd.DataFrame(columns, copy=False)
 
     @cached_property
@@ -133,23 +129,24 @@ class Results:
             metrics |= {metric.name: metric for metric in workload_of(config).metrics}
         return metrics
 
+    def _metrics_of(self, scope: str) -> list[str]:
+        return [name for name, metric in self._registered.items() if metric.scope == scope and not metric.of]
+
     @cached_property
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
-        metrics = [name for name, metric in self._registered.items() if metric.scope == "rank" and not metric.of]
         fields = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs")]
         rows = []
         for record in self.records:
             for rank in record.ranks:
                 rows.append((record, {name: getattr(rank, name) for name in fields} | rank.metrics))
-        return _frame_of_parts(rows, [*fields, *metrics])
+        return _frame_of_parts(rows, [*fields, *self._metrics_of("rank")])
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
-        metrics = [name for name, metric in self._registered.items() if metric.scope == "epoch"]
         rows = [(record, epoch.values) for record in self.records for epoch in record.epochs]
-        return _frame_of_parts(rows, ["epoch", *metrics])
+        return _frame_of_parts(rows, ["epoch", *self._metrics_of("epoch")])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
@@ -183,35 +180,14 @@ def load(folder: str | os.PathLike[str], *, stale: bool = False) -> Results:
 def results_of(
     folder: str | os.PathLike[str], split: SplitRecords, *, mirror: Mirror | None = None, stale: bool = False
 ) -> Results:
-    """The results of a folder; with `stale`, those of other code and data, too."""
-    if stale and split.stale:
-        return Results(folder, split.distinguished(), mirror=mirror)
-    return Results(folder, split.current, mirror=mirror, left_out=describe_stale(split.stale, split.newest))
-
-
-def factors_of(record: RunRecord) -> dict[str, Any]:
-    """Every field of the run's configuration, and what follows from them: global_batch."""
-    return config_factors(record.config)
-
-
-def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every field of a configuration given as plain values, and what follows from the fields: global_batch."""
-    return workload_of(config).factors(config)
-
-
-def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
-    """Add further columns, with a prefix where the name is that of another column, or is taken."""
-    heads = distinct_names(further, [*columns, *taken], prefix)
-    columns |= {heads[name]: values for name, values in further.items()}
-
-
-def _check_configs(records: Sequence[RunRecord]) -> None:
-    """Refuse configurations that their workload does not understand, each distinct one checked once.
+    """The results of a folder; with `stale`, those of other code and data, too.
 
     Raises:
-        ConfigError: the workload has a mistake.
-        StoreError: a value has another type than its field.
+        StoreError: a configuration is not one of its workload.
     """
+    records, left_out = split.current, describe_stale(split.stale, split.newest)
+    if stale and split.stale:
+        records, left_out = split.distinguished(), ""
     for record in {id(record.config): record for record in records}.values():
         try:
             workload_of(record.config).check_recorded(record.config)
@@ -219,6 +195,12 @@ def _check_configs(records: Sequence[RunRecord]) -> None:
             raise StoreError(
                 f"the configuration of run {record.run_id} is not valid ({error}); remove its line from runs.jsonl."
             ) from error
+    return Results(folder, records, mirror=mirror, left_out=left_out)
+
+
+def factors_of(record: RunRecord) -> dict[str, Any]:
+    """Every field of the run's configuration, and what follows from them: global_batch."""
+    return workload_of(record.config).factors(record.config)
 
 
 def distinct(objects: Iterable[Shared]) -> Collection[Shared]:
@@ -231,17 +213,27 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(items)))
 
 
+def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
+    """Add further columns, with a prefix where the name is that of another column, or is taken."""
+    heads = distinct_names(further, [*columns, *taken], prefix)
+    columns |= {heads[name]: values for name, values in further.items()}
+
+
 def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
     """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
-    records = [record for record, _ in rows]
-    columns = _attributes(records, KEYS)
+    columns = _attributes([record for record, _ in rows], KEYS)
     values = [values for _, values in rows]
     _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), OF_A_METRIC)
     return pd.DataFrame(columns)
 
 
-def _attributes(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, pd.Series]:
+def _attributes(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
     return _transposed(names, map(attrgetter(*names), records))
+
+
+def _columns(items: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of these mappings. Row by row, since the values of a row lie near each other in memory."""
+    return _transposed(names, (tuple(map(item.get, names)) for item in items))
 
 
 def _transposed(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
@@ -249,36 +241,34 @@ def _transposed(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> dict[s
     return {name: pd.Series(values) for name, values in zip(names, columns, strict=True)}
 
 
-def _columns(items: Iterable[Mapping[str, Any]], present: Sequence[str]) -> dict[str, Any]:
-    """The columns of these mappings. Row by row, since the values of a row lie near each other in memory."""
-    return _transposed(present, (tuple(map(item.get, present)) for item in items))
-
-
-def _of_shared(
-    records: Sequence[RunRecord], field: str, facts_of: Callable[[Mapping[str, Any]], dict[str, Any]]
-) -> dict[str, pd.Series]:
-    """Columns of an object that many records share: computed once for each object."""
-    objects = [getattr(record, field) for record in records]
-    shared = distinct(objects)
-    places = {id(item): place for place, item in enumerate(shared)}
-    rows = [places[id(item)] for item in objects]
-    facts = [facts_of(item) for item in shared]
+def _shared_columns(
+    records: Sequence[RunRecord],
+    key_of: Callable[[RunRecord], Hashable],
+    facts_of: Callable[[RunRecord], dict[str, Any]],
+) -> dict[str, Any]:
+    """Columns of what all records with a key have in common: computed for one record of each key."""
+    keys = list(map(key_of, records))
+    facts = [facts_of(record) for record in dict(zip(keys, records, strict=True)).values()]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    rows = [places[key] for key in keys]
     columns = _columns(facts, field_names(facts))
     return {name: column.take(rows).reset_index(drop=True) for name, column in columns.items()}
 
 
-def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
+def _place(record: RunRecord) -> Hashable:
+    return id(record.machine), id(record.versions), id(record.git)
+
+
+def _surroundings(record: RunRecord) -> dict[str, Any]:
+    """Facts of the machine, the versions and the commit of a run."""
+    machine, versions, git = record.machine, record.versions, record.git
     return {
         "machine_host": machine.get("host", ""),
         "machine_cpu": machine.get("cpu", ""),
         "machine_cores": machine.get("cores"),
         "machine_gpus": ", ".join(machine.get("gpus", [])),
+        "version_torch": versions.get("torch", ""),
+        "version_ray": versions.get("ray", ""),
+        "git_commit": git.get("commit", ""),
+        "git_dirty": git.get("dirty"),
     }
-
-
-def _of_versions(versions: Mapping[str, Any]) -> dict[str, Any]:
-    return {"version_torch": versions.get("torch", ""), "version_ray": versions.get("ray", "")}
-
-
-def _of_git(git: Mapping[str, Any]) -> dict[str, Any]:
-    return {"git_commit": git.get("commit", ""), "git_dirty": git.get("dirty")}
