@@ -722,7 +722,7 @@ def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_not
     done = sweep_command("grid", *flags)
     assert done.returncode == 0, done.stderr
     assert "After 3 repeats, " in done.stdout
-    assert " after 5 repeats; --max-repeats 5 allows no more" in " ".join(done.stdout.split())
+    assert " after 5 repeats; " in " ".join(done.stdout.split())
     assert len(lines(tmp_path / "noisy")) == 15
     again = sweep_command("grid", *flags)
     assert "Nothing to run. Undecided" in again.stdout

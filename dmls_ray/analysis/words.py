@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
-from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -19,12 +18,9 @@ from dmls_ray.util.quantities import duration
 
 HEADLINES: Mapping[str, str] = {
     "none_ok": "No run ended ok, so nothing is compared.",
-    "searched": "These runs were searched, not measured, and their times say nothing: run them with --mode bench.",
-    "independent": "In no trial did the ranks train one model together, so nothing is compared.",
     "one_trial": "Only one trial was measured, so nothing is compared.",
-    "no_pair": "No two trials differ in {field} alone, so nothing is compared.",
-    "not_compared": "Nothing is compared: no block has two trials on one machine and device with the same versions.",
-    "no_baseline": "No trial is without a change, so nothing is compared.",
+    "not_compared": "Nothing is compared: no two trials differ in one field alone and ran together on one machine and "
+    "device with the same versions.",
     "pair": "{pair}: {effects}.",
     "none_better": "No {field} is better than {base} beyond chance. Nearest, {pair}: {effects}.",
     "none_differs": "No {field} differs from {base} beyond chance. Farthest, {pair}: {effects}.",
@@ -127,8 +123,6 @@ def effect_cell(effect: Effect) -> str:
 def effect_head(effect: Effect) -> str:
     """The heading of the column of an effect."""
     measure = effect.measure
-    if not measure.is_outcome or measure.kind == "level":
-        return {"steps": "optimizer steps", "scaled_lr": "lr"}.get(measure.metric, label_of(measure.metric))
     return f"{measure.noun} (points)" if measure.kind == "points" else measure.noun
 
 
@@ -193,40 +187,32 @@ def end_text(decision: Decision) -> str:
 
 def _open_text(decision: Decision) -> str:
     """How many comparisons are open, and what decides them."""
-    stage, wanted, until = decision.stage, decision.wanted, decision.until
+    stage, realistic = decision.stage, decision.realistic
     count = f"{len(decision.open) or 'none'} of {count_noun(len(decision.claims), 'comparison')}"
     texts = [count if stage is None else f"{count} after {count_noun(stage.blocks, 'repeat')}"]
     if not decision.open:
         return texts[0]
     if decision.goes_on:
-        texts.append("--repeats auto goes on")
-    elif stage is not None and not stage.is_last:
-        texts.append("too few of their runs ended ok")
-    elif stage is not None and stage.blocks >= until.max_repeats:
-        texts.append(f"--max-repeats {until.max_repeats} allows no more")
-    elif stage is not None:
-        texts.append(f"--budget {until.budget:g} has no time for more")
-    elif not wanted.decided and not wanted.hopeless:
+        return f"{texts[0]}; --repeats auto goes on"
+    if realistic:
+        texts.append(f"about {realistic[-1]} repeats would decide {len(realistic)}: {_flags(decision)}")
+    if hopeless := len(decision.repeats_wanted) - len(realistic):
+        texts.append(f"no realistic number of repeats decides {hopeless} on this machine")
+    if stage is None and not decision.repeats_wanted:
         texts.append(f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides")
-    if wanted.decided and not decision.goes_on:
-        texts.append(f"about {wanted.repeats} repeats would decide {wanted.decided}: {_flags(decision)}")
-    if wanted.hopeless and not decision.goes_on:
-        texts.append(f"no realistic number of repeats decides {wanted.hopeless} on this machine")
     return "; ".join(texts)
 
 
 def _flags(decision: Decision) -> str:
     """The flags that allow as many repeats as are wanted."""
-    until, repeats = decision.until, decision.wanted.repeats
-    if decision.stage is None:
+    stage, repeats = decision.stage, decision.realistic[-1]
+    if stage is None:
         return f"--repeats {repeats}"
-    flags = []
-    if until.budget is not None and decision.wanted_s > until.budget:
-        minutes = math.ceil(decision.wanted_s * 1.2 / 60)  # with some to spare
-        flags.append(f"--budget {minutes}m" if minutes < 120 else f"--budget {math.ceil(minutes / 60)}h")
-    if repeats > until.max_repeats:
-        flags.append(f"--max-repeats {repeats}")
-    return " ".join(flags) or "a larger --budget"
+    flags = f"--max-repeats {repeats}"
+    if decision.until.budget is None:
+        return flags
+    minutes = math.ceil((repeats - FIRST_LOOK) * stage.block_s * 1.2 / 60)  # with some to spare
+    return f"{flags} --budget {minutes}m"
 
 
 def _beaten_text(decision: Decision) -> str:

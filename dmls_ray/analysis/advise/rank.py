@@ -10,7 +10,7 @@ from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, Request, 
 from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, measure_of
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
-from dmls_ray.analysis.findings.question import Race, SweepQuestion
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs
 from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results
@@ -258,8 +258,8 @@ def _by_time_to_target(row: Trial, objective: Objective) -> Ranked:
     return Ranked(row, "not compared", text, value, reached.reached == reached.n)
 
 
-def race_for(table: Table, aim: str) -> Race:
-    """Which trials of a race are beaten for its aim, and take no part in further blocks.
+def race_for(table: Table, aim: str) -> tuple[list[Trial], list[Effect]]:
+    """The trials of a race that are beaten for its aim, the losers first, and the others against the best one.
 
     Args:
         table: the trials, of which one has a result at least.
@@ -273,7 +273,7 @@ def race_for(table: Table, aim: str) -> Race:
     ranked = rank(table, objective, looks="race")
     rows = [item.row for item in ranked if item.value is not None]
     if not rows:
-        return Race()
+        return [], []
     beaten = [item.row for verdict in ("loses", "worse") for item in ranked if item.verdict == verdict]
     # What decides the aim, or all measures where it is none of them.
     measures = table.questions.measures(rows)
@@ -285,4 +285,4 @@ def race_for(table: Table, aim: str) -> Race:
     for item in ranked[1:]:
         if item.verdict in ("not distinguished", "not compared"):
             pairs.append(Pair("", f"{item.name} vs {ranked[0].name}", "", item.row, ranked[0].row))
-    return Race(beaten, judged(compare_each(pairs, measures, table.until)))
+    return beaten, judged(compare_each(pairs, measures, table.until))

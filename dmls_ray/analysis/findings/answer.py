@@ -52,18 +52,15 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     compared = trials.compared
     caveats = _caveats(trials)
     measures = trials.questions.measures(compared)
-    if not measures:
-        return Answer(_without_measures(trials), caveats=caveats)
     within = trials.questions.comparisons_within_trials(trials)
-    varied = axis_that_varies(trials, name)
-    axis = trials.axis_of(varied) if varied else Axis("", (), is_ordered=False)
+    axis = trials.axis_of(axis_that_varies(trials, name))
     if name in trials.varied and count_values(compared, name) < 2 and not within:
         caveats["one_value"] = {"field": name}
     candidates = within
-    for group in axis.groups[:1]:
-        candidates = within or compare_each(axis.against_first(group), measures, trials.until)
+    if axis.groups and not within:
+        candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
     if not candidates:
-        return Answer(_without_pairs(axis), {"field": axis.noun}, caveats=caveats)
+        return _nothing_compared(trials, caveats)
     is_amount = axis.is_ordered or axis.name in RANKS
     headline, lead = lead_of(candidates, losers_of(trials, compared), is_amount=is_amount and not within)
     lossless = _lossless(lead, candidates) if is_amount else ()
@@ -172,17 +169,13 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
     return {kind: {"names": names} for kind, names in caveats.items() if names}
 
 
-def _without_measures(trials: SweepTrials) -> str:
-    counted = [trial for trial in trials.rows if trial.counted]
-    if not counted:
-        return "none_ok"
-    return "independent" if all(trial.independent_ranks for trial in counted) else "searched"
-
-
-def _without_pairs(axis: Axis) -> str:
-    if not axis.name:
-        return "one_trial"
-    return "not_compared" if axis.groups else "no_pair"
+def _nothing_compared(trials: SweepTrials, caveats: Mapping[str, Mapping[str, Any]]) -> Answer:
+    headline = "not_compared"
+    if len(trials.compared) == 1:
+        headline = "one_trial"
+    elif not any(trial.counted for trial in trials.rows):
+        headline = "none_ok"
+    return Answer(headline, caveats=caveats)
 
 
 def _of_other_fields(trials: SweepTrials, asked: Axis, measures: Sequence[Measure]) -> list[Comparison]:
@@ -216,7 +209,7 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
     pairs = changed_pairs(trials, trials.changed)
     comparisons = compare_each(pairs, measures, trials.until)
     if not comparisons:
-        return Answer("not_compared" if pairs else "no_baseline")
+        return Answer("not_compared")
     comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
     first_place = [comparison for comparison in comparisons if comparison[0].pair.where == comparisons[0][0].pair.where]
     headline, lead = lead_of(first_place, (), is_amount=False)

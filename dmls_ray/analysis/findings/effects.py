@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
+from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Axis, Pair
@@ -122,8 +123,8 @@ Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
 chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
 is compared with nothing."""
 
-_SETTINGS = ("steps", "scaled_lr")
-"""What differs along with a field and explains an accuracy: optimizer steps, and the learning rate that was used."""
+_SETTINGS = {"steps": "optimizer steps", "scaled_lr": "lr"}
+"""What differs along with a field and explains an accuracy -> its words."""
 _MOST_COUNTED = 100_000
 """Repeats beyond which none are counted."""
 
@@ -280,19 +281,18 @@ def judged(comparisons: Sequence[Comparison]) -> list[Effect]:
 
 def level_of(metric: str, label: str, trial: Trial, value: Interval, n: int) -> Effect:
     """A value of a trial that is compared with nothing."""
-    measure = Measure(metric=metric, kind="level", noun=metric, better=0)
-    return Effect(
-        Pair("", label, "", trial, trial), measure, Contrast(value.centre, value.low, value.high, n, None), Until()
-    )
+    measure = Measure(metric=metric, kind="level", noun=label_of(metric), better=0)
+    contrast = Contrast(value.centre, value.low, value.high, n, None)
+    return Effect(Pair("", label, "", trial, trial), measure, contrast, Until())
 
 
 def _settings(pair: Pair, until: Until) -> Iterator[Effect]:
     """What else differs between two trials: it is set, not measured, and has no chance in it."""
     n = min(len(pair.trial.counted), len(pair.base.counted))
-    for metric in _SETTINGS:
+    for metric, noun in _SETTINGS.items():
         value = next(iter(pair.trial.by_block(metric).values()), 0)
         base = next(iter(pair.base.by_block(metric).values()), 0)
         if value and base:
             ratio = value / base
-            measure = Measure(metric=metric, kind="ratio", noun=metric, better=0, is_judged=False, is_outcome=False)
+            measure = Measure(metric=metric, kind="ratio", noun=noun, better=0, is_judged=False, is_outcome=False)
             yield Effect(pair, measure, Contrast(ratio, ratio, ratio, n, 0.0), until)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search, answer_on_changes, changed_pairs
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
@@ -89,32 +89,7 @@ def answer_on_axis(trials: SweepTrials, axis: str) -> Answer:
 
 
 MOST_REPEATS = 100
-MOST_S = 86_400
-"""Repeats, and seconds of further ones, beyond which more are not advised."""
-
-Trials = TypeVar("Trials", bound=SweepTrials)
-
-
-@dataclass(frozen=True)
-class Race:
-    """The trials of a race after some blocks."""
-
-    beaten: Sequence[Trial] = ()
-    """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
-    claims: Sequence[Effect] = ()
-    """The others against the best one."""
-
-
-@dataclass(frozen=True)
-class RepeatsWanted:
-    """About how many repeats decide some comparisons."""
-
-    repeats: int
-    """As many as decide those that a realistic number decides; 0 where there is none."""
-    decided: int
-    """The number of these comparisons."""
-    hopeless: int
-    """The number of those that would take more."""
+"""Repeats beyond which more are not advised."""
 
 
 @dataclass(frozen=True)
@@ -154,30 +129,22 @@ class Decision:
         return bool(may_be or self.rough) and not stage.is_last
 
     @cached_property
-    def wanted(self) -> RepeatsWanted:
-        """About how many repeats decide what is open."""
-        most, least = MOST_REPEATS, 0
-        if self.stage is not None:
-            least = self.stage.blocks + 1
-            if self.stage.block_s > 0:
-                most = min(most, self.stage.blocks + math.floor(MOST_S / self.stage.block_s))
+    def repeats_wanted(self) -> list[int]:
+        """About how many repeats decide each open comparison that has an interval, the fewest first."""
         counts = [claim.repeats_wanted() for claim in self.open]
-        known = [count for count in counts if count is not None]
-        realistic = [count for count in known if count <= most]
-        return RepeatsWanted(max([least, *realistic]), len(realistic), len(known) - len(realistic))
+        return sorted(count for count in counts if count is not None)
 
     @property
-    def wanted_s(self) -> float:
-        """Seconds of so many repeats beyond the third."""
-        assert self.stage is not None
-        return max(0, self.wanted.repeats - FIRST_LOOK) * self.stage.block_s
+    def realistic(self) -> list[int]:
+        """The `repeats_wanted` that are advised."""
+        return [count for count in self.repeats_wanted if count <= MOST_REPEATS]
 
 
 def decide(
-    trials: Trials,
+    trials: SweepTrials,
     varied: Sequence[str],
     changed: Sequence[str] = (),
-    race: Callable[[Trials, str], Race] | None = None,
+    race: Callable[[Any, str], tuple[Sequence[Trial], Sequence[Effect]]] | None = None,
 ) -> Decision:
     """What the comparisons of a sweep are known to be.
 
@@ -185,23 +152,19 @@ def decide(
         trials: the trials.
         varied: the fields that were given several values.
         changed: fields that were changed one at a time.
-        race: says which trials are beaten for an aim; raises ConfigError where runs report nothing of it, and they are
-            compared as those of any sweep then.
+        race: returns the trials that are beaten for an aim, and the comparisons of the others with the best one; raises
+            ConfigError where runs report nothing of it, and they are compared as those of any sweep then.
     """
     stage = trials.stage
     is_measured = any(trial.counted for trial in trials.rows)
     if race is not None and stage is not None and stage.until.aim is not None and is_measured:
         # Who was beaten stays out: with few repeats it may look better again by chance.
-        out = [trial for trial in trials.rows if trial.trial_id in stage.beaten]
         left = [trial for trial in trials.rows if trial.trial_id not in stage.beaten]
-        try:
-            found = race(replace(trials, rows=left), stage.until.aim)
-        except ConfigError:
-            pass
-        else:
-            beaten = [*out, *found.beaten]
+        with suppress(ConfigError):
+            found, claims = race(replace(trials, rows=left), stage.until.aim)
+            beaten = [trial for trial in trials.rows if trial.trial_id in stage.beaten] + list(found)
             stage = replace(stage, beaten=frozenset(trial.trial_id for trial in beaten))
-            return Decision(stage.until, found.claims, stage, beaten)
+            return Decision(stage.until, claims, stage, beaten)
     return Decision(trials.until, claims_of(trials, varied, changed), stage)
 
 

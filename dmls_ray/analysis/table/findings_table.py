@@ -88,8 +88,7 @@ class AnswerTable:
         if decision is not None:
             data["comparisons"] = len(decision.claims)
             data["open"] = [claim_text(claim) for claim in decision.open]
-            if decision.open:
-                data["repeats_wanted"] = decision.wanted.repeats or None
+            data["repeats_wanted"] = max(decision.realistic, default=None)
         return data
 
 

@@ -26,10 +26,10 @@ def rate(values: dict[str, Any], repeat: int) -> float:
 
 
 def test_a_trial_is_beaten_when_its_interval_excludes_that_it_is_as_good_as_the_best() -> None:
-    race = race_for(make_table(results(BATCHES, rate, repeats=5)), "throughput")
-    assert [row.factors["batch_per_rank"] for row in race.beaten] == [16]
-    assert [claim.measure.name for claim in race.claims] == ["speed"]
-    assert {claim.pair.field for claim in race.claims} == {""}
+    beaten, claims = race_for(make_table(results(BATCHES, rate, repeats=5)), "throughput")
+    assert [row.factors["batch_per_rank"] for row in beaten] == [16]
+    assert [claim.measure.name for claim in claims] == ["speed"]
+    assert {claim.pair.field for claim in claims} == {""}
 
 
 def test_the_aim_decides_what_is_better() -> None:
@@ -37,11 +37,11 @@ def test_the_aim_decides_what_is_better() -> None:
         return 0.9 + 0.001 * repeat if values["batch_per_rank"] == 16 else 0.5
 
     swept = results(BATCHES, rate, repeats=5, accuracy=accuracy)
-    race = race_for(make_table(swept), "accuracy")
-    assert [row.factors["batch_per_rank"] for row in race.beaten] == [32, 64]
-    assert race.claims == []
-    race = race_for(make_table(swept), "memory")
-    assert [row.factors["batch_per_rank"] for row in race.beaten] == [32, 64]
+    beaten, claims = race_for(make_table(swept), "accuracy")
+    assert [row.factors["batch_per_rank"] for row in beaten] == [32, 64]
+    assert claims == []
+    beaten, _ = race_for(make_table(swept), "memory")
+    assert [row.factors["batch_per_rank"] for row in beaten] == [32, 64]
 
 
 def test_a_race_for_accuracy_is_decided_by_the_metric_that_beats() -> None:
@@ -50,9 +50,9 @@ def test_a_race_for_accuracy_is_decided_by_the_metric_that_beats() -> None:
         record.metrics["validation_accuracy"] = (
             0.5 if record.config["batch_per_rank"] == 16 else 0.8 + 0.01 * record.repeat
         )
-    race = race_for(make_table(swept), "accuracy")
-    assert [row.factors["batch_per_rank"] for row in race.beaten] == [16]
-    assert [claim.measure.name for claim in race.claims] == ["validation_accuracy"]
+    beaten, claims = race_for(make_table(swept), "accuracy")
+    assert [row.factors["batch_per_rank"] for row in beaten] == [16]
+    assert [claim.measure.name for claim in claims] == ["validation_accuracy"]
 
 
 def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> None:
