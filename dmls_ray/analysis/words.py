@@ -60,14 +60,10 @@ CAVEATS: Mapping[str, str] = {
     "independent": "not compared, since their ranks trained apart: {names}",
     "one_value": "only one value of {field} was measured",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
-    "stopped_early": "{count} of {asked} runs were stopped early",
     "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
     "were measured",
     "few_batches": "the critical batch: fewer than {fewest} batches reach {target:g} in every run",
-    "fit_untested": "how well the curve fits: that is tested from {repeats} reported repeats on",
     "not_reached": "steps at {batches}: not every run reaches {target:g}",
-    "coarse": "steps at {batches}: fewer than {tests:g} tests lie before the target; raise --target-tests",
-    "untuned": "other learning rates: one was tried for each batch",
     "tuned_by_reported": "learning rates: the reported runs chose them, which flatters them",
     "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
 }

@@ -170,7 +170,7 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
     from dmls_ray.analysis.findings.answer import best_first
 
     options, results = request.options, summary.results
-    for row in best_first(summary.table, options.metric, minimizes=search_minimizes(options))[:1]:
+    for row in best_first(summary.table, options.metric)[:1]:
         best = BestOfSearch(
             config=row.records[0].config, repeats=plan.repeats, where=results.where, request=request,
             program=sys.argv[0],

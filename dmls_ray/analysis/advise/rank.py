@@ -141,7 +141,7 @@ def advise(results: Results, name: str, **options: Any) -> Advice:
     loss = None
     # A target says what the accuracy must come to.
     if ranked[0].value is not None and not objective.is_learned and objective.target is None:
-        loss = loss_of(table, ranked[0].row, table.rows)
+        loss = loss_of(table, ranked[0].row)
     front = front_of(
         table,
         objective.metric if objective.is_learned else "test_accuracy",

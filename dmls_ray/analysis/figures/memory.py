@@ -15,7 +15,7 @@ from dmls_ray.analysis.figures.series import (
     plotted_metric,
     stacked_panels,
 )
-from dmls_ray.analysis.memory import MEMORY_KINDS, kind_name, memory_limit, memory_line, memory_metric
+from dmls_ray.analysis.memory import MEMORY_KINDS, memory_limit, memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 
@@ -23,8 +23,6 @@ _MOST_LINES = 3
 """Lines of trials that have a panel of their kinds of memory."""
 _WIDE = 4
 """Ratio of limit to highest value above which the limit is not drawn, so that the values remain readable."""
-_BEYOND = 2
-"""How many times the largest batch a line goes to."""
 
 
 def chart(table: Table) -> Chart | None:
@@ -40,16 +38,14 @@ def _by_kind(table: Table, notes: list[str]) -> list[Panel]:
     if len(rows) < 2:
         return []
     kinds = [name for name in MEMORY_KINDS if any(row.value_of(name) for row in rows)]
-    parts = {kind_name(name): partial(Trial.value_of, metric=name) for name in kinds}
+    parts = {name.removesuffix("_mem_mib"): partial(Trial.value_of, metric=name) for name in kinds}
     panels, note = stacked_panels(table, rows, Axis("peak of the tensors (MiB)", from_zero=True), parts, _MOST_LINES)
     notes += note
     return panels
 
 
 def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
-    """What a GPU allocated if it is known, else the memory by which trials are compared; with a line to a batch that
-    was not run.
-    """
+    """What a GPU allocated if it is known, else the memory by which trials are compared."""
     metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
     plotted = plotted_metric(metric, from_zero=True)
     field = batch_axis(table)
@@ -60,15 +56,7 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
         return []
     notes += note
     rows = [row for line in lines for row in line.rows]
-    series: list[Series] = [*panels[0].series, *_limits(rows, metric, field)]
-    for line in lines:
-        fitted = memory_line(line.rows, field, metric)
-        if fitted is not None:
-            batch = _BEYOND * max(fitted.batches)
-            notes.append(": ".join(filter(None, [line.title, f"{fitted.describe(batch)}."])))
-            ends = [(end, fitted.at(end)) for end in (min(fitted.batches), batch)]
-            series.append(dashed_line("line over the batches", ends, line.name))
-    return [replace(panels[0], series=series)]
+    return [replace(panels[0], series=[*panels[0].series, *_limits(rows, metric, field)])]
 
 
 def _limits(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:

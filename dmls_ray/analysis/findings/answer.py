@@ -13,7 +13,6 @@ from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_valu
 from dmls_ray.analysis.trials.steps import StepChange, step_change
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
 from dmls_ray.config.grid import BASELINE
-from dmls_ray.records.outcome import Outcome
 
 MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""
@@ -236,23 +235,22 @@ _MOST = 3
 """Configurations that the answer names; the table has all."""
 
 
-def best_first(trials: SweepTrials, metric: str, *, minimizes: bool) -> list[Trial]:
-    """The trials that reported a metric, the best first; without those that were stopped early if others were not."""
+def best_first(trials: SweepTrials, metric: str) -> list[Trial]:
+    """The trials of a search that reported a metric; without those that were stopped early if others were not."""
     reported = [trial for trial in trials.rows if metric in trial.estimates]
     # A value of an early epoch is not compared with that of a whole training.
-    finished = [trial for trial in reported if not trial.is_stopped]
-    return sorted(finished or reported, key=lambda trial: trial.estimates[metric].centre, reverse=not minimizes)
+    return [trial for trial in reported if not trial.is_stopped] or reported
 
 
-def answer_of_search(trials: SweepTrials, metric: str, *, minimizes: bool) -> Answer:
-    """Which configurations reached the best values of a metric, among how many.
+def answer_of_search(trials: SweepTrials) -> Answer:
+    """Which configurations reached the best values of what was searched for, among how many.
 
     Args:
-        trials: the trials of the search.
-        metric: what was searched for.
-        minimizes: whether less of it is better.
+        trials: the trials of the search, the best first: with `best_by`.
     """
-    ranked = best_first(trials, metric, minimizes=minimizes)
+    assert trials.best_by is not None
+    metric, minimizes = trials.best_by
+    ranked = best_first(trials, metric)
     if not ranked:
         return Answer("not_reported", {"metric": metric})
     comparisons = []
@@ -260,9 +258,4 @@ def answer_of_search(trials: SweepTrials, metric: str, *, minimizes: bool) -> An
         value = trial.estimates[metric]
         comparisons.append([level_of(metric, describe_configuration(trial.factors), trial, value, value.n)])
     facts = {"metric": metric, "which": "least" if minimizes else "highest", "count": len(ranked)}
-    caveats: dict[str, dict[str, Any]] = {"best_of_many": {}}
-    records = [record for trial in trials.rows for record in trial.records]
-    stopped = [record for record in records if record.is_stopped and record.outcome is Outcome.OK]
-    if stopped:
-        caveats["stopped_early"] = {"count": len(stopped), "asked": len(records)}
-    return Answer("best_found", facts, comparisons[0], comparisons, caveats)
+    return Answer("best_found", facts, comparisons[0], comparisons, {"best_of_many": {}})

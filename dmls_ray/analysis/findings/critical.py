@@ -13,7 +13,7 @@ instead, steps would be rounded up by the same number of samples for all batches
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -29,15 +29,6 @@ from dmls_ray.records.model import RunRecord
 
 MIN_SPLIT = 4
 """Repeats from which on the first half chooses the learning rate and the others are reported."""
-COARSE = 0.25
-"""Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
-_TUNED = "lr"
-_OF_BATCHES: Mapping[str, Callable[[BatchPoint], bool]] = {
-    "not_reached": lambda point: point.is_censored,
-    "coarse": lambda point: point.is_coarse,
-    "at_edge": lambda point: point.is_at_edge,
-}
-"""What a reader must know of some batches -> whether it is so of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +48,6 @@ class BatchPoint:
     """Their mean; None unless all runs reached the target."""
     seconds: Estimate | None
     """Seconds from assignment to the test that found the target reached; None as `steps`."""
-    steps_between_tests: float
-    """The most of its runs; 0 where it is not recorded."""
-
-    @property
-    def is_censored(self) -> bool:
-        """Whether a run did not reach the target, so that its steps are known to be many, and not how many."""
-        return len(self.steps_by_repeat) < len(self.runs)
-
-    @property
-    def is_coarse(self) -> bool:
-        """Whether the target is few tests away, so that its steps are known roughly only."""
-        return self.steps is not None and self.steps_between_tests > max(COARSE * self.steps.centre, 1)
 
 
 @dataclass(frozen=True)
@@ -96,33 +75,31 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     """
     observed = [trial for trial in trials.rows if _observed(trial) and trial.factors.get("global_batch")]
     targets = {trial.records[0].config.get("target_accuracy") for trial in observed}
-    others = {*trials.varied} - {"global_batch", "batch_per_rank", _TUNED}
-    if len(targets) != 1 or None in targets or count_values(observed, "global_batch") < 2:
+    differing = {name for name in trials.varied if count_values(observed, name) > 1}
+    if len(targets) != 1 or None in targets or "global_batch" not in differing:
         return None
-    if any(count_values(observed, name) > 1 for name in others):
+    if differing - {"global_batch", "batch_per_rank", "lr"}:
         return None
 
     by_batch: dict[int, list[Trial]] = {}
     for trial in observed:
         by_batch.setdefault(trial.factors["global_batch"], []).append(trial)
-    choosing: Sequence[int] = ()
-    if len(by_batch) < len(observed):
-        choosing = _choosing(observed)
+    is_tuned = len(by_batch) < len(observed)
+    choosing = _choosing(observed) if is_tuned else ()
     points = [_point(batch, by_batch[batch], choosing) for batch in sorted(by_batch)]
     reported = [run.metrics for point in points for run in point.runs]
     noise = [metrics["gradient_noise_scale"] for metrics in reported if metrics.get("gradient_noise_scale")]
-    noise_scale = estimate(noise, "amount") if noise else None
     target = float(targets.pop() or 0.0)
     curve, caveats = _fit(points, target)
-    for name, is_so in _OF_BATCHES.items():
-        batches = [point.batch for point in points if is_so(point)]
-        if batches:
-            caveats[name] = {"batches": batches, "target": target, "tests": 1 / COARSE}
-    if all(point.trial.factors.get(_TUNED) is None for point in points):
-        caveats["untuned"] = {}
-    elif not choosing:
+    missed = [point.batch for point in points if point.steps is None]
+    if missed:
+        caveats["not_reached"] = {"batches": missed, "target": target}
+    at_edge = [point.batch for point in points if point.is_at_edge]
+    if at_edge:
+        caveats["at_edge"] = {"batches": at_edge}
+    if is_tuned and not choosing:
         caveats["tuned_by_reported"] = {}
-    return CriticalBatch(target, points, curve, noise_scale, caveats)
+    return CriticalBatch(target, points, curve, estimate(noise, "amount") if noise else None, caveats)
 
 
 def _observed(trial: Trial) -> list[RunRecord]:
@@ -132,10 +109,9 @@ def _observed(trial: Trial) -> list[RunRecord]:
 
 def _choosing(trials: Sequence[Trial]) -> Sequence[int]:
     """The repeats that choose the learning rates, of those that all trials have; empty if these are few."""
-    shared = {run.repeat for run in _observed(trials[0])}
-    for trial in trials:
-        shared &= {run.repeat for run in _observed(trial)}
-    return sorted(shared)[: len(shared) // 2] if len(shared) >= MIN_SPLIT else ()
+    repeats = [{run.repeat for run in _observed(trial)} for trial in trials]
+    shared = sorted(set.intersection(*repeats))
+    return shared[: len(shared) // 2] if len(shared) >= MIN_SPLIT else ()
 
 
 def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> BatchPoint:
@@ -147,20 +123,20 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
 
     best = min(trials, key=score)
     rates = sorted(map(_rate, trials))
-    is_at_edge = len(rates) > 2 and _rate(best) in (rates[0], rates[-1])
     reported = [run for run in _observed(best) if run.repeat not in choosing]
     by_repeat = _steps(reported)
-    steps, seconds = [*by_repeat.values()], [run.metrics["target_s"] for run in reported if run.metrics.get("target_s")]
-    is_reached = len(steps) == len(reported) > 0
+    steps = seconds = None
+    if len(by_repeat) == len(reported) > 0:
+        steps = estimate([*by_repeat.values()], "amount")
+        seconds = estimate([run.metrics["target_s"] for run in reported], "amount")
     return BatchPoint(
         batch=batch,
         trial=best,
         runs=reported,
-        is_at_edge=is_at_edge,
+        is_at_edge=len(rates) > 2 and _rate(best) in (rates[0], rates[-1]),
         steps_by_repeat=by_repeat,
-        steps=estimate(steps, "amount") if is_reached else None,
-        seconds=estimate(seconds, "amount") if is_reached and seconds else None,
-        steps_between_tests=max(map(_steps_between_tests, reported), default=0.0),
+        steps=steps,
+        seconds=seconds,
     )
 
 
@@ -172,38 +148,37 @@ def _steps(runs: Sequence[RunRecord]) -> dict[int, float]:
     found = {}
     for run in runs:
         steps = run.metrics.get("target_steps")
-        if steps:
-            found[run.repeat] = steps - (min(_steps_between_tests(run) or 1.0, steps) - 1) / 2
+        if steps and run.metrics.get("target_s"):
+            found[run.repeat] = steps - (min(_steps_between_tests(run), steps) - 1) / 2
     return found
 
 
 def _steps_between_tests(run: RunRecord) -> float:
-    """One at least; 0 where it is not recorded."""
+    """One at least, and where it is not recorded."""
     if not run.metrics.get("steps") or not run.epochs:
-        return 0.0
+        return 1.0
     return max(run.metrics["steps"] / len(run.epochs) / (run.config.get("target_tests") or 1), 1.0)
 
 
 def _rate(trial: Trial) -> float:
-    return float(trial.factors.get(_TUNED) or trial.records[0].config.get(_TUNED) or 0.0)
+    return float(trial.factors.get("lr") or trial.records[0].config.get("lr") or 0.0)
 
 
 def _fit(points: Sequence[BatchPoint], target: float) -> tuple[Curve | None, dict[str, dict[str, Any]]]:
-    """The curve, and what a reader must know of how well it fits."""
-    means, steps, tolerance = {}, {}, {}
-    for point in points:
-        # A batch with a run that did not reach the target is left out.
-        if point.steps is not None:
-            means[point.batch] = point.steps.centre
-            steps[point.batch] = point.steps_by_repeat
-            tolerance[point.batch] = point.steps_between_tests / 2
+    """The curve, and what a reader must know of how well it fits. A fit to few repeats is not tested."""
+    # A batch with a run that did not reach the target is left out.
+    reached = [point for point in points if point.steps is not None]
+    means = {point.batch: point.steps.centre for point in reached if point.steps}
     curve = fit_curve(means)
     if curve is None:
         return None, {"few_batches": {"fewest": FEWEST_BATCHES, "target": target}}
-    repeats = set.intersection(*map(set, steps.values()))
+    repeats = set.intersection(*(set(point.steps_by_repeat) for point in reached))
     if len(repeats) < MIN_REPEATS:
-        return curve, {"fit_untested": {"repeats": MIN_REPEATS}}
-    shared = {batch: {repeat: found[repeat] for repeat in repeats} for batch, found in steps.items()}
+        return curve, {}
+    shared, tolerance = {}, {}
+    for point in reached:
+        shared[point.batch] = {repeat: point.steps_by_repeat[repeat] for repeat in repeats}
+        tolerance[point.batch] = max(map(_steps_between_tests, point.runs)) / 2
     worst = refuting_batch(curve, shared, tolerance)
     if worst is None:
         return curve, {}
@@ -240,7 +215,9 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
 
 def _levels(point: BatchPoint) -> list[Effect]:
     """Steps and seconds of a batch, at its best learning rate."""
+    if point.steps is None or point.seconds is None:
+        return []
     rate = _rate(point.trial)
     label = f"global_batch {point.batch}, lr {rate:g}" if rate else f"global_batch {point.batch}"
     values = {"steps to target": point.steps, "s to target": point.seconds}
-    return [level_of(name, label, point.trial, value, value.n) for name, value in values.items() if value is not None]
+    return [level_of(name, label, point.trial, value, value.n) for name, value in values.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -125,8 +124,8 @@ is compared with nothing."""
 
 _SETTINGS = {"steps": "optimizer steps", "scaled_lr": "lr"}
 """What differs along with a field and explains an accuracy -> its words."""
-_MOST_COUNTED = 100_000
-"""Repeats beyond which none are counted."""
+HOPELESS = 101
+"""Repeats from which on more are not advised."""
 
 
 @dataclass(frozen=True)
@@ -201,15 +200,16 @@ class Effect:
     def repeats_wanted(self) -> int | None:
         """About how many repeats decide it: its interval is as narrow as is wanted, or excludes no difference.
 
-        If its noise stays as it is; at most `_MOST_COUNTED`. None without an interval.
+        If its noise stays as it is. None without an interval; `HOPELESS` if more are not advised.
         """
         after = self.contrast.half_width_after
         if after is None:
             return None
         wanted = math.log1p(self.until.within) if self.measure.is_ratio else self.until.within
-        width = max(wanted, self.size)
-        counts = range(self.contrast.n + 1, _MOST_COUNTED)
-        return counts.start + bisect.bisect_left(counts, -width, key=lambda count: -after(count))
+        for count in range(self.contrast.n + 1, HOPELESS):
+            if after(count) <= max(wanted, self.size):
+                return count
+        return HOPELESS
 
     def as_dict(self) -> dict[str, Any]:
         """Its values for programs."""

@@ -56,13 +56,13 @@ def losers_of(
     return found
 
 
-def loss_of(trials: SweepTrials, trial: Trial, others: Sequence[Trial]) -> Effect | None:
-    """By how much a trial is less accurate than the most accurate of others, beyond chance; None where it is not."""
+def loss_of(trials: SweepTrials, trial: Trial) -> Effect | None:
+    """By how much a trial is less accurate than the most accurate one, beyond chance; None where it is not."""
     measure = _result_of(trials, trials.rows)
     if measure is None:
         return None
-    known = [item for item in others if item.by_block(measure.metric) and not item.independent_ranks]
-    best = _best([item for item in known if not item.is_stopped] or [trial], measure)
+    known = [item for item in trials.compared if item.by_block(measure.metric) and not item.is_stopped]
+    best = _best(known or [trial], measure)
     effect = _effect(trial, best, measure, trials.until)
     return effect if effect is not None and _is_loss(effect) else None
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search, answer_on_changes, changed_pairs
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
-from dmls_ray.analysis.findings.effects import Effect, compare, judged
-from dmls_ray.analysis.findings.stage import Stage
-from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, judged
+from dmls_ray.analysis.findings.sweep_trials import Stage, SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import Trial
@@ -76,7 +75,7 @@ class SweepQuestion:
 def answer_of(trials: SweepTrials, question: SweepQuestion) -> Answer:
     """The answer of a sweep's trials to its question."""
     if question.metric:
-        return answer_of_search(trials, question.metric, minimizes=question.minimizes)
+        return answer_of_search(trials)
     return answer_on_changes(trials) if question.changed else answer_on_axis(trials, trials.axis)
 
 
@@ -86,10 +85,6 @@ def answer_on_axis(trials: SweepTrials, axis: str) -> Answer:
     if critical is not None:
         return answer_on_critical_batch(critical)
     return answer_along(trials, axis)
-
-
-MOST_REPEATS = 100
-"""Repeats beyond which more are not advised."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +132,7 @@ class Decision:
     @property
     def realistic(self) -> list[int]:
         """The `repeats_wanted` that are advised."""
-        return [count for count in self.repeats_wanted if count <= MOST_REPEATS]
+        return [count for count in self.repeats_wanted if count < HOPELESS]
 
 
 def decide(

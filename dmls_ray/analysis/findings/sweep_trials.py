@@ -1,28 +1,118 @@
-"""`SweepTrials`: the trials of a sweep, and what is asked of them. `Questions`: what a workload adds to that."""
+"""`SweepTrials`: the trials of a sweep. `Stage`: how far it is. `Questions`: what its workload asks of them."""
 
 from __future__ import annotations
 
+import math
 import pkgutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
-from dmls_ray.analysis.findings.effects import Measure, measures_of
-from dmls_ray.analysis.findings.stage import Stage
+import pandas as pd
+
+from dmls_ray.analysis.findings.effects import Comparison, Measure, measures_of
 from dmls_ray.analysis.memory import EXACT, memory_metric
 from dmls_ray.analysis.results import Results, factors_of, field_names
+from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.analysis.trials.axis import Axis, count_values
 from dmls_ray.analysis.trials.compare import Comparisons
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.until import Until
+from dmls_ray.records.durations import Durations, seconds_of_run
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import DEFAULT, workload
 
-if TYPE_CHECKING:
-    from dmls_ray.analysis.findings.effects import Comparison
+
+@dataclass(frozen=True)
+class Stage:
+    """The blocks of a sweep that repeats its trials until its comparisons are decided, and how many more may follow.
+
+    It follows from the records alone, so a sweep that goes on, and whoever reads its folder later, see the same.
+    """
+
+    records: Sequence[RunRecord]
+    """The runs of the sweep in bench mode."""
+    until: Until
+    """Until when trials are repeated."""
+    beaten: frozenset[str] = frozenset()
+    """Trials that are left out of further blocks."""
+
+    @cached_property
+    def blocks_of(self) -> dict[str, int]:
+        """Trial -> number of first blocks that have a run of it.
+
+        Of the trials that are repeated: not those that are beaten, nor those without a run that ended ok.
+        """
+        repeats: dict[str, set[int]] = {}
+        for record in self.records:
+            repeats.setdefault(record.trial_id, set()).add(record.repeat)
+        blocks = {}
+        for record in self.records:
+            if record.outcome is Outcome.OK and record.trial_id not in self.beaten:
+                found = repeats[record.trial_id]
+                blocks[record.trial_id] = min({*range(len(found) + 1)} - found)
+        return blocks
+
+    @property
+    def trials(self) -> Collection[str]:
+        """The trials that are repeated."""
+        return self.blocks_of.keys()
+
+    @property
+    def blocks(self) -> int:
+        """Number of first blocks that have a run of every such trial."""
+        return min(self.blocks_of.values(), default=0)
+
+    @cached_property
+    def block_s(self) -> float:
+        """Seconds that a block takes."""
+        durations = Durations(self.records)
+        return sum(durations.expected_s(trial) or 0.0 for trial in self.trials)
+
+    @cached_property
+    def most(self) -> int:
+        """Number of blocks that the sweep may have at most, by the number of repeats and the time that are allowed."""
+        most, budget = self.until.max_repeats, self.until.budget
+        if budget is not None and self.block_s > 0:
+            spent = sum(seconds_of_run(record) for record in self.records if record.repeat >= FIRST_LOOK)
+            left = math.floor(max(budget - spent, 0.0) / self.block_s)
+            most = min(most, FIRST_LOOK + math.floor(budget / self.block_s), self.blocks + left)
+        return max(most, self.blocks)
+
+    def without_those_left_out(self) -> Stage:
+        """The stage of the trials that took part in the last blocks: others were beaten in a race before these.
+
+        One block less is no sign of it: the sweep may have been cut short within a block.
+        """
+        if not self.until.race:
+            return self
+        last = max(self.blocks_of.values(), default=0)
+        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of[trial] < last - 1))
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no block may follow."""
+        return self.most <= self.blocks
+
+    @property
+    def looks(self) -> Looks:
+        """How the number of blocks came about."""
+        return "last" if self.is_last else "open"
+
+    @property
+    def next_blocks(self) -> int:
+        """The number of blocks of the next look."""
+        return max(FIRST_LOOK, min(next_look(self.blocks), self.most))
+
+    @property
+    def next_s(self) -> float:
+        """Seconds until the next look."""
+        return (self.next_blocks - self.blocks) * self.block_s
 
 
 class Hooks:
@@ -218,14 +308,12 @@ def _fixed_batch_field(factors: Sequence[Mapping[str, Any]], varied: Sequence[st
     """Which batch stays from one world size, and from one accum_steps, to the next: global_batch (strong scaling) or
     batch_per_rank (weak).
     """
-    per_rank: dict[tuple[int, int], set[int]] = {}
-    together: dict[tuple[int, int], set[int]] = {}
-    for values in factors:
-        if "accum_steps" in values and values.get("global_batch") is not None:
-            ranks = (values["world_size"], values["accum_steps"])
-            per_rank.setdefault(ranks, set()).add(values["batch_per_rank"])
-            together.setdefault(ranks, set()).add(values["global_batch"])
-    same_per_rank = len(set(map(frozenset, per_rank.values()))) == 1
-    same_together = len(set(map(frozenset, together.values()))) == 1
-    is_strong = "global_batch" in varied or (same_together and not same_per_rank)
-    return "global_batch" if is_strong else "batch_per_rank"
+    known = [values for values in factors if "accum_steps" in values and values.get("global_batch") is not None]
+    if "global_batch" in varied:
+        return "global_batch"
+    if known:
+        batches = pd.DataFrame(known).groupby(["world_size", "accum_steps"])[["batch_per_rank", "global_batch"]]
+        differing = batches.agg(frozenset).nunique()
+        if differing.global_batch == 1 < differing.batch_per_rank:
+            return "global_batch"
+    return "batch_per_rank"

@@ -17,7 +17,6 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
-from dmls_ray.records.training_metrics import is_loss
 
 _SAME_RUNS = (
     "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. If the "
@@ -105,11 +104,7 @@ def _incomparable(results: Results, table: Table, machines: Sequence[str]) -> It
     if slow:
         yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
     yield from _trials_by(table.rows, _independent_ranks)
-    compared = {measure.name for measure in table.questions.measures(table.rows)}
-    same = []
-    for row in table.rows:
-        if any(is_loss(name) or name in compared for name in row.same_results):
-            same.append(describe_configuration(row.factors))
+    same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
         yield _SAME_RUNS.format(join_names(same))
 

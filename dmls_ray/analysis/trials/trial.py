@@ -83,11 +83,6 @@ class Trial:
         return bool(self.counted) and all(record.is_stopped for record in self.counted)
 
     @property
-    def reason(self) -> str:
-        """The reason of the first run that is not ok; empty if all are."""
-        return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
-
-    @property
     def independent_ranks(self) -> str:
         """Why the ranks of a run did not train one model together; empty if all did, or where that is unknown."""
         return next((record.independent_ranks for record in self.counted if record.independent_ranks), "")
@@ -121,8 +116,20 @@ class Trial:
 
     @cached_property
     def same_results(self) -> list[str]:
-        """The results that are the same in all repeats, though their seeds differ: the repeats repeat one run."""
-        return same_results(self.counted)
+        """The losses of its runs, if they are the same in each, though their seeds differ: the repeats repeat one run.
+
+        A loss of 0, or of another whole number, proves nothing.
+        """
+        if len({record.seed for record in self.counted}) < 2:
+            return []
+        same = []
+        for name, first in self.counted[0].metrics.items():
+            if is_loss(name) and (name in LEARNED or is_compared(name)) and not float(first).is_integer():
+                values = self.by_block(name).values()
+                if len(values) < len(self.counted) or not are_same([*values]):
+                    return []
+                same.append(name)
+        return same
 
     def is_once(self, metric: str) -> bool:
         """Whether equal values of a metric say no more than one of them.
@@ -156,18 +163,14 @@ class Trial:
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""
         if metric == RUNS_PER_S:
-            return self._runs_per_s()
+            seconds = self.by_block("total_s") if self.workload.durations_compare else {}
+            return {block: 1 / value for block, value in seconds.items() if value > 0}
         records = self.timed if is_time(metric) else self.counted
         return {record.repeat: record.metrics[metric] for record in records if metric in record.metrics}
 
     def rates(self) -> dict[int, float]:
         """The throughput of each block; without it, runs per second, if all runs do the same work."""
-        return self.by_block(self.throughput) or self._runs_per_s()
-
-    def _runs_per_s(self) -> dict[int, float]:
-        if not self.workload.durations_compare:
-            return {}
-        return {block: 1 / seconds for block, seconds in self.by_block("total_s").items() if seconds > 0}
+        return self.by_block(self.throughput) or self.by_block(RUNS_PER_S)
 
     def speed_against(self, base: Trial) -> Contrast | None:
         """The ratio of the speed of this trial to that of a baseline of the same table.
@@ -191,34 +194,6 @@ class Trial:
     def overfit_epoch(self) -> int | None:
         """The epoch from which its runs overfit; None if they do not beyond chance."""
         return overfit_epoch(self.counted)
-
-
-def same_results(records: Sequence[RunRecord]) -> list[str]:
-    """The losses of runs with different seeds, if they are the same in each, in every epoch; else none.
-
-    Of functions that report no loss, those of their own metrics that are the same. Whole numbers alone prove nothing,
-    since a number of parameters is equal in all runs, nor do accuracies, since few samples have few of them.
-    """
-    if len({record.seed for record in records}) < 2:
-        return []
-    is_same: dict[str, bool] = {}
-    for name in records[0].metrics:
-        runs = [_values(record, name) for record in records]
-        is_learned = name in LEARNED or is_compared(name)
-        if is_learned and not all(value.is_integer() for value in runs[0]):
-            is_as_long = len(set(map(len, runs))) == 1
-            is_same[name] = is_as_long and all(map(are_same, zip(*runs, strict=True)))
-    losses = [name for name in is_same if is_loss(name)]
-    if losses:
-        return losses if all(map(is_same.get, losses)) else []
-    proving = set(is_same) - set(registered_metrics())
-    return [name for name in is_same if is_same[name] and name in proving and not name.endswith(("acc", "accuracy"))]
-
-
-def _values(record: RunRecord, name: str) -> list[float]:
-    """A metric of a whole run, and of each epoch that has it."""
-    metrics = [record.metrics, *(epoch.metrics for epoch in record.epochs)]
-    return [float(item[name]) for item in metrics if name in item]
 
 
 def describe_configuration(factors: Mapping[str, Any]) -> str:

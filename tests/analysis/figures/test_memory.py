@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.figures.memory import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, notes, panels, points, series
+from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import MACHINE, results, with_memory_kinds
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
@@ -77,13 +77,3 @@ def test_each_world_size_has_its_kinds_of_memory_in_a_panel() -> None:
     assert list(first.x.categories) == ["16", "32"]
     assert not against_batch.stacked
     assert not against_batch.x.log, "a straight line would be a curve"
-
-
-def test_a_line_over_three_batches_goes_on_to_one_that_was_not_run() -> None:
-    found = chart(make_table(results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)))
-    (panel,) = panels(found, 1)
-    assert points(panel, "line over the batches") == {16: pytest.approx(116.0), 128: pytest.approx(228.0)}
-    assert notes(found) == [
-        "batch_per_rank 128 needs about 228 MiB of tensor memory, by a line over batch_per_rank 16, 32, 64 "
-        "that is at most 0.000 MiB off."
-    ]

@@ -1,4 +1,4 @@
-"""Which comparisons a sweep makes, whether it has enough repeats, and how many would decide them."""
+"""Which comparisons a sweep makes, whether it has enough repeats, and how many may follow or would decide them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.findings.question import Decision, claims_of, decide
+from dmls_ray.analysis.findings.sweep_trials import Stage
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.axis import all_groups_along_axis, group_by_other_factors
 from dmls_ray.analysis.words import end_text, progress_text
 from dmls_ray.config.until import Until
 from dmls_ray.records.outcome import Outcome
@@ -177,3 +180,69 @@ def test_a_trial_that_fails_after_its_first_run_keeps_no_sweep_going() -> None:
     found = decide(make_table(swept, AXIS), AXIS)
     assert found.open
     assert not found.goes_on
+
+
+TWO_BATCHES = {"batch_per_rank": [16, 32]}
+LONG = Until(budget=None)
+
+
+def stage(repeats: int, until: Until = LONG, rate: float = 1000.0) -> Stage:
+    """Of two trials; a run takes 2000 / rate seconds."""
+    return Stage(results(TWO_BATCHES, lambda values, repeat: rate, repeats=repeats).records, until)
+
+
+def test_a_block_counts_when_every_trial_has_ended_in_it() -> None:
+    assert stage(4).blocks == 4
+    records = results(TWO_BATCHES, lambda values, repeat: 100.0, repeats=4).records
+    assert Stage(records[:-1], LONG).blocks == 3
+    assert Stage([], LONG).blocks == 0
+    records[-1].outcome = Outcome.KILLED
+    assert Stage(records, LONG).blocks == 4, "a run that was killed is not run again in this call"
+
+
+def test_a_trial_of_which_no_run_ended_ok_takes_no_part_in_further_blocks() -> None:
+    records = results(TWO_BATCHES, lambda values, repeat: None if values["batch_per_rank"] == 32 else 100.0).records
+    found = Stage(records[:-1], LONG)
+    assert found.blocks == 3
+    assert found.trials == {record.trial_id for record in records if record.config["batch_per_rank"] == 16}
+
+
+def test_looks_come_at_growing_numbers_of_blocks_up_to_the_most() -> None:
+    assert [stage(blocks).next_blocks for blocks in (1, 3, 5, 8, 9, 12, 19)] == [3, 5, 8, 12, 12, 19, 30]
+    assert stage(3, Until(budget=None, max_repeats=4)).next_blocks == 4
+    assert not stage(29).is_last
+    assert stage(30).is_last
+    assert stage(40).most == 40
+
+
+def test_no_block_follows_that_would_not_end_within_the_budget() -> None:
+    """A run takes 2 s, and a block 4 s."""
+    assert stage(3, Until(budget=9)).next_blocks == 5
+    assert stage(3, Until(budget=7)).next_blocks == 4
+    assert stage(3, Until(budget=3.9)).is_last
+    assert stage(4, Until(budget=7.9)).is_last, "4 s of it are spent"
+    assert stage(3, Until(budget=60), rate=1.0).is_last, "runs of half an hour"
+
+
+def test_intervals_are_wider_where_blocks_were_added_until_all_was_decided() -> None:
+    def width(swept: Results, until: Until | None) -> float:
+        swept.until = until
+        first, last = make_table(swept).rows
+        found = last.speed_against(first)
+        assert found is not None
+        assert found.half_width is not None
+        return found.half_width
+
+    swept = results(TWO_BATCHES, lambda values, repeat: 100 + (repeat * values["batch_per_rank"]) % 7, repeats=5)
+    given, stopped, last = (width(swept, until) for until in (None, LONG, Until(budget=0)))
+    assert given < last < stopped
+    swept = results(TWO_BATCHES, lambda values, repeat: 100 + (repeat * values["batch_per_rank"]) % 7)
+    given, stopped, last = (width(swept, until) for until in (None, LONG, Until(budget=0)))
+    assert given == last < stopped, "three blocks of a sweep that has no time for more were not looked at twice"
+
+
+def test_what_counts_with_one_value_alone_follows_from_the_axis() -> None:
+    variants = ({"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9})
+    table = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 100.0, variants=variants))
+    assert len(all_groups_along_axis(table.rows, "optimizer", table.fixed_batch_field)) == 1
+    assert len(group_by_other_factors(table.rows, {"optimizer"})) == 2
