@@ -293,7 +293,7 @@ def add_figure(copy: PackageCopy) -> None:
         from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 
 
-        def chart(table):
+        def run_counts_chart(table):
             counts = [Point(trial, len(row.records)) for trial, row in enumerate(table.rows)]
             series = Series("runs", counts)
             panel = Panel(x=Axis("trial"), y=Axis("runs"), series=[series])
@@ -301,7 +301,12 @@ def add_figure(copy: PackageCopy) -> None:
         ''',
     )
     registry = "dmls_ray/analysis/figures/__init__.py"
-    copy.insert(registry, '    "scaling",\n', '    "run_counts",\n')
+    copy.insert(
+        registry,
+        "from dmls_ray.analysis.figures.scaling ",
+        "from dmls_ray.analysis.figures.run_counts import run_counts_chart\n",
+    )
+    copy.insert(registry, '    "scaling": ', '    "run_counts": run_counts_chart,\n')
 
 
 def add_objective(copy: PackageCopy) -> None:

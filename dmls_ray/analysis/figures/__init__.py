@@ -1,11 +1,15 @@
-"""Figures: each module makes the `Chart` of one figure from the table of a sweep."""
+"""Figures: a function for each makes its `Chart` from the table of a sweep. A module has the functions of a theme."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 
 from dmls_ray.analysis.figures.chart import Chart
+from dmls_ray.analysis.figures.learning import critical_batch_chart, learning_chart, tradeoff_chart
+from dmls_ray.analysis.figures.memory import memory_chart
+from dmls_ray.analysis.figures.question import answer_chart, changes_chart, search_chart
+from dmls_ray.analysis.figures.scaling import batch_chart, scaling_chart
+from dmls_ray.analysis.figures.steps import communication_chart, rank_spread_chart, step_parts_chart, step_times_chart
 from dmls_ray.analysis.table.model import Table
 
 _LEADING = ("search", "changes", "answer")
@@ -13,26 +17,22 @@ _LEADING = ("search", "changes", "answer")
 figure of the workload is on its question.
 """
 
-_MODULES = (
-    "critical_batch",
-    *_LEADING,
-    "tradeoff",
-    "scaling",
-    "batch",
-    "memory",
-    "learning",
-    "step_parts",
-    "communication",
-    "step_times",
-    "rank_spread",
-    "utilization",
-)
-"""In the order of a report. A new figure needs its module and its name here."""
-
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
-    name: import_module(f"{__name__}.{name}").chart for name in _MODULES
+    "critical_batch": critical_batch_chart,
+    "search": search_chart,
+    "changes": changes_chart,
+    "answer": answer_chart,
+    "tradeoff": tradeoff_chart,
+    "scaling": scaling_chart,
+    "batch": batch_chart,
+    "memory": memory_chart,
+    "learning": learning_chart,
+    "step_parts": step_parts_chart,
+    "communication": communication_chart,
+    "step_times": step_times_chart,
+    "rank_spread": rank_spread_chart,
 }
-"""Name -> function that makes the chart."""
+"""Name of each chart -> the function that makes it, in the order of a report."""
 
 
 def charts(table: Table) -> list[Chart]:

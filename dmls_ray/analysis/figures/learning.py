@@ -1,15 +1,23 @@
-"""Loss and accuracy of training and test by epoch, and the epoch at which overfitting begins."""
+"""What was learned: by epoch, at which cost, and how soon: `learning`, `tradeoff` and `critical_batch`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
+from dmls_ray.analysis.advise.pareto import Front, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.drawn_trials import SINGLE_LINE, limit_rows
-from dmls_ray.analysis.figures.series import measured_series
-from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.figures.drawn_trials import MAX_SERIES, SINGLE_LINE, limit_items, limit_rows, trial_labels
+from dmls_ray.analysis.figures.series import Plotted, dashed_line, measured_series, plotted_metric, run_ids
+from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
+from dmls_ray.analysis.findings.losers import level_text
+from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
+from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.words import headline_text, join_names
 
 _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""
@@ -18,20 +26,30 @@ _EPOCH = Axis("epoch (passes over the data)")
 _OVERFITS = "overfitting begins"
 _METRICS = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 
+_ACCURACY = "test_accuracy"
+_AIMS = {"total_s": "less time"} | dict.fromkeys(MEMORY, "less memory")
+"""Metric -> aim."""
+_MOST_OTHERS = 1000
+"""Maximum number of trials drawn that are not on the front; more would be a grey cloud of megabytes."""
+_FAR = 20
+"""Ratio of highest to lowest cost above which the axis is logarithmic."""
 
-def chart(table: Table) -> Chart | None:
+_CURVE_POINTS = 33
+
+
+def learning_chart(table: Table) -> Chart | None:
     """The figure; None if no counted run has a loss or an accuracy of at least two epochs."""
     tested = [row for row in table.rows if not row.estimates.keys().isdisjoint(_METRICS)]
-    rows, notes = limit_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _METRICS))
+    rows, notes = limit_rows(table, tested, lambda row: any(len(_curve(row, name)) > 1 for name in _METRICS))
     panels = []
     for kind, unit in (("loss", table.presentation.loss_unit), ("accuracy", "fraction of samples")):
-        splits = [split for split in ("test", "train") if any(curve(row, f"{split}_{kind}") for row in rows.values())]
+        splits = [split for split in ("test", "train") if any(_curve(row, f"{split}_{kind}") for row in rows.values())]
         together = [[split] for split in splits]
         if splits and len(rows) <= _TOGETHER:
             together = [splits]
         for shown in together:
             y = Axis(f"{' and '.join(shown)} {kind} ({unit})")
-            panels.append(Panel(x=_EPOCH, y=y, series=_series(rows, shown, kind)))
+            panels.append(Panel(x=_EPOCH, y=y, series=_curves(rows, shown, kind)))
     if not panels:
         return None
     notes.append("A point is the mean over the runs of a trial; a curve ends with the shortest of them.")
@@ -43,7 +61,7 @@ def chart(table: Table) -> Chart | None:
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 
 
-def curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
+def _curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
     """A metric by epoch and block, of the epochs that all runs of a trial have."""
     by_epoch: dict[int, dict[int, float]] = {}
     for record in row.counted:
@@ -54,7 +72,7 @@ def curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
     return {epoch: values for epoch, values in sorted(by_epoch.items()) if values.keys() == blocks}
 
 
-def _series(rows: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list[Series]:
+def _curves(rows: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list[Series]:
     """The curves of each trial, and rings where overfitting begins."""
     series: list[Series] = []
     rings = []
@@ -67,7 +85,7 @@ def _series(rows: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list
             elif split == splits[0]:
                 label = name
             metric = f"{split}_{kind}"
-            by_epoch = curve(row, metric)
+            by_epoch = _curve(row, metric)
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
             same_as = first if label != first else ""
             series += measured_series(label, points, metric=metric, connected=True, same_as=same_as)
@@ -76,4 +94,129 @@ def _series(rows: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list
                 rings.append(Point(row.overfit_epoch, middle, text=f"{name}, n={len(row.counted)}"))
     if rings:
         series.append(Series(_OVERFITS, rings, "ring"))
+    return series
+
+
+def tradeoff_chart(table: Table) -> Chart | None:
+    """The figure; None unless two trials are compared by their test accuracy and have a cost in which they differ.
+
+    The front is that of `advise`, from `pareto.front_of`.
+    """
+    if all(measure.name != _ACCURACY for measure in table.questions.measures(table.rows)):
+        return None
+    front = front_of(table, _ACCURACY)
+    if len(front.rows) < 2 or len(front.axes) < 2 or _ACCURACY not in front.axes:
+        return None
+    # Memory is drawn even if it hardly differs, so that the reader sees it.
+    costs = [cost for cost in _AIMS if cost in (*front.axes, front.memory)]
+    names = {row.trial_id: name for row, name in zip(front.rows, trial_labels(table, front.rows), strict=True)}
+    accuracy = plotted_metric(_ACCURACY)
+    panels = []
+    for cost in costs:
+        levels = [_level(row, cost) for row in front.rows]
+        is_far = max(levels) > _FAR * min(levels) > 0
+        x = Axis(plotted_metric(cost).y.label, log=is_far, from_zero=not is_far)
+        panels.append(Panel(x=x, y=accuracy.y, series=_sides_of_front(front, names, accuracy, cost)))
+    goal = ", ".join(_AIMS[cost] for cost in costs if cost in front.axes)
+    notes = [
+        f"On the front are {len(front.best)} of {len(front.rows)} trials: no other is at least as good in {goal} and "
+        "more accuracy, and better in one. It is of means: what is closer than its interval may change sides."
+    ]
+    if front.is_of_like_memory:
+        notes.append("Memory hardly differs and is left out.")
+    if any(row.independent_ranks for row in table.rows):
+        notes.append("Trials whose ranks did not train one model together are left out.")
+    if front.losers:
+        lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
+        notes.append(f"Not on the front for what they lose: {lost}.")
+    return Chart(name="tradeoff", title=f"Pareto front of {goal} and more accuracy", panels=panels, notes=notes)
+
+
+def _sides_of_front(front: Front, names: dict[str, str], accuracy: Plotted, cost: str) -> list[Series]:
+    """The trials on the front, each with its name if they are few, and the others."""
+    best = front.best
+    on_front = {row.trial_id for row in best}
+    others, _ = limit_items([row for row in front.rows if row.trial_id not in on_front], "trials", _MOST_OTHERS)
+    groups = {"on the front": best}
+    if len(best) < MAX_SERIES:
+        groups = {names[row.trial_id]: [row] for row in best}
+    draw = partial(accuracy.series, describe=lambda row: names[row.trial_id])
+    series: list[Series] = []
+    for name, rows in groups.items():
+        series += draw(name, [(_level(row, cost), row) for row in rows])
+    return series + draw("not on the front", [(_level(row, cost), row) for row in others], muted=True)
+
+
+def _level(row: Trial, metric: str) -> float:
+    level = row.value_of(metric)
+    assert level is not None, metric
+    return level
+
+
+def critical_batch_chart(table: Table) -> Chart | None:
+    """The figure; None unless `critical_batch` has an answer."""
+    found = critical_batch(table)
+    if found is None or not any(point.steps for point in found.points):
+        return None
+    x = Axis("global_batch (samples)", log=True, ticks=[point.batch for point in found.points])
+    label = f"to a test accuracy of {found.target:g}"
+    steps = _measured((point, point.steps) for point in found.points)
+    seconds = _measured((point, point.seconds) for point in found.points)
+    # A band lies under the points.
+    with_laws = sorted([*steps, *_laws(found, steps)], key=lambda series: series.kind != "band")
+    panels = [
+        Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=with_laws),
+        Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
+    ]
+    notes = [
+        "Each batch at the learning rate that needs fewest steps with it.",
+        headline_text(answer_on_critical_batch(found)),
+    ]
+    if found.noise_scale is not None:
+        notes.append(f"Gradient noise scale: {format_interval(found.noise_scale, GENERIC)} samples.")
+    return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)
+
+
+def _measured(points: Iterable[tuple[BatchPoint, Estimate | None]]) -> list[Series]:
+    """The batches of which all runs reached the target, with the mean, and the others."""
+    known, missed = [], []
+    for point, value in points:
+        text = f"{len(point.steps_by_repeat)} of {len(point.runs)} runs"
+        rate = point.trial.records[0].config.get("lr")
+        if isinstance(rate, float):
+            text = f"lr {rate:g}, {text}"
+        if value is None:
+            missed.append(Point(point.batch, None, runs=run_ids(point.runs), text=text))
+        else:
+            known.append(Point(point.batch, value.centre, value.low, value.high, run_ids(point.runs), text))
+    series = [Series("best learning rate", known, connected=True), Series("not reached by all runs", missed, "cross")]
+    return [item for item in series if item.points]
+
+
+def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
+    """Perfect scaling, the fitted curve with the critical batch, and what the gradient noise scale predicts."""
+    first, value = next((point.batch, point.steps) for point in found.points if point.steps is not None)
+    last = found.points[-1].batch
+    ideal = [(batch, value.centre * first / batch) for batch in (first, last)]
+    heights = [steps for _, steps in ideal]
+    heights += [point.y for series in measured for point in series.points if point.y is not None]
+    bottom, top = min(heights), max(heights)
+    series = [dashed_line("perfect scaling", ideal)]
+    upright: dict[str, float] = {}
+    if found.curve is not None:
+        batches = [first * (last / first) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
+        curve = [(batch, found.curve.steps(batch)) for batch in batches]
+        series.append(dashed_line("S_min (1 + B_crit / B)", curve))
+        # The axis ends at the measured batches.
+        critical = found.curve.critical
+        low, high = max(critical.low or 0.0, first), min(critical.high or math.inf, last)
+        if low < high:
+            ends = [Point(batch, None, bottom, top) for batch in (low, high)]
+            series.append(Series("critical batch, 95%", ends, "band"))
+        upright["critical batch"] = critical.centre
+    if found.noise_scale is not None:
+        upright["gradient noise scale"] = found.noise_scale.centre
+    for name, batch in upright.items():
+        if first <= batch <= last:
+            series.append(dashed_line(name, [(batch, bottom), (batch, top)]))
     return series

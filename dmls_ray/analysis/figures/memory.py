@@ -25,7 +25,7 @@ _WIDE = 4
 """Ratio of limit to highest value above which the limit is not drawn, so that the values remain readable."""
 
 
-def chart(table: Table) -> Chart | None:
+def memory_chart(table: Table) -> Chart | None:
     """The figure; None if no two runs have the kinds of their memory, and no two trials differ in the batch alone."""
     notes: list[str] = []
     panels = [*_by_kind(table, notes), *_against_batch(table, notes)]

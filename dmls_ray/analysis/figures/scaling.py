@@ -1,11 +1,21 @@
-"""Throughput and efficiency against ranks, with the ideal and the fitted scaling laws."""
+"""Speed against ranks and against the batch: `scaling` and `batch`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import Line, Plotted, dashed_line, lost_crosses, measured_series, metric_lines
+from dmls_ray.analysis.figures.series import (
+    Line,
+    Plotted,
+    batch_axis,
+    dashed_line,
+    line_panel,
+    lost_crosses,
+    measured_series,
+    metric_lines,
+    plotted_metric,
+)
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
@@ -14,10 +24,11 @@ from dmls_ray.analysis.trials.trial import Trial
 _CURVE_POINTS = 25
 
 
-def chart(table: Table) -> Chart | None:
-    """The figure; None if no two trials with a rate differ only in world_size.
+def scaling_chart(table: Table) -> Chart | None:
+    """Throughput and efficiency against ranks, with the ideal and the fitted scaling laws.
 
-    Without a measured world size 1 there is no ideal, no efficiency and no fit.
+    None if no two trials with a rate differ only in world_size. Without a measured world size 1 there is no ideal, no
+    efficiency and no fit.
     """
     rates = Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
     x, lines, notes = metric_lines(table, [rates], "world_size")
@@ -57,8 +68,7 @@ def chart(table: Table) -> Chart | None:
         ends = [point.x for series in efficiency for point in series.points]
         efficiency.append(dashed_line("ideal", [(min(ends), 1.0), (max(ends), 1.0)]))
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
-    scaling = "strong" if strong else "weak"
-    title = f"Throughput and efficiency against ranks ({scaling} scaling)"
+    title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
     return Chart(name="scaling", title=title, panels=panels, notes=[*notes, *refused])
 
 
@@ -102,3 +112,19 @@ def _speed_ups(line: Line, base: Trial) -> Points:
         ratios = {block: rate / rates[block] for block, rate in row.rates().items() if block in common}
         speed_ups[row.world_size] = ratios
     return speed_ups
+
+
+def batch_chart(table: Table) -> Chart | None:
+    """Time of an epoch and of an optimizer step against the batch.
+
+    None if no two trials with a time differ only in the batch.
+    """
+    plotted = [
+        plotted_metric("epoch_s", "training time per epoch (s)"),
+        plotted_metric("step_ms_p50", "median optimizer step (ms)"),
+    ]
+    x, lines, notes = metric_lines(table, plotted, batch_axis(table))
+    panels: list[Panel] = []
+    for item in plotted:
+        panels += line_panel(item.on(log=x.log), x, lines)
+    return Chart(name="batch", title="Time against batch", panels=panels, notes=notes) if panels else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Panel, Point, Series
 from dmls_ray.analysis.figures.drawn_trials import (
+    MAX_SERIES,
     SINGLE_LINE,
     differing_fields,
     format_factor,
@@ -158,12 +159,7 @@ def stacked_panels(
         parts: name of each part and its value in a trial.
         most: lines that have a panel.
     """
-    x, lines = lines_along(table, rows, batch_axis(table))
-    lines, notes = limit_items(lines, "lines", most)
-    if not lines:
-        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
-        x, line = trials_as_categories(table, shown)
-        lines = [line]
+    x, lines, notes = lines_or_categories(table, rows, [batch_axis(table)], most)
     panels = []
     for line in lines:
         bars = []
@@ -176,9 +172,6 @@ def stacked_panels(
         categories = Axis(x.label, categories=[str(place) for place, _ in line.points])
         panels.append(Panel(x=categories, y=y, series=bars, title=line.title, stacked=True))
     return panels, notes
-
-
-# --- What is plotted --------------------------------------------------------------------------------------------------
 
 
 def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: bool = False) -> Plotted:
@@ -224,9 +217,6 @@ def _label(name: str) -> str:
         return f"{name.replace('_', ' ')} (fraction of samples)"
     words, _, unit = label_of(name).rpartition(" ")
     return f"{words} ({unit})" if words and unit in _UNITS else label_of(name)
-
-
-# --- Lines and axes ---------------------------------------------------------------------------------------------------
 
 
 def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, list[Line]]:
@@ -275,25 +265,39 @@ def metric_lines(table: Table, plotted: Collection[Plotted], field: str) -> tupl
     return x, *limit_items(lines, "lines")
 
 
-def trials_as_categories(table: Table, rows: Sequence[Trial]) -> tuple[Axis, Line]:
-    """An axis with a category for each trial, and the trials as its only line.
+def lines_or_categories(
+    table: Table, rows: Sequence[Trial], fields: Iterable[str], most: int = MAX_SERIES
+) -> tuple[Axis, list[Line], list[str]]:
+    """The lines along the first field of numbers that joins trials; without one, each trial is a category.
 
     The categories are the values of the field in which the trials differ, or the labels of the trials if they differ
     in several fields.
+
+    Args:
+        table: table of the sweep.
+        rows: the trials.
+        fields: candidates for the x axis.
+        most: how many lines to keep; a note counts the others.
     """
-    label, texts = "trial", trial_labels(table, rows)
-    names = differing_fields(table, rows)
+    for field in fields:
+        x, lines = lines_along(table, rows, field)
+        if lines and not x.categories:
+            return x, *limit_items(lines, "lines", most)
+    shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
+    label, texts = "trial", trial_labels(table, shown)
+    names = differing_fields(table, shown)
     if len(names) == 1:
-        label, texts = _with_unit(names[0], rows), [format_factor(row.factors[names[0]]) for row in rows]
-    return Axis(label, categories=texts), Line(SINGLE_LINE, list(zip(texts, rows, strict=True)))
+        label = _with_unit(names[0], shown)
+        texts = [format_factor(row.factors[names[0]]) for row in shown]
+    return Axis(label, categories=texts), [Line(SINGLE_LINE, list(zip(texts, shown, strict=True)))], notes
 
 
-def field_axis(name: str, rows: Iterable[Trial]) -> Axis:
+def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
     """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
-    rows = list(rows)
-    if not has_numbers(rows, name):
-        return Axis(name, categories=list(dict.fromkeys(format_factor(row.factors[name]) for row in rows)))
-    values = sorted({row.factors[name] for row in rows})
+    distinct = list(dict.fromkeys(row.factors[name] for row in rows))
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
+        return Axis(name, categories=list(dict.fromkeys(map(format_factor, distinct))))
+    values = sorted(distinct)
     ticks = values if len(values) <= _MAX_TICKS else ()
     return Axis(_with_unit(name, rows), log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
 
@@ -308,12 +312,6 @@ def batch_axis(table: Table) -> str:
     """The batch field of an x axis: the fixed one, which means the same at every world size."""
     fixed = table.fixed_batch_field
     return "global_batch" if fixed == "global_batch" and "global_batch" in table.varied else "batch_per_rank"
-
-
-def has_numbers(rows: Iterable[Trial], name: str) -> bool:
-    """Whether all values of a field have a position on a numeric axis."""
-    values = [row.factors[name] for row in rows]
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def trained_together(table: Table) -> list[Trial]:

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from dmls_ray.analysis.figures import quantization
 from dmls_ray.analysis.figures.chart import Chart
+from dmls_ray.analysis.figures.question import quantization_chart
 from dmls_ray.analysis.findings.effects import Comparison, Measure
 from dmls_ray.analysis.findings.quantization import (
     FIELD,
@@ -28,7 +28,7 @@ from dmls_ray.records.training_metrics import LEARNED
 class ClassificationPresentation(Presentation):
     """Accuracies instead of losses, and the published reports."""
 
-    figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"quantization": quantization.chart}
+    figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"quantization": quantization_chart}
     loss_unit = "nats a sample"
     always_named = ("model", "dataset", "epochs", "batch_per_rank", "world_size", "optimizer", "lr")
 

@@ -10,7 +10,7 @@ import pytest
 
 from dmls_ray.analysis.advise.rank import Advice, Verdict, advise
 from dmls_ray.analysis.advise.text import frame, headline, notes
-from dmls_ray.analysis.figures import tradeoff
+from dmls_ray.analysis.figures.learning import tradeoff_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.summary import summarize
@@ -138,7 +138,7 @@ def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice
         ["best", "yes"],
         ["worse", "yes"],
     ]
-    found = tradeoff.chart(make_table(swept))
+    found = tradeoff_chart(make_table(swept))
     assert found is not None
     assert not any(item.muted for item in found.panels[0].series)
 

@@ -64,7 +64,7 @@ def test_one_trial_has_no_figure_but_that_of_its_epochs() -> None:
     assert chart_names(runs) == []
 
 
-TIMED = {"scaling", "batch", "communication", "step_times", "utilization"}
+TIMED = {"scaling", "batch", "communication", "step_times"}
 
 
 @pytest.mark.parametrize(("mode", "timed"), [("bench", TIMED), ("search", set())])
@@ -75,7 +75,6 @@ def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed
         for rank in record.ranks:
             rank.metrics |= {"forward_ms": 1.0, "backward_ms": 1.0, "comm_ms": 2.0, "exposed_comm_ms": 1.0}
             rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
-            rank.utilization = {"at_s": [0.5, 1.0], "cpu_percent": [90.0, 95.0]}
     assert {*chart_names(runs)} - {"rank_spread", *TIMED} == {"tradeoff", "memory", "learning"}
     assert TIMED & {*chart_names(runs)} == timed
 
@@ -102,7 +101,7 @@ def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folde
 
 def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
     found = {chart.name: chart for chart in charts(summarize(load(REFERENCE / "cifar10_convnet")).table)}
-    names = "answer tradeoff scaling batch memory step_parts communication step_times rank_spread utilization"
+    names = "answer tradeoff scaling batch memory step_parts communication step_times rank_spread"
     assert list(found) == names.split()
     throughput, efficiency = found["scaling"].panels
     assert [round(value or 0) for value in points(throughput, "batch_per_rank 32").values()] == [345, 550]

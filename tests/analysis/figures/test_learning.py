@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.learning import chart
+from dmls_ray.analysis.figures.learning import learning_chart, tradeoff_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
@@ -31,7 +31,7 @@ def runs_of(axes: dict[str, Any], test: list[float] = TEST) -> Results:
 
 
 def test_curves_are_means_over_the_runs_of_each_epoch() -> None:
-    loss, accuracy = panels(chart(make_table(runs_of({"batch_per_rank": 16}))), 2)
+    loss, accuracy = panels(learning_chart(make_table(runs_of({"batch_per_rank": 16}))), 2)
     assert loss.y.label == "test and train loss (nats a sample)"
     assert accuracy.y.label == "test and train accuracy (fraction of samples)"
     assert points(loss, "test") == {
@@ -47,7 +47,7 @@ def test_curves_are_means_over_the_runs_of_each_epoch() -> None:
 
 
 def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> None:
-    found = chart(make_table(runs_of({"batch_per_rank": 16})))
+    found = learning_chart(make_table(runs_of({"batch_per_rank": 16})))
     loss, accuracy = panels(found, 2)
     assert points(loss, "overfitting begins") == {3: 0.61}
     assert points(accuracy, "overfitting begins") == {3: 0.7}
@@ -58,13 +58,13 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
 def test_a_curve_ends_where_the_first_of_its_runs_has_ended() -> None:
     found = runs_of({"batch_per_rank": 16})
     del found.records[1].epochs[2:]
-    assert list(points(panels(chart(make_table(found)), 2)[0], "test")) == [1, 2]
+    assert list(points(panels(learning_chart(make_table(found)), 2)[0], "test")) == [1, 2]
 
 
 def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_panel_for_each() -> None:
-    few = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4]}))), 2)
+    few = panels(learning_chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4]}))), 2)
     assert names(few[0])[:2] == ["batch_per_rank 1", "batch_per_rank 1, train"]
-    many = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4, 5]}))), 4)
+    many = panels(learning_chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4, 5]}))), 4)
     labels = [panel.y.label.split(" (")[0] for panel in many]
     assert labels == ["test loss", "train loss", "test accuracy", "train accuracy"]
     assert names(many[0])[:2] == ["batch_per_rank 1", "batch_per_rank 2"]
@@ -76,6 +76,66 @@ def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None
     runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
         take_epochs(record, [EpochRecord(epoch=epoch, metrics={"test_loss": 4.0 - epoch}) for epoch in (1, 2)])
-    (loss,) = panels(chart(make_table(runs)), 1)
+    (loss,) = panels(learning_chart(make_table(runs)), 1)
     assert loss.y.label == "test loss (as the training function reports it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}
+
+
+OF_BATCH = {16: (100.0, 0.9), 32: (200.0, 0.8), 64: (50.0, 0.7)}
+"""Rate and accuracy: 32 is twice as fast as 16, which is more accurate; 64 is beaten by both, and needs most memory."""
+
+
+def of_batches(**axes: Any) -> Results:
+    return results(
+        {"batch_per_rank": [16, 32, 64], **axes},
+        lambda values, repeat: OF_BATCH[values["batch_per_rank"]][0],
+        accuracy=lambda values, repeat: OF_BATCH[values["batch_per_rank"]][1],
+    )
+
+
+def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
+    time, memory = panels(tradeoff_chart(make_table(of_batches())), 2)
+    assert names(time) == names(memory) == ["batch_per_rank 16", "batch_per_rank 32", "not on the front"]
+    assert points(time, "batch_per_rank 16") == {20.0: 0.9}
+    assert points(time, "batch_per_rank 32") == {10.0: 0.8}
+    assert points(time, "not on the front") == {40.0: 0.7}
+    assert points(memory, "not on the front") == {164.0: 0.7}
+    assert [item.muted for item in time.series] == [False, False, True]
+    assert series(time, "not on the front").points[0].text == "batch_per_rank 64, n=3"
+    assert (time.x.label, memory.x.label) == ("run time (s)", "tensor memory of a rank (MiB)")
+
+
+def test_the_interval_of_an_accuracy_is_that_of_the_table() -> None:
+    runs = of_batches()
+    for record in runs.records:
+        record.metrics["test_samples"] = 100
+    table = make_table(runs)
+    time, _ = panels(tradeoff_chart(table), 2)
+    (point,) = series(time, "batch_per_rank 16").points
+    value = table.rows[0].estimates["test_accuracy"]
+    assert value.low is not None
+    assert value.low < 0.9
+    assert (point.low, point.high) == (value.low, value.high)
+
+
+def test_a_front_of_more_trials_than_distinguishable_series_is_one_series() -> None:
+    many = {2**place: (100.0 + place, 0.9 - 0.01 * place) for place in range(9)}
+    runs = results(
+        {"batch_per_rank": list(many)},
+        lambda values, repeat: many[values["batch_per_rank"]][0],
+        accuracy=lambda values, repeat: many[values["batch_per_rank"]][1],
+    )
+    time, _ = panels(tradeoff_chart(make_table(runs)), 2)
+    assert names(time) == ["on the front"]
+    assert series(time, "on the front").points[0].text == "batch_per_rank 1, n=3"
+
+
+def test_a_search_has_a_front_of_memory_and_accuracy_alone() -> None:
+    runs = of_batches()
+    for record in runs.records:
+        record.mode = "search"
+    found = tradeoff_chart(make_table(runs))
+    (memory,) = panels(found, 1)
+    assert found is not None
+    assert "time" not in found.title
+    assert names(memory) == ["batch_per_rank 16", "not on the front"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.memory import chart
+from dmls_ray.analysis.figures.memory import memory_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, panels, points, series
@@ -26,7 +26,7 @@ def test_a_gpus_memory_is_the_limit() -> None:
     for record in runs.records:
         if record.metrics.get("tensor_mem_mib") is not None:
             record.metrics["device_mem_mib"] = record.metrics["tensor_mem_mib"] + 50
-    (panel,) = panels(chart(make_table(runs)), 1)
+    (panel,) = panels(memory_chart(make_table(runs)), 1)
     assert panel.y.label == "allocated memory of the GPU of a rank (MiB)"
     assert points(panel, "world_size 1") == {16: 166.0, 32: 182.0}
     assert points(panel, "limit: memory of the GPU") == {16: 300.0, 64: 300.0}
@@ -38,7 +38,7 @@ def test_a_gpus_memory_is_the_limit() -> None:
 
 
 def test_on_a_cpu_the_ranks_share_what_the_host_has_and_the_legend_says_so() -> None:
-    (panel,) = panels(chart(make_table(runs_of({"memory_mib": 500}, "cpu"))), 1)
+    (panel,) = panels(memory_chart(make_table(runs_of({"memory_mib": 500}, "cpu"))), 1)
     assert panel.y.label == "tensor memory of a rank (MiB)"
     assert points(panel, "limit: host memory") == {16: 500.0, 64: 500.0}
     assert points(panel, "limit: host memory / 2 ranks") == {16: 250.0, 64: 250.0}
@@ -54,14 +54,14 @@ def test_on_a_cpu_the_ranks_share_what_the_host_has_and_the_legend_says_so() -> 
     ],
 )
 def test_a_limit_that_is_unknown_or_far_away_is_not_drawn(machine: dict[str, Any], device: str) -> None:
-    (panel,) = panels(chart(make_table(runs_of(machine, device))), 1)
+    (panel,) = panels(memory_chart(make_table(runs_of(machine, device))), 1)
     assert not [name for name in names(panel) if name.startswith("limit")]
     assert points(panel, "oom") == {64: None}
 
 
 def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> None:
     table = make_table(with_memory_kinds(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
-    by_kind, _ = panels(chart(table), 2)
+    by_kind, _ = panels(memory_chart(table), 2)
     assert by_kind.stacked
     assert list(by_kind.x.categories) == ["16", "32"]
     assert names(by_kind) == ["parameter", "gradient", "optimizer", "activation"]
@@ -72,7 +72,7 @@ def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> 
 
 def test_each_world_size_has_its_kinds_of_memory_in_a_panel() -> None:
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0)
-    first, second, against_batch = panels(chart(make_table(with_memory_kinds(runs))), 3)
+    first, second, against_batch = panels(memory_chart(make_table(with_memory_kinds(runs))), 3)
     assert (first.title, second.title) == ("world_size 1", "world_size 2")
     assert list(first.x.categories) == ["16", "32"]
     assert not against_batch.stacked

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures import scaling
-from dmls_ray.analysis.figures.scaling import chart
+from dmls_ray.analysis.figures.scaling import batch_chart, scaling_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal
 from dmls_ray.analysis.table.build import make_table
@@ -27,7 +27,7 @@ def runs_of(**axes: Any) -> Results:
 
 
 def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
-    throughput, efficiency = panels(chart(make_table(runs_of())), 2)
+    throughput, efficiency = panels(scaling_chart(make_table(runs_of())), 2)
     assert throughput.y.label == "throughput (images/s)"
     assert points(throughput, "measured") == pytest.approx({1: GEOMETRIC, 2: 1.6 * GEOMETRIC, 4: 2 * GEOMETRIC})
     assert points(throughput, "ideal") == pytest.approx({1: GEOMETRIC, 4: 4 * GEOMETRIC})
@@ -40,13 +40,13 @@ def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
 
 def test_the_title_names_the_fixed_batch() -> None:
     for fixed, scaling_kind in (("batch_per_rank", "weak scaling"), ("global_batch", "strong scaling")):
-        found = chart(make_table(results({fixed: 64, "world_size": [1, 2, 4]}, rate)))
+        found = scaling_chart(make_table(results({fixed: 64, "world_size": [1, 2, 4]}, rate)))
         assert found is not None
         assert scaling_kind in found.title
 
 
 def test_without_a_measured_world_size_one_there_is_neither_ideal_nor_efficiency() -> None:
-    (throughput,) = panels(chart(make_table(runs_of(world_size=[2, 4]))), 1)
+    (throughput,) = panels(scaling_chart(make_table(runs_of(world_size=[2, 4]))), 1)
     assert names(throughput) == ["measured"]
 
 
@@ -55,7 +55,7 @@ def test_a_world_size_that_was_out_of_memory_is_a_cross_without_a_height() -> No
         {"batch_per_rank": 16, "world_size": [1, 2, 4]},
         lambda values, repeat: None if values["world_size"] == 4 else rate(values, repeat),
     )
-    throughput, efficiency = panels(chart(make_table(runs)), 2)
+    throughput, efficiency = panels(scaling_chart(make_table(runs)), 2)
     assert points(throughput, "oom") == {4: None}
     assert points(throughput, "ideal") == pytest.approx({1: GEOMETRIC, 2: 2 * GEOMETRIC})
     assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8})
@@ -73,7 +73,7 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
         return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, {}, ((0.4,), (0.5,), (0.6,)))]
 
     monkeypatch.setattr(scaling, "fits", fitting)
-    throughput, efficiency = panels(chart(make_table(runs_of())), 2)
+    throughput, efficiency = panels(scaling_chart(make_table(runs_of())), 2)
     assert given == [{2: pytest.approx({0: 1.6, 1: 1.6, 2: 1.6}), 4: pytest.approx({0: 2.0, 1: 2.0, 2: 2.0})}]
     mean = (2.2 * 2.5 * 2.8) ** (1 / 3)
     curve = points(throughput, "half")
@@ -88,9 +88,42 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
 
 
 def test_what_is_not_fitted_is_said_with_the_reason() -> None:
-    assert notes(chart(make_table(runs_of(world_size=[1, 2])))) == [
+    assert notes(scaling_chart(make_table(runs_of(world_size=[1, 2])))) == [
         "No curve by Amdahl's law: it is about a problem that stays the same, and global_batch grew with the ranks.",
         "No curve by universal scalability law: it needs 3 world sizes above 1, and 1 were measured.",
     ]
-    once = chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate, repeats=1)))
+    once = scaling_chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate, repeats=1)))
     assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in notes(once)
+
+
+GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
+
+
+def rate_by_batch(values: dict[str, Any], repeat: int) -> float | None:
+    return None if values["batch_per_rank"] == 64 else 10.0 * values["batch_per_rank"] * values["world_size"]
+
+
+def test_an_epoch_of_a_thousand_samples_takes_a_thousand_by_the_rate_and_what_was_out_of_memory_is_a_cross() -> None:
+    (epoch,) = panels(batch_chart(make_table(results(GRID, rate_by_batch))), 1)
+    assert epoch.x.label == "batch_per_rank (samples)"
+    assert epoch.y.label == "training time per epoch (s)"
+    assert names(epoch) == ["world_size 1", "world_size 2", "oom", "oom"]
+    assert points(epoch, "world_size 1") == pytest.approx({16: 6.25, 32: 3.125})
+    assert points(epoch, "world_size 2") == pytest.approx({16: 3.125, 32: 1.5625})
+    assert points(epoch, "oom") == {64: None}
+
+
+def test_steps_have_a_panel_where_they_were_timed() -> None:
+    runs = results(GRID, rate_by_batch)
+    for record in runs.records:
+        record.metrics["step_ms_p50"] = 2.0 * record.config["batch_per_rank"]
+    _, step = panels(batch_chart(make_table(runs)), 2)
+    assert step.y.label == "median optimizer step (ms)"
+    assert points(step, "world_size 1") == {16: 32.0, 32: 64.0}
+
+
+def test_a_fixed_global_batch_is_the_axis() -> None:
+    runs = results({"global_batch": [64, 128], "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    (epoch,) = panels(batch_chart(make_table(runs, ("world_size", "global_batch"))), 1)
+    assert epoch.x.label == "global_batch (samples)"
+    assert list(points(epoch, "world_size 2")) == [64, 128]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.figures.critical_batch import chart
+from dmls_ray.analysis.figures.learning import critical_batch_chart
 from dmls_ray.analysis.findings.critical import CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
@@ -143,7 +143,7 @@ def test_a_batch_that_not_all_runs_take_to_the_target_is_a_cross_and_in_no_curve
     assert len(last.steps_by_repeat) == 3 - len(missed - {0, 1, 2})
     assert found.curve is not None
     assert found.curve.critical.centre == pytest.approx(60, rel=0.02)
-    for panel in panels(chart(make_table(swept)), 2):
+    for panel in panels(critical_batch_chart(make_table(swept)), 2):
         assert points(panel, "not reached by all runs") == {256.0: None}
         assert 256.0 not in points(panel, "best learning rate")
     assert answer_on_critical_batch(found).caveats["not_reached"]["batches"] == [256]
@@ -156,7 +156,7 @@ def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the
     found = found_in(swept)
     assert found.noise_scale is not None
     assert found.noise_scale.centre == pytest.approx(70)
-    steps, _ = panels(chart(make_table(swept)), 2)
+    steps, _ = panels(critical_batch_chart(make_table(swept)), 2)
     assert list(points(steps, "gradient noise scale")) == [70.0]
     (by_noise,) = answer_on_critical_batch(found).comparisons[-1]
     assert by_noise.contrast.centre == pytest.approx(70)
@@ -181,7 +181,7 @@ def test_fewer_than_four_batches_have_no_curve() -> None:
 
 
 def test_the_figure_has_perfect_scaling_and_the_curve() -> None:
-    steps, seconds = panels(chart(make_table(runs(critical=60))), 2)
+    steps, seconds = panels(critical_batch_chart(make_table(runs(critical=60))), 2)
     laws = ["perfect scaling", "S_min (1 + B_crit / B)", "critical batch"]
     assert names(steps) == ["critical batch, 95%", "best learning rate", *laws]
     assert points(steps, "perfect scaling")[256.0] == pytest.approx(50 * (1 + 60 / 8) * 8 / 256, rel=0.02)

@@ -10,7 +10,7 @@ import pytest
 from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.advise.rank import advise, race_for
 from dmls_ray.analysis.advise.text import frame, notes
-from dmls_ray.analysis.figures.tradeoff import chart
+from dmls_ray.analysis.figures.learning import tradeoff_chart
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.question import decide
 from dmls_ray.analysis.results import Results
@@ -178,6 +178,6 @@ def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> 
     table = make_table(of_optimizers())
     front = front_of(table)
     assert "sgd" not in [row.factors["optimizer"] for row in front.best]
-    drawn = chart(table)
+    drawn = tradeoff_chart(table)
     assert drawn is not None
     assert drawn.notes[-1] == "Not on the front for what they lose: optimizer=sgd (test accuracy 0.111)."

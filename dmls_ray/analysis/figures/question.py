@@ -1,0 +1,210 @@
+"""What a sweep asks, against the axis that it asks about: what each trial reached, each change, a search, int8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.drawn_trials import differing_fields, limit_items
+from dmls_ray.analysis.figures.series import (
+    Line,
+    Place,
+    Plotted,
+    dashed_line,
+    field_axis,
+    line_panel,
+    lines_along,
+    lines_of_groups,
+    lost_crosses,
+    measured_series,
+    place_of,
+    plotted_measures,
+    plotted_metric,
+    plotted_of_question,
+    trained_together,
+)
+from dmls_ray.analysis.findings.answer import axis_that_varies
+from dmls_ray.analysis.findings.quantization import FIELD, metric_of_form
+from dmls_ray.analysis.memory import memory_metric
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
+from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration, name_of_change
+from dmls_ray.config.grid import BASELINE
+
+_MOST_LINES = 4
+"""Lines of a panel whose points have intervals side by side."""
+_MOST_FIELDS = 5
+"""Fields of a search that have a panel."""
+_FAR = 20
+"""Ratio of the highest to the lowest value above which the axis is logarithmic."""
+
+_TO_THE_END = "trained to the end"
+_STOPPED = "stopped early"
+
+_QUANTIZED = {
+    "test_accuracy": Axis("test accuracy (fraction of samples)"),
+    "checkpoint_bytes": Axis("size of the checkpoint (bytes)", from_zero=True),
+    "compiled_ms_p50": Axis("median latency, compiled (ms)", from_zero=True),
+}
+"""Metric of fp32 and of int8 without its prefix -> its axis."""
+
+
+def answer_chart(table: Table) -> Chart | None:
+    """Throughput, accuracy, memory and whatever else the answer compares, against the axis that was asked about.
+
+    None if no two trials differ only in the axis. Where only one value of it was measured, the axis is the one that
+    the answer goes along.
+    """
+    together = trained_together(table)
+    rows = [row for row in together if row.counted]
+    if not (table.axis and rows):
+        return None
+    axis = axis_that_varies(table, table.axis)
+    x, lines = lines_along(table, together, axis)
+    lines = [line for line in lines if len([row for row in line.rows if row.counted]) > 1]
+    lines, notes = limit_items(lines, "lines")
+
+    families = {spec.name: spec.setting.family for spec in table.varied_specs}
+    plotted = plotted_measures(table, rows) + plotted_of_question(table, rows, {axis, families.get(axis, axis)})
+    memory = memory_metric(rows)
+    if memory:
+        plotted.append(plotted_metric(memory, from_zero=True))
+    panels: list[Panel] = []
+    for item in plotted:
+        panels += line_panel(item, x, lines)
+    if not panels:
+        return None
+    return Chart(name="answer", title=f"{_describe_panels(panels)} against {axis}", panels=panels, notes=notes)
+
+
+def changes_chart(table: Table) -> Chart | None:
+    """What each change does that was made alone: a category for each change, and the baseline as a line.
+
+    None where nothing was changed one at a time, or no trial with a change was measured.
+    """
+    rows = trained_together(table)
+    changed = [row for row in rows if describe_changes(row, table.changed)]
+    measured = [row for row in changed if row.counted]
+    if not measured:
+        return None
+    groups = group_by_other_factors(rows, table.changed)
+    lines = lines_of_groups(table, groups, table.changed, lambda row: name_of_change(row, table.changed))
+    lines, notes = limit_items(lines, "groups of changes", _MOST_LINES)
+    plotted = plotted_measures(table, measured) + plotted_of_question(table, measured, table.asked)
+    plotted.sort(key=lambda item: not item.metric)  # what was learned, then the speed
+    x = Axis("change", categories=list(dict.fromkeys(name_of_change(row, table.changed) for row in changed)))
+    panels = []
+    for item in plotted:
+        series: list[Series] = []
+        for line in lines:
+            series += _changes_and_baseline(line, item, x)
+        panels.append(Panel(x=x, y=item.on(from_zero=False).y, series=series))
+    about = f"The line, and the area around it, are the {BASELINE} and its interval."
+    title = f"{_describe_panels(panels)} by change"
+    return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
+
+
+def _changes_and_baseline(line: Line, plotted: Plotted, x: Axis) -> list[Series]:
+    """The changes of a line as points, and its baseline as a line with its interval."""
+    points = [(change, row) for change, row in line.points if change != BASELINE]
+    series = [*plotted.series(line.name, points), *lost_crosses(line.name, points)]
+    bases = [(change, row) for change, row in line.points if change == BASELINE]
+    name = ", ".join(filter(None, [BASELINE, line.title]))
+    for base in plotted.series(name, bases, kind="line", dashed=True, same_as=line.name):
+        ends = [base.points[0]._replace(x=x.categories[end]) for end in (0, -1)]
+        series.append(replace(base, points=ends))
+    return series
+
+
+def _describe_panels(panels: Sequence[Panel]) -> str:
+    """What panels show: `Throughput, test accuracy and tensor memory`."""
+    *names, last = (panel.y.label.partition(" (")[0].removesuffix(" of a rank") for panel in panels)
+    subject = f"{', '.join(names)} and {last}" if names else last
+    return f"{subject[:1].upper()}{subject[1:]}"
+
+
+def search_chart(table: Table) -> Chart | None:
+    """The metric of a search: by trial, in the order of their start, and against each field that was searched.
+
+    None unless a search has two trials with a value of its metric.
+    """
+    if table.best_by is None:
+        return None
+    name, minimizes = table.best_by
+    rows = sorted(table.rows, key=lambda row: min(record.order for record in row.records))
+    numbers = {row.trial_id: number for number, row in enumerate(rows, start=1)}
+    known = [row for row in rows if row.value_of(name) is not None]
+    if len(known) < 2:
+        return None
+    levels = [row.value_of(name) or 0.0 for row in known]
+    plotted = plotted_metric(name, log=max(levels) > _FAR * min(levels) > 0)
+
+    trials = _searched(rows, plotted, lambda row: numbers[row.trial_id])
+    best: list[tuple[Place, float]] = []
+    for row in known:
+        if not row.is_stopped:
+            levels = [row.value_of(name) or 0.0, *(level for _, level in best[-1:])]
+            best.append((numbers[row.trial_id], min(levels) if minimizes else max(levels)))
+    if len(best) > 1:
+        trials.append(dashed_line("best so far", best))
+    panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
+    fields = differing_fields(table, known)
+    for field in fields[:_MOST_FIELDS]:
+        panels.append(_against(field, known, plotted))
+    notes = []
+    if fields[_MOST_FIELDS:]:
+        notes.append(f"Not drawn: {', '.join(fields[_MOST_FIELDS:])}.")
+    title = f"{plotted.y.label.partition(' (')[0]} of {len(known)} configurations"
+    return Chart(name="search", title=f"{title[:1].upper()}{title[1:]}", panels=panels, notes=notes)
+
+
+def _against(field: str, rows: Sequence[Trial], plotted: Plotted) -> Panel:
+    """The metric against a field; trials without a value of the field are left out."""
+    known = [row for row in rows if row.factors[field] is not None]
+    known.sort(key=lambda row: row.position([field]))
+    x = field_axis(field, known)
+    return Panel(x=x, y=plotted.y, series=_searched(known, plotted, lambda row: place_of(row, field, x)))
+
+
+def _searched(rows: Sequence[Trial], plotted: Plotted, place: Callable[[Trial], Place]) -> list[Series]:
+    """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
+    series: list[Series] = []
+    for name, is_stopped in ((_TO_THE_END, False), (_STOPPED, True)):
+        points = [(place(row), row) for row in rows if row.is_stopped == is_stopped]
+        series += plotted.series(name, points, describe=_configuration, muted=is_stopped)
+    return [*series, *lost_crosses(_TO_THE_END, [(place(row), row) for row in rows])]
+
+
+def _configuration(row: Trial) -> str:
+    return describe_configuration(row.factors)
+
+
+def quantization_chart(table: Table) -> Chart | None:
+    """What int8 does: accuracy, size of the checkpoint and latency in fp32 and in int8, and the speed of training.
+
+    None unless the sweep asks about quantization, and two kinds of it were measured.
+    """
+    rows = trained_together(table)
+    measured = [row for row in rows if row.counted]
+    if table.axis != FIELD or count_values(measured, FIELD) < 2:
+        return None
+    x, lines = lines_along(table, rows, FIELD)
+    lines, notes = limit_items(lines, "lines", _MOST_LINES)
+    panels: list[Panel] = []
+    for suffix, y in _QUANTIZED.items():
+        series: list[Series] = []
+        for line in lines:
+            for form in ("fp32", "int8"):
+                metric = f"{form}_{suffix}"
+                points = [(kind, row, row.by_block(metric_of_form(row, metric))) for kind, row in line.points]
+                series += measured_series(", ".join(filter(None, [form, line.title])), points, metric=metric)
+        if series:
+            panels.append(Panel(x=x, y=y, series=series))
+    training = [replace(line, name=line.title or "training") for line in lines]
+    for plotted in plotted_measures(table, measured):
+        if not plotted.metric:
+            panels += line_panel(plotted.on(label=f"training {plotted.y.label}"), x, training)
+    title = "Accuracy, size and latency in fp32 and in int8, and speed of training"
+    about = "fp32 and int8 are of the same training; without quantization there is fp32 alone."
+    return Chart(name=FIELD, title=title, panels=panels, notes=[about, *notes])
