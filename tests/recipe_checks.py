@@ -86,7 +86,7 @@ def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_
     assert any(column.startswith("weight norm") for column in both.frame())
     (answer,) = (chart for chart in charts(both) if chart.name == "answer")
     assert "weight norm" in [panel.y.label for panel in answer.panels]
-    TensorBoardWriter(tmp_path).sync([few])
+    TensorBoardWriter(tmp_path).write_all([few])
     assert any(b"Run/weight_norm" in path.read_bytes() for path in tmp_path.rglob("*tfevents*"))
     results = Results(Path("nowhere"), [few, many])
     assert advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.metric == "weight_norm"

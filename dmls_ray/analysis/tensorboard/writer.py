@@ -8,12 +8,13 @@
 The repeats of a trial are one row of the HParams table, with the means of their metrics.
 
 While a run goes on, its epochs are appended to its file, and its result and its end when it has finished. A running
-TensorBoard reads what is appended. For that reason a finished run is left alone when a sweep is resumed.
+TensorBoard reads what is appended. When a sweep is resumed, the files of finished runs are written again: as before.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,8 +30,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
-from dmls_ray.analysis.results import Results, factors_of
-from dmls_ray.analysis.tensorboard.live import FOLDER
+from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
@@ -49,35 +49,13 @@ _MAX_NAME_BYTES = 160
 """File systems allow 255."""
 
 
-def write_tensorboard(results: Results, varied: Sequence[str], changed: Collection[str] = ()) -> Path:
-    """Write the event files of all runs of a results folder afresh, and remove those of runs that it does not have.
-
-    A skipped run has no files.
-
-    Args:
-        results: all runs of the folder.
-        varied: the fields that name a run.
-        changed: fields that were changed one at a time; a field at its default is left out of the name.
-
-    Returns:
-        The folder.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    writer = TensorBoardWriter(results.folder / FOLDER, varied, changed)
-    writer.sync([])
-    writer.sync(results.records)
-    return writer.folder
-
-
 class TensorBoardWriter:
     """Writer of the event files of one sweep.
 
     Args:
         folder: results/<sweep>/tensorboard.
-        varied: as in `write_tensorboard`.
-        changed: as in `write_tensorboard`.
+        varied: the fields that name a run.
+        changed: fields that were changed one at a time; a field at its default is left out of the name.
     """
 
     def __init__(self, folder: Path, varied: Sequence[str] = (), changed: Collection[str] = ()) -> None:
@@ -86,29 +64,18 @@ class TensorBoardWriter:
         self._run_ids: dict[str, str] = {}  # by folder name
         self._running: dict[str, _Messages] = {}  # by run_id
 
-    def sync(self, records: Iterable[RunRecord]) -> None:
-        """Write the runs that have no files yet, and remove the files of all other runs.
-
-        Args:
-            records: the runs that stay.
+    def write_all(self, records: Iterable[RunRecord]) -> None:
+        """Write the files of these runs afresh, and remove those of all others.
 
         Raises:
             OSError: the folder cannot be written.
         """
         if self.folder.is_symlink():
             raise OSError(f"{self.folder} is a link; remove it")
+        _remove_event_files(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        paths: dict[Path, RunRecord] = {}
         for record in sorted(records, key=lambda record: (record.repeat, record.order)):
-            if record.outcome is not Outcome.SKIPPED:
-                paths[self._path(record)] = record
-        finished = {path.parent for path in paths if _is_complete(path)}
-        for folder in self.folder.iterdir():
-            if folder not in finished:
-                _clear(folder)
-        for path, record in paths.items():
-            if path.parent not in finished:
-                self.run_finished(record)
+            self.run_finished(record)
 
     def run_started(self, record: RunRecord) -> None:
         """Begin the files of a run, whose record has no results yet."""
@@ -116,7 +83,7 @@ class TensorBoardWriter:
         path = self._path(record)
         if path.parent.is_symlink():
             path.parent.unlink()
-        _clear(path.parent)
+        _remove_event_files(path.parent)
         messages = _Messages(path, record)
         messages.session_start(self._varied)
         self._running[record.run_id] = messages
@@ -126,7 +93,7 @@ class TensorBoardWriter:
         self._running[run_id].epoch(epoch)
 
     def run_finished(self, record: RunRecord) -> None:
-        """Complete the files of a run from its record."""
+        """Complete the files of a run from its record; a skipped run has none."""
         if record.outcome is Outcome.SKIPPED:
             self._discard(record.run_id)
             return
@@ -157,7 +124,7 @@ class TensorBoardWriter:
         messages = self._running.pop(run_id, None)
         if messages is not None:
             messages.file.close()
-            _clear(messages.path.parent)
+            _remove_event_files(messages.path.parent)
 
     def _path(self, record: RunRecord) -> Path:
         """The event file of a run."""
@@ -252,26 +219,16 @@ def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] 
     return text if short == text else f"{short} {record.run_id}"
 
 
-def _is_complete(path: Path) -> bool:
-    """Whether a file has the end of its run. No symbolic link is followed."""
-    if path.parent.is_symlink() or path.is_symlink() or not path.is_file():
-        return False
-    return metadata.SESSION_END_INFO_TAG.encode() in path.read_bytes()
-
-
-def _clear(folder: Path) -> None:
-    """Remove the event files of a run, and its folder unless it has other files. No symbolic link is followed."""
-    if folder.is_symlink() or not folder.is_dir():
+def _remove_event_files(folder: Path) -> None:
+    """Remove the event files in a folder, and the folders that are empty then. No symbolic link is followed."""
+    if folder.is_symlink():
         return
-    for part in (*folder.glob("rank-*"), folder):
-        if part.is_symlink():
-            part.unlink()
-            continue
-        for path in part.iterdir():
-            if _WRITTEN_HERE.fullmatch(path.name):
-                path.unlink()
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            if _WRITTEN_HERE.fullmatch(name):
+                Path(parent, name).unlink()
         with suppress(OSError):  # the folder has other files
-            part.rmdir()
+            os.rmdir(parent)
 
 
 def _started(record: RunRecord) -> float:

@@ -92,13 +92,14 @@ def figures(given: argparse.Namespace, console: Console) -> None:
 def tensorboard(given: argparse.Namespace, console: Console) -> None:
     """Write the files of TensorBoard afresh, from the records."""
     # Imported here: it loads TensorBoard's packages, which no other command needs.
-    from dmls_ray.analysis.tensorboard.writer import write_tensorboard
+    from dmls_ray.analysis.tensorboard.live import FOLDER
+    from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
 
     results = load(given.folder)
     question = summarize(results).question
-    write_tensorboard(results, question.varied, question.changed)
+    TensorBoardWriter(results.folder / FOLDER, question.varied, question.changed).write_all(results.records)
     _upload(results)
-    say(console, f"tensorboard --logdir {below(results.where, 'tensorboard')}")
+    say(console, f"tensorboard --logdir {below(results.where, FOLDER)}")
 
 
 def export_arguments(parser: Parser) -> None:

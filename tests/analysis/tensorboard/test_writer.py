@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name, write_tensorboard
+from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
@@ -75,9 +76,8 @@ def messages(folder: Path) -> list[Any]:
     return [item for path in sorted(folder.glob("events.*")) for item in LegacyEventFileLoader(str(path)).Load()]
 
 
-def files(board: Path) -> dict[str, tuple[bytes, int]]:
-    paths = [path for path in board.rglob("*") if path.is_file()]
-    return {str(path.relative_to(board)): (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(paths)}
+def files(board: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(board)): path.read_bytes() for path in board.rglob("*") if path.is_file()}
 
 
 def replay(board: TensorBoardWriter, record: RunRecord, *, upto: int | None = None) -> None:
@@ -87,9 +87,16 @@ def replay(board: TensorBoardWriter, record: RunRecord, *, upto: int | None = No
         board.epoch_ended(record.run_id, epoch)
 
 
+def write_tensorboard(made: Results, varied: Sequence[str]) -> Path:
+    """Write all runs into the folder that is returned."""
+    writer = TensorBoardWriter(made.folder / "tensorboard", varied)
+    writer.write_all(made.records)
+    return writer.folder
+
+
 def live_board(made: Results) -> TensorBoardWriter:
     board = TensorBoardWriter(made.folder / "tensorboard", VARIED)
-    board.sync([])
+    board.write_all([])
     return board
 
 
@@ -165,12 +172,7 @@ def test_a_finished_run_has_the_files_of_its_record_whatever_was_seen_of_it_live
         replay(board, record, upto=1)
         board.run_finished(record)
     afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
-    before = files(board.folder)
-    assert [*before] == [*files(afterwards)]
-    for name, (content, _) in files(afterwards).items():
-        assert before[name][0] == content
-    TensorBoardWriter(board.folder, VARIED).sync(made.records)
-    assert files(board.folder) == before, "finished runs are left alone when the sweep is resumed"
+    assert files(board.folder) == files(afterwards)
 
 
 def test_a_time_that_is_not_finite_keeps_the_rest_of_its_epoch(tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_a_run_without_an_end_is_removed_with_the_sweep(tmp_path: Path, how: str
         board.close()
     else:
         board._running[made.records[1].run_id].file.close()
-        live_board(made).sync(made.records[:1])
+        live_board(made).write_all(made.records[:1])
     assert [path.name for path in board.folder.glob("world*")] == [run_name(made.records[0], VARIED)]
 
 
@@ -284,7 +286,7 @@ def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats_and_follow
     *before, last = made.records
     before[0].outcome = Outcome.OOM
     board = TensorBoardWriter(tmp_path / "tensorboard", VARIED)
-    board.sync(before)
+    board.write_all(before)
     shown = TensorBoard(board.folder)
     groups = shown.groups()
     assert groups.keys() == {record.trial_id for record in made.records}
