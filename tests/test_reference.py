@@ -7,7 +7,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.export.text_tables import answer_markdown, table_markdown
-from dmls_ray.analysis.published.data import published
+from dmls_ray.analysis.published.reports import published
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.main import main
 from tests.conftest import PROJECT

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
-from dmls_ray.analysis.published.data import CAVEATS
+from dmls_ray.analysis.published.reports import CAVEATS
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.columns import columns_of
 from dmls_ray.analysis.table.model import Note, Table

@@ -20,7 +20,7 @@ from dmls_ray.workloads.registry import usable_workloads, warn
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
-    from dmls_ray.analysis.published.matching import Match
+    from dmls_ray.analysis.published.reports import Match
     from dmls_ray.analysis.table.layouts import Layout
 
 

@@ -19,8 +19,8 @@ from dmls_ray.analysis.compare import text as comparison_text
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.findings.question import answer_on_axis
-from dmls_ray.analysis.published.data import CAVEATS, REPORTS
-from dmls_ray.analysis.published.data import published as published_results
+from dmls_ray.analysis.published.reports import CAVEATS, REPORTS
+from dmls_ray.analysis.published.reports import published as published_results
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary, summarize

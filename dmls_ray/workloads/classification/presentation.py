@@ -16,7 +16,7 @@ from dmls_ray.analysis.findings.quantization import (
     quantization_comparisons,
 )
 from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
-from dmls_ray.analysis.published.matching import Match, match_training
+from dmls_ray.analysis.published.reports import Match, match_training
 from dmls_ray.analysis.table.columns import default_columns, metric_column
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.presentation import Presentation

@@ -10,8 +10,7 @@ from dmls_ray.analysis.figures.drawn_trials import limit_items
 from dmls_ray.analysis.figures.series import plotted_metric
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
-from dmls_ray.analysis.published.data import PUBLISHED
-from dmls_ray.analysis.published.matching import Match
+from dmls_ray.analysis.published.reports import PUBLISHED, Match
 from dmls_ray.analysis.table.columns import ENDING, SPEED_UP, factor_columns, metric_column
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import Column, Note, Table

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.published.data import FOLDER, PUBLISHED, read_rows
-from dmls_ray.analysis.published.matching import Match
+from dmls_ray.analysis.published.reports import FOLDER, PUBLISHED, Match, read_rows
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.records.model import RunRecord

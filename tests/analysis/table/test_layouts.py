@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.published.data import published
+from dmls_ray.analysis.published.reports import published
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.layouts import LAYOUTS, all_layouts, render

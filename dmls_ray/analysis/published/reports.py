@@ -1,20 +1,24 @@
-"""The runs of the published reports as records, read from the CSV files in this folder."""
+"""The runs of the published reports as records, from the CSV files in this folder, and which of them match ours."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, factors_of
+from dmls_ray.config.fields import FieldSpec
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.registry import workload_of
 
 FOLDER = Path(__file__).parent
 """The folder of the published figures."""
@@ -60,6 +64,21 @@ _DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
 """Experiment -> first epoch whose time does not count, since another process used the GPUs according to the report."""
 
 _LEARNED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+
+_MATCHED = ("model", "batch_per_rank", "accum_steps", "world_size", "machines", "backend", "precision", "quantization",
+            "batch_norm")  # fmt: skip
+"""Fields that must be equal for two runs to match."""
+
+_NO_MATTER = {
+    # Which samples come when, and where the ranks run. How samples are loaded matters: a resident data set occupies
+    # memory of the device, and saves the time of loading.
+    "seed", "data_dir", "launcher", "device", "threads_per_rank", "ranks_per_machine",
+    # What is measured besides, and which steps count in a rate; global_batch follows from equal fields.
+    "test_batch_per_rank", "target_accuracy", "inference_batch", "warmup_steps", "global_batch",
+}  # fmt: skip
+"""Fields that change neither what is trained nor how, nor memory. The hardware is reported separately."""
+
+_NOT_REPORTED = "not reported"
 
 CAVEATS = {
     "epoch_s": "Published s/epoch includes tests; a report that prints no times of epochs has s/run divided by its "
@@ -173,3 +192,67 @@ def _epoch(row: Mapping[str, Any], factor: int) -> EpochRecord:
         if row[name] is not None:
             metrics[name] = row[name] * factor if name.endswith("loss") else row[name] / 100
     return EpochRecord(epoch=int(row["epoch"]), metrics=metrics)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A published run of the same configuration, as far as the report states it."""
+
+    record: RunRecord
+    differs_in: str
+    """Other fields that differ, measured / published; empty if none does."""
+
+    @property
+    def hardware(self) -> str:
+        """Hardware of the published run."""
+        return str(self.record.machine["hardware"])
+
+
+def match_training(record: RunRecord) -> Match | None:
+    """The published run that matches a measured one; None if there is none.
+
+    The model, batch_per_rank, accum_steps, world_size, machines, backend, precision, quantization and batch_norm are
+    equal. The data set is equal too, or the measured run read an image folder with as many samples. Of several such
+    runs, the one that differs in the fewest other fields: those that the report states, and those of the measured run
+    that are not at their default.
+    """
+    # As the run resolved them: gloo for auto, and the machines that its ranks ran on.
+    machines = len({rank.machine for rank in record.ranks}) or 1
+    ours = {**factors_of(record), "backend": record.backend or None, "machines": machines}
+    specs = workload_of(record.config).specs()
+    matches = []
+    for theirs in _all():
+        config = theirs.config
+        is_same_data = ours["dataset"] == config["dataset"] or (
+            ours["dataset"] == "image_folder" and record.metrics.get("train_samples") == theirs.metrics["train_samples"]
+        )
+        if is_same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
+            matches.append((theirs, _differences(ours, config, specs)))
+    closest = min(matches, key=lambda item: len(item[1]), default=None)
+    return None if closest is None else Match(closest[0], ", ".join(closest[1]))
+
+
+@cache
+def _all() -> Sequence[RunRecord]:
+    return published().records
+
+
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], specs: Mapping[str, FieldSpec]) -> list[str]:
+    """Fields that differ, as `name measured / published`."""
+    # Regularised runs have dropout, of a rate that the report does not state.
+    unknown = {"dropout": "of a rate that is not reported"} if theirs["batch_norm"] == "on" else {}
+    differences = []
+    for name in dict.fromkeys((*theirs, *unknown, *ours)):
+        condition = specs[name].setting.counts_with if name in specs else None
+        value = ours.get(name)
+        if name in _NO_MATTER or (condition is not None and ours.get(condition[0]) not in condition[1]):
+            continue
+        if name in unknown or (name not in theirs and name in specs and value != specs[name].default):
+            differences.append(f"{name} {_format(value)} / {unknown.get(name, _NOT_REPORTED)}")
+        elif name in theirs and value != theirs[name]:
+            differences.append(f"{name} {_format(value)} / {_format(theirs[name])}")
+    return differences
+
+
+def _format(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.findings.question import answer_on_axis
-from dmls_ray.analysis.published.data import published
-from dmls_ray.analysis.published.matching import Match, match_training
+from dmls_ray.analysis.published.reports import Match, match_training, published
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import results
