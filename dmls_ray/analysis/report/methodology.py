@@ -55,13 +55,8 @@ def methodology(results: Results, table: Table) -> list[str]:
     return sentences
 
 
-def environment_key(record: RunRecord) -> str:
-    """A text that is equal for runs with equal environments."""
-    return json.dumps([record.machine, record.versions, record.git], default=str)
-
-
 def environments(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """Machine, versions, code and number of runs of each environment, as `build_payload` numbers them."""
+    """Machine, versions, code and number of runs of each environment."""
     found: dict[str, dict[str, Any]] = {}
     for record in records:
         code = {}
@@ -69,7 +64,8 @@ def environments(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
             code["commit"] = str(record.git["commit"])
             code["files"] = "changed since" if record.git.get("dirty") else "as committed"
         facts = {"machine": _texts(record.machine), "versions": _texts(record.versions), "code": code, "runs": 0}
-        found.setdefault(environment_key(record), facts)["runs"] += 1
+        key = json.dumps([record.machine, record.versions, record.git], default=str)
+        found.setdefault(key, facts)["runs"] += 1
     return list(found.values())
 
 

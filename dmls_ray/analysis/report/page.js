@@ -22,48 +22,46 @@ async function unpack(id) {
   return new Response(stream).text();
 }
 
-/** Metric -> decimals, from the payload; other numbers have four significant digits. */
-const DECIMALS = {};
-
-/** A value as text. */
-function shown(value, name = "") {
+/** A value as text; a number has four significant digits. */
+function shown(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "object") return JSON.stringify(value);
   if (typeof value !== "number") return String(value);
   const size = Math.abs(value);
-  if (name in DECIMALS && size < 100) return value.toFixed(DECIMALS[name]);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   if (size >= 1e6 || size < 1e-4) return value.toPrecision(4);
   return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
 }
 
-/** The payload of payload.py; a run is an index in its columns. */
+/** The payload of payload.py; a run is an index in its list. */
 class Runs {
   constructor(data) {
-    Object.assign(this, data.runs);
-    Object.assign(DECIMALS, this.decimals);
+    this.list = data.runs;
+    this.pictures = data.pictures;
     this.varied = data.varied;
-    this.count = this.run_id.length;
-    this.places = new Map(this.run_id.map((id, place) => [id, place]));
+    this.places = new Map(this.list.map(({ run_id }, place) => [run_id, place]));
     this.byTrial = new Map();
-    this.trial.forEach((trial, place) => {
+    this.list.forEach(({ trial }, place) => {
       if (!this.byTrial.has(trial)) this.byTrial.set(trial, []);
       this.byTrial.get(trial).push(place);
     });
   }
 
-  static at(column, run) {
-    if (column === undefined) return null;
-    return "each" in column ? column.each[run] : column.all;
-  }
+  factor(run, name) { return this.list[run].config[name] ?? null; }
+  value(run, name) { return this.list[run].record[name] ?? null; }
 
-  factor(run, name) { return Runs.at(this.config[name], run); }
-  value(run, name) { return Runs.at(this.record[name], run); }
+  /** Whether a run has a value of this name. */
+  has(name) { return this.list.some(({ record }) => name in record); }
 
   /** The fields that vary, as `world_size=2 batch_per_rank=32`. */
   name(run) {
     const names = this.varied.filter((name) => this.factor(run, name) !== null);
     return names.map((name) => `${name}=${shown(this.factor(run, name))}`).join(" ") || "the one configuration";
   }
+}
+
+/** The names of which any of these objects has a value. */
+function namesIn(objects) {
+  return [...new Set(objects.flatMap((values) => Object.keys(values)))];
 }

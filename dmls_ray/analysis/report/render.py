@@ -67,14 +67,12 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     script = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     vega = _vega() if charts else ""
     styles = Styles(charts)
-    runs = build_payload(shown, results.folder)
     data = {
+        **build_payload(shown, results.folder),
         "varied": list(table.varied),
-        "runs": runs,
         "charts": [{"name": chart.name, "spec": vega_lite(chart, styles, PAGE)} for chart in charts],
         "left_out": len(results) - len(shown),
     }
-    trial_numbers = dict(zip((record.trial_id for record in shown), runs["trial"], strict=True))
     names = ", ".join(reading.question.varied or table.varied)
     asked = f"What does a change of {names} do to training?" if names else "How does this configuration train?"
     question, *more = (reading.question.text or asked).strip().split("\n\n")
@@ -96,7 +94,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             measured_on=_note(table, "measured_on"),
             heads=list(frame.columns),
             rows=list(zip(frame.values.tolist()[:MOST_RUNS], table.rows, strict=False)),
-            trials=trial_numbers,
+            trials={record.trial_id for record in shown},
             rows_left_out=max(0, len(table.rows) - MOST_RUNS),
             charts=charts,
             runs=len(shown),

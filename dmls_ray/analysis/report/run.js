@@ -39,10 +39,10 @@ class RunPanel {
   showOthers(places) {
     const others = byId("run-others");
     others.hidden = places.length < 2;
-    const oneTrial = places.every((run) => this.runs.trial[run] === this.runs.trial[places[0]]);
+    const oneTrial = places.every((run) => this.runs.list[run].trial === this.runs.list[places[0]].trial);
     others.replaceChildren(...places.map((run) => {
       const outcome = this.runs.value(run, "outcome");
-      const label = (oneTrial ? "" : `${this.runs.name(run)}, `) + `repeat ${this.runs.repeat[run]}`;
+      const label = (oneTrial ? "" : `${this.runs.name(run)}, `) + `repeat ${this.runs.list[run].repeat}`;
       const kind = outcome === "ok" || outcome === "stopped" ? null : "bad";
       const button = make("button", { type: "button", class: kind, "data-run": run },
         outcome === "ok" ? label : `${label}: ${outcome}`);
@@ -58,7 +58,7 @@ class RunPanel {
       button.setAttribute("aria-current", String(Number(button.dataset.run) === run));
     }
     byId("run-body").replaceChildren(...[
-      this.verdict(run), this.logs(run), this.configuration(run), this.picture(run), this.phases(run), this.measured(run),
+      this.verdict(run), this.traceback(run), this.configuration(run), this.picture(run), this.phases(run), this.measured(run),
       this.epochs(run), this.ranks(run), this.files(run), this.origin(run),
     ].flat().filter((part) => part !== null));
     this.dialog.scrollTop = 0;
@@ -67,22 +67,23 @@ class RunPanel {
   verdict(run) {
     const outcome = this.runs.value(run, "outcome");
     const reason = this.runs.value(run, "reason");
-    const earlier = this.runs.earlier[run].map((attempt) =>
+    const { earlier, repeat, run_id } = this.runs.list[run];
+    const attempts = earlier.map((attempt) =>
       make("p", { class: "hint" }, `Earlier attempt: ${Object.values(attempt).map(shown).join(", ")}`));
     return [
       make("p", { class: "verdict" }, make("span", { class: `outcome ${outcome}` }, outcome),
-        ` · repeat ${this.runs.repeat[run]} · `, make("code", {}, this.runs.run_id[run])),
+        ` · repeat ${repeat} · `, make("code", {}, run_id)),
       reason ? make("p", { class: "reason" }, reason) : null,
-      ...earlier,
+      ...attempts,
     ];
   }
 
   configuration(run) {
-    const names = Object.keys(this.runs.config);
+    const names = Object.keys(this.runs.list[run].config);
     const varied = names.filter((name) => this.runs.varied.includes(name));
     const others = names.filter((name) => !varied.includes(name));
     const facts = (some) => some.map((name) => [name, this.runs.factor(run, name)]);
-    const rest = list(facts(others).map(([name, value]) => [name, value ?? "–"]));
+    const rest = list(facts(others));
     return [
       make("h3", {}, "Configuration"),
       varied.length ? make("div", { class: "varied" }, list(facts(varied))) : null,
@@ -91,12 +92,12 @@ class RunPanel {
   }
 
   picture(run) {
-    const place = Runs.at(this.runs.picture, run);
-    if (place === null) return null;
-    const left = make("p", { class: "hint" }, `Left out of the report; see runs.jsonl, run_id ${this.runs.run_id[run]}.`);
+    const { picture, run_id } = this.runs.list[run];
+    if (picture === null) return null;
+    const left = make("p", { class: "hint" }, `Left out of the report; see runs.jsonl, run_id ${run_id}.`);
     const alt = "The picture that the training function of this run returned";
     return [make("h3", {}, "Picture"),
-      place < 0 ? left : make("img", { src: `data:image/jpeg;base64,${this.runs.pictures[place]}`, alt })];
+      picture < 0 ? left : make("img", { src: `data:image/jpeg;base64,${this.runs.pictures[picture]}`, alt })];
   }
 
   phases(run) {
@@ -107,61 +108,48 @@ class RunPanel {
     const bars = known.flatMap(([name, value]) => {
       const bar = make("i");
       bar.style.width = `${Math.max(0, (100 * value) / most)}%`;
-      return [make("span", {}, name), make("div", { class: "track", "aria-hidden": "true" }, bar), make("span", {}, shown(value, name))];
+      return [make("span", {}, name), make("div", { class: "track", "aria-hidden": "true" }, bar), make("span", {}, shown(value))];
     });
     return [make("h3", {}, "Seconds"), make("div", { class: "bars" }, ...bars)];
   }
 
   measured(run) {
     const elsewhere = new Set([...PHASES, ...OUTSIDE, ...OUTCOME, ...ORIGIN]);
-    const measured = list(Object.keys(this.runs.record).filter((name) => !elsewhere.has(name))
+    const measured = list(Object.keys(this.runs.list[run].record).filter((name) => !elsewhere.has(name))
       .map((name) => [name, this.runs.value(run, name)]));
     return measured ? [make("h3", {}, "Measured"), measured] : null;
   }
 
   epochs(run) {
-    const names = Object.keys(this.runs.epochs).filter((name) => this.runs.epochs[name][run].some((value) => value !== null));
-    if (!names.length) return null;
-    const rows = this.runs.epochs.epoch[run].map((_, place) => names.map((name) => this.runs.epochs[name][run][place]));
-    const left = this.runs.left_out[run];
+    const { epochs, left_out } = this.runs.list[run];
+    if (!epochs.length) return null;
     return [
-      make("h3", {}, "Epochs"), plainTable(names, rows),
-      left ? make("p", { class: "hint" }, `${shown(left)} epochs between these are in epochs.csv.`) : null,
+      make("h3", {}, "Epochs"), valuesTable(epochs),
+      left_out ? make("p", { class: "hint" }, `${shown(left_out)} epochs between these are in epochs.csv.`) : null,
     ];
   }
 
   ranks(run) {
-    const columns = this.runs.ranks;
-    const names = Object.keys(columns).filter((name) => columns[name][run].some((value) => value !== null && value !== ""));
-    if (!names.length) return null;
+    const { ranks, rank_epochs } = this.runs.list[run];
+    if (!ranks.length) return null;
     // A column a rank: there are many more measures than ranks.
-    const count = columns.rank[run].length;
-    const numbers = [...Array(count).keys()];
-    const rows = names.filter((name) => name !== "rank")
-      .map((name) => [name, ...numbers.map((rank) => columns[name][run][rank])]);
-    const heads = ["", ...columns.rank[run].map((rank) => `rank ${rank}`)];
-    const parts = [make("h3", {}, count > 1 ? "Ranks" : "Rank"), plainTable(heads, rows, ([name]) => name)];
-    const perEpoch = this.runs.rank_epochs;
-    const metrics = Object.keys(perEpoch).filter((name) => perEpoch[name][run].length);
-    for (const rank of metrics.length ? numbers : []) {
-      const places = perEpoch[metrics[0]][run][rank].map((_, place) => metrics.map((name) => perEpoch[name][run][rank][place]));
-      parts.push(fold(`Epochs of rank ${columns.rank[run][rank]}, over its own samples`, plainTable(metrics, places)));
-    }
+    const names = namesIn(ranks).filter((name) => name !== "rank");
+    const rows = names.map((name) => [name, ...ranks.map((values) => values[name] ?? null)]);
+    const heads = ["", ...ranks.map(({ rank }) => `rank ${rank}`)];
+    const parts = [make("h3", {}, ranks.length > 1 ? "Ranks" : "Rank"), plainTable(heads, rows)];
+    rank_epochs.forEach((epochs, place) => {
+      if (epochs.length) parts.push(fold(`Epochs of rank ${ranks[place].rank}, over its own samples`, valuesTable(epochs)));
+    });
     return parts;
   }
 
-  logs(run) {
-    return this.runs.logs[run].flatMap((log) => [
-      make("h3", {}, log.title),
-      log.text === null ? null : make("pre", { tabindex: "0" }, this.runs.texts[log.text]),
-      log.text === null || log.is_short
-        ? make("p", { class: "hint" }, log.text === null ? `Left out of the report; see ${log.whole}.` : `Shortened; the full text is in ${log.whole}.`)
-        : null,
-    ]);
+  traceback(run) {
+    const { traceback } = this.runs.list[run];
+    return traceback ? [make("h3", {}, "Traceback"), make("pre", { tabindex: "0" }, traceback)] : null;
   }
 
   files(run) {
-    const files = this.runs.files[run];
+    const { files } = this.runs.list[run];
     if (!files.length) return null;
     const rows = files.map((file) => [make("a", { href: file.href }, file.name), file.bytes]);
     return [make("h3", {}, "Files"), plainTable(["file", "bytes"], rows)];
@@ -170,7 +158,7 @@ class RunPanel {
   origin(run) {
     const place = make("a", { href: "#machine" }, "Machine and versions");
     return [make("h3", {}, "Origin"), list(ORIGIN.map((name) => [name, this.runs.value(run, name)])),
-      make("p", { class: "hint" }, place, `; the full record is in runs.jsonl, run_id ${this.runs.run_id[run]}.`)];
+      make("p", { class: "hint" }, place, `; the full record is in runs.jsonl, run_id ${this.runs.list[run].run_id}.`)];
   }
 }
 
@@ -178,9 +166,15 @@ class RunPanel {
 function list(facts) {
   const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
   if (!known.length) return null;
-  return make("dl", {}, ...known.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, shown(value, name)))));
+  return make("dl", {}, ...known.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, shown(value)))));
 }
 
 function fold(title, ...content) {
   return make("details", {}, make("summary", {}, title), ...content);
+}
+
+/** A table with a row for each of these objects. */
+function valuesTable(objects) {
+  const names = namesIn(objects);
+  return plainTable(names, objects.map((values) => names.map((name) => values[name] ?? null)));
 }

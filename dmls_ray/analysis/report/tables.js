@@ -105,12 +105,12 @@ class Listing {
 }
 
 /** A table of plain values, without controls. */
-function plainTable(heads, rows, nameOf = (row, column) => heads[column]) {
+function plainTable(heads, rows) {
   const numeric = heads.map((_, column) => rows.every((row) => row[column] === null || typeof row[column] !== "string"));
   const kind = (column) => (numeric[column] ? "number" : null);
   const head = make("tr", {}, ...heads.map((text, column) => make("th", { scope: "col", class: kind(column) }, text)));
   const body = rows.map((row) => make("tr", {}, ...row.map((value, column) =>
-    make("td", { class: kind(column) }, value instanceof Node ? value : shown(value, nameOf(row, column))))));
+    make("td", { class: kind(column) }, value instanceof Node ? value : shown(value)))));
   const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
   return make("div", { class: "scroll", tabindex: "0" }, table);
 }
@@ -127,22 +127,22 @@ function listTrials(runs, open) {
   byId("trial-filter").addEventListener("input", (event) => listing.filter(matcher(heads, event.target.value)));
   table.tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr[data-trial]");
-    if (row && !String(getSelection())) open(runs.byTrial.get(Number(row.dataset.trial)), row.querySelector("button"));
+    if (row && !String(getSelection())) open(runs.byTrial.get(row.dataset.trial), row.querySelector("button"));
   });
 }
 
 /** All runs, fifty a page. */
 function listRuns(runs, open) {
-  const measures = ["images_per_s", "total_s", "test_accuracy"].filter((name) => name in runs.record);
-  const reasons = "reason" in runs.record ? ["reason"] : [];
+  const measures = ["images_per_s", "total_s", "test_accuracy"].filter((name) => runs.has(name));
+  const reasons = runs.has("reason") ? ["reason"] : [];
   // A user-defined field may have the name of a built-in column; it gets a prefix.
   const builtIn = ["run", "repeat", "outcome", ...measures, "reason"];
   const varied = runs.varied.map((name) => (builtIn.includes(name) ? `config_${name}` : name));
   const heads = ["run", "repeat", "outcome", ...varied, ...measures, ...reasons];
-  const rows = runs.run_id.map((id, run) => {
-    const values = [id, runs.repeat[run], runs.value(run, "outcome"), ...runs.varied.map((name) => runs.factor(run, name)),
+  const rows = runs.list.map(({ run_id, repeat }, run) => {
+    const values = [run_id, repeat, runs.value(run, "outcome"), ...runs.varied.map((name) => runs.factor(run, name)),
       ...[...measures, ...reasons].map((name) => runs.value(run, name))];
-    const texts = values.map((value, column) => shown(value, heads[column]));
+    const texts = values.map((value) => shown(value));
     let made = null;
     return { texts, run, element: () => (made ??= runRow(texts, heads, run)) };
   });

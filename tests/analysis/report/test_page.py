@@ -225,9 +225,8 @@ def test_text_with_tags_in_it_stays_text(reader: Reader) -> None:
     assert "broken into" not in reader.page.title()
 
 
-def test_what_a_run_left_is_linked_and_its_log_is_shown(reader: Reader, report: str) -> None:
+def test_what_a_run_left_is_linked(reader: Reader, report: str) -> None:
     reader.page.locator("#run-list tbody button").first.click()
-    assert f"hello {EVIL}" in reader.panel()
     link = reader.page.locator("#run-body a", has_text="rank0.log")
     address = report.rpartition("/")[0] + "/" + link.get_attribute("href")
     assert Path(address.removeprefix("file://")).read_text() == f"hello {EVIL}"
