@@ -8,8 +8,8 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.learning import critical_batch_chart, learning_chart, tradeoff_chart
 from dmls_ray.analysis.figures.memory import memory_chart
 from dmls_ray.analysis.figures.question import answer_chart, changes_chart, search_chart
-from dmls_ray.analysis.figures.scaling import batch_chart, scaling_chart
-from dmls_ray.analysis.figures.steps import communication_chart, rank_spread_chart, step_parts_chart, step_times_chart
+from dmls_ray.analysis.figures.scaling import scaling_chart
+from dmls_ray.analysis.figures.steps import communication_chart, step_parts_chart
 from dmls_ray.analysis.table.model import Table
 
 _LEADING = ("search", "changes", "answer")
@@ -24,13 +24,10 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
     "answer": answer_chart,
     "tradeoff": tradeoff_chart,
     "scaling": scaling_chart,
-    "batch": batch_chart,
     "memory": memory_chart,
     "learning": learning_chart,
     "step_parts": step_parts_chart,
     "communication": communication_chart,
-    "step_times": step_times_chart,
-    "rank_spread": rank_spread_chart,
 }
 """Name of each chart -> the function that makes it, in the order of a report."""
 

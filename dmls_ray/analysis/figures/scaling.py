@@ -1,4 +1,4 @@
-"""Speed against ranks and against the batch: `scaling` and `batch`."""
+"""Throughput and efficiency against ranks, with the ideal and the fitted scaling laws."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.figures.series import (
     Line,
     Plotted,
-    batch_axis,
     dashed_line,
-    line_panel,
     lost_crosses,
     measured_series,
     metric_lines,
-    plotted_metric,
 )
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
@@ -25,10 +22,9 @@ _CURVE_POINTS = 25
 
 
 def scaling_chart(table: Table) -> Chart | None:
-    """Throughput and efficiency against ranks, with the ideal and the fitted scaling laws.
+    """The figure; None if no two trials with a rate differ only in world_size.
 
-    None if no two trials with a rate differ only in world_size. Without a measured world size 1 there is no ideal, no
-    efficiency and no fit.
+    Without a measured world size 1 there is no ideal, no efficiency and no fit.
     """
     rates = Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
     x, lines, notes = metric_lines(table, [rates], "world_size")
@@ -112,19 +108,3 @@ def _speed_ups(line: Line, base: Trial) -> Points:
         ratios = {block: rate / rates[block] for block, rate in row.rates().items() if block in common}
         speed_ups[row.world_size] = ratios
     return speed_ups
-
-
-def batch_chart(table: Table) -> Chart | None:
-    """Time of an epoch and of an optimizer step against the batch.
-
-    None if no two trials with a time differ only in the batch.
-    """
-    plotted = [
-        plotted_metric("epoch_s", "training time per epoch (s)"),
-        plotted_metric("step_ms_p50", "median optimizer step (ms)"),
-    ]
-    x, lines, notes = metric_lines(table, plotted, batch_axis(table))
-    panels: list[Panel] = []
-    for item in plotted:
-        panels += line_panel(item.on(log=x.log), x, lines)
-    return Chart(name="batch", title="Time against batch", panels=panels, notes=notes) if panels else None

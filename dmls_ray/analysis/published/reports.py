@@ -1,27 +1,24 @@
-"""The runs of the published reports as records, from the CSV files in this folder, and which of them match ours."""
+"""The runs of the published reports, and which of them match ours.
+
+`runs.jsonl` next to this module has them as records; `results/published` says how they follow from the printed figures.
+"""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.runs_file import read_records
 from dmls_ray.workloads.registry import workload_of
 
 FOLDER = Path(__file__).parent
-"""The folder of the published figures."""
+"""The folder of `runs.jsonl`."""
 
 PUBLISHED = "published"
 """The isolation of a published record; measured records have `group` or `per_run`."""
@@ -42,28 +39,6 @@ REPORTS = {
     "B": Report("stl10", ("batch", "rank", "backend", "implementation"), ("world_size", "backend")),
     "C": Report("mnist", ("machines", "backend", "quantization"), ("machines", "backend", "quantization")),
 }
-
-_SETTINGS: dict[str, dict[str, Any]] = {
-    "cifar10": {
-        "weight_decay": 5e-4, "shuffle": False, "device": "cuda", "loader": "dataloader", "loader_workers": 2
-    },
-    "stl10": {"image_size": 128, "device": "cuda", "loader": "dataloader"},
-    "mnist": {"weight_decay": 5e-4, "shuffle": False, "device": "cpu", "test_batch_per_rank": 128, "seed": 123},
-}  # fmt: skip
-"""Settings of all runs of a report, by data set."""
-
-_SAMPLES = {"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}
-"""Training samples of a data set."""
-
-_SUMMED = ("cifar10",)
-"""Data sets whose printed losses are sums of batch means divided by the number of samples, so too small by the factor
-batch_per_rank.
-"""
-
-_DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
-"""Experiment -> first epoch whose time does not count, since another process used the GPUs according to the report."""
-
-_LEARNED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 _MATCHED = ("model", "batch_per_rank", "accum_steps", "world_size", "machines", "backend", "precision", "quantization",
             "batch_norm")  # fmt: skip
@@ -102,96 +77,8 @@ def published(dataset: str | None = None) -> Results:
     Args:
         dataset: cifar10, stl10 or mnist for the runs of one report; None for all.
     """
-    epochs: dict[str, list[dict[str, Any]]] = {}
-    for row in read_rows("published_epochs"):
-        epochs.setdefault(row["experiment"], []).append(row)
-    records = []
-    for order, row in enumerate(read_rows("published_runs")):
-        if dataset in (None, row["dataset"].lower()):
-            records.append(_record(order, row, epochs.get(row["experiment"], [])))
-    return Results(FOLDER, records)
-
-
-def read_rows(name: str) -> list[dict[str, Any]]:
-    """Return the rows of a published CSV file; an empty cell is None."""
-    frame = pd.read_csv(FOLDER / f"{name}.csv")
-    rows: list[Any] = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return rows
-
-
-def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> RunRecord:
-    dataset = row["dataset"].lower()
-    ranks = int(row["machines"] * row["ranks_per_machine"])
-    regularized = row["regularized"] or ""
-    config: dict[str, Any] = {
-        "model": row["model"].partition("+")[0],
-        "dataset": dataset,
-        "world_size": ranks,
-        "machines": int(row["machines"]),
-        "ranks_per_machine": int(row["ranks_per_machine"]),
-        "batch_per_rank": int(row["batch_per_rank"]),
-        "accum_steps": 1,
-        "backend": row["backend"] if ranks > 1 else None,
-        "precision": row["precision"],
-        "optimizer": row["optimizer"].lower(),
-        "lr": float(row["learning_rate"]),
-        "epochs": int(row["epochs"]),
-        "quantization": "qat" if row["quantized"] else "off",
-        "batch_norm": "on" if "batch norm" in regularized else "off",
-        "early_stopping": "off",
-        **_SETTINGS[dataset],
-    }
-    if "early stopping" in regularized:
-        config |= {"early_stopping": "test_loss", "patience": 2}
-    record = RunRecord(
-        run_id=row["experiment"], trial_id=row["experiment"], repeat=0, order=order, order_seed=0, seed=0,
-        outcome=Outcome.OK, config=config, isolation=PUBLISHED, backend=config["backend"] or "",
-        machine={"host": "", "cpu": row["hardware"].partition(" (")[0], "hardware": row["hardware"], "gpus": []},
-        metrics={"train_samples": _SAMPLES[dataset]}, reason=row["note"] or "",
-    )  # fmt: skip
-    factor = config["batch_per_rank"] if dataset in _SUMMED else 1
-    for rank in range(ranks):
-        of_rank = [_epoch(item, factor) for item in epochs if item["rank"] == rank]
-        last = dict(of_rank[-1].metrics) if of_rank else {}
-        record.ranks.append(RankRecord(rank=rank, metrics=last, epochs=of_rank))
-    take_epochs(record, record.ranks[0].epochs)
-    # What a report prints of a whole run comes before what follows from its epochs.
-    printed = {
-        "epoch_s": _epoch_s(row, epochs),
-        "total_s": row["total_s"],
-        "train_accuracy": row["train_accuracy"],
-        "test_accuracy": row["test_accuracy"],
-        "peak_mem_mb": row["peak_memory_mb"],
-    }
-    metrics = record.metrics
-    for name, value in printed.items():
-        metrics.pop(name, None)
-        if value is not None:
-            metrics[name] = value / 100 if name.endswith("accuracy") else value
-    if {"train_accuracy", "test_accuracy"} <= metrics.keys():
-        metrics["accuracy_gap"] = metrics["train_accuracy"] - metrics["test_accuracy"]
-    return record
-
-
-def _epoch_s(row: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Seconds of an epoch of rank 0: the median, since the first one includes the set-up."""
-    disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
-    seconds = []
-    for item in epochs:
-        if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed:
-            seconds.append(item["epoch_s"])
-    if seconds:
-        return statistics.median(seconds)
-    return None if row["total_s"] is None else row["total_s"] / row["epochs"]
-
-
-def _epoch(row: Mapping[str, Any], factor: int) -> EpochRecord:
-    """An epoch with its losses multiplied by a factor, and with fractions in place of percentages."""
-    metrics = {}
-    for name in _LEARNED:
-        if row[name] is not None:
-            metrics[name] = row[name] * factor if name.endswith("loss") else row[name] / 100
-    return EpochRecord(epoch=int(row["epoch"]), metrics=metrics)
+    trained = [record for record in read_records(FOLDER) if "dataset" in record.config]
+    return Results(FOLDER, [record for record in trained if dataset in (None, record.config["dataset"])])
 
 
 @dataclass(frozen=True)

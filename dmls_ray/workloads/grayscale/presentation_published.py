@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.published.reports import FOLDER, PUBLISHED, Match, read_rows
+from dmls_ray.analysis.published.reports import FOLDER, Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.runs_file import read_records
 from dmls_ray.workloads.grayscale.config import RECORDED_NAME
 
 IMAGE_SET = ("images", "image_size")
@@ -16,19 +16,7 @@ IMAGE_SET = ("images", "image_size")
 
 def published_images() -> Results:
     """The times of report B as runs of this project; `pass_ms` is of all images."""
-    records = []
-    for order, row in enumerate(read_rows("published_images")):
-        config = {"train": RECORDED_NAME, **{name: row[name] for name in ("implementation", "device", *IMAGE_SET)}}
-        records.append(
-            RunRecord(
-                run_id=row["implementation"], trial_id=row["implementation"], repeat=0, order=order, order_seed=0,
-                seed=0, outcome=Outcome.OK, config={**config, "world_size": 1}, isolation=PUBLISHED,
-                reason=row["note"] or "",
-                machine={"host": "", "cpu": row["hardware"], "hardware": row["hardware"], "gpus": []},
-                metrics={"images_per_s": row["images"] / row["seconds"], "pass_ms": row["seconds"] * 1e3},
-            )
-        )  # fmt: skip
-    return Results(FOLDER, records)
+    return Results(FOLDER, _of_images(list(read_records(FOLDER))))
 
 
 def match_images(record: RunRecord) -> Match | None:

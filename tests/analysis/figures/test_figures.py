@@ -9,7 +9,6 @@ from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.shown import shown_columns
-from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import points
 from tests.analysis.samples import own_results, results
@@ -64,7 +63,7 @@ def test_one_trial_has_no_figure_but_that_of_its_epochs() -> None:
     assert chart_names(runs) == []
 
 
-TIMED = {"scaling", "batch", "communication", "step_times"}
+TIMED = {"scaling", "communication"}
 
 
 @pytest.mark.parametrize(("mode", "timed"), [("bench", TIMED), ("search", set())])
@@ -74,8 +73,7 @@ def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed
         record.mode = mode
         for rank in record.ranks:
             rank.metrics |= {"forward_ms": 1.0, "backward_ms": 1.0, "comm_ms": 2.0, "exposed_comm_ms": 1.0}
-            rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
-    assert {*chart_names(runs)} - {"rank_spread", *TIMED} == {"tradeoff", "memory", "learning"}
+    assert {*chart_names(runs)} - TIMED == {"tradeoff", "memory", "learning"}
     assert TIMED & {*chart_names(runs)} == timed
 
 
@@ -87,7 +85,7 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
             {"images_per_s": 100.0 * values["world_size"], "epoch_s": 5.0, "test_accuracy": 0.5},
         ),
     )
-    assert chart_names(runs) == ["tradeoff", "scaling", "batch"]
+    assert chart_names(runs) == ["tradeoff", "scaling"]
 
 
 @pytest.mark.parametrize("folder", QUESTIONS)
@@ -101,8 +99,7 @@ def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folde
 
 def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
     found = {chart.name: chart for chart in charts(summarize(load(REFERENCE / "cifar10_convnet")).table)}
-    names = "answer tradeoff scaling batch memory step_parts communication step_times rank_spread"
-    assert list(found) == names.split()
+    assert list(found) == ["answer", "tradeoff", "scaling", "memory", "step_parts", "communication"]
     throughput, efficiency = found["scaling"].panels
     assert [round(value or 0) for value in points(throughput, "batch_per_rank 32").values()] == [345, 550]
     assert [round(value or 0, 2) for value in points(efficiency, "batch_per_rank 32").values()] == [1, 0.8]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures import scaling
-from dmls_ray.analysis.figures.scaling import batch_chart, scaling_chart
+from dmls_ray.analysis.figures.scaling import scaling_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal
 from dmls_ray.analysis.table.build import make_table
@@ -94,36 +94,3 @@ def test_what_is_not_fitted_is_said_with_the_reason() -> None:
     ]
     once = scaling_chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate, repeats=1)))
     assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in notes(once)
-
-
-GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
-
-
-def rate_by_batch(values: dict[str, Any], repeat: int) -> float | None:
-    return None if values["batch_per_rank"] == 64 else 10.0 * values["batch_per_rank"] * values["world_size"]
-
-
-def test_an_epoch_of_a_thousand_samples_takes_a_thousand_by_the_rate_and_what_was_out_of_memory_is_a_cross() -> None:
-    (epoch,) = panels(batch_chart(make_table(results(GRID, rate_by_batch))), 1)
-    assert epoch.x.label == "batch_per_rank (samples)"
-    assert epoch.y.label == "training time per epoch (s)"
-    assert names(epoch) == ["world_size 1", "world_size 2", "oom", "oom"]
-    assert points(epoch, "world_size 1") == pytest.approx({16: 6.25, 32: 3.125})
-    assert points(epoch, "world_size 2") == pytest.approx({16: 3.125, 32: 1.5625})
-    assert points(epoch, "oom") == {64: None}
-
-
-def test_steps_have_a_panel_where_they_were_timed() -> None:
-    runs = results(GRID, rate_by_batch)
-    for record in runs.records:
-        record.metrics["step_ms_p50"] = 2.0 * record.config["batch_per_rank"]
-    _, step = panels(batch_chart(make_table(runs)), 2)
-    assert step.y.label == "median optimizer step (ms)"
-    assert points(step, "world_size 1") == {16: 32.0, 32: 64.0}
-
-
-def test_a_fixed_global_batch_is_the_axis() -> None:
-    runs = results({"global_batch": [64, 128], "world_size": [1, 2]}, lambda values, repeat: 100.0)
-    (epoch,) = panels(batch_chart(make_table(runs, ("world_size", "global_batch"))), 1)
-    assert epoch.x.label == "global_batch (samples)"
-    assert list(points(epoch, "world_size 2")) == [64, 128]
