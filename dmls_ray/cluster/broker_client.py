@@ -1,16 +1,21 @@
-"""`BrokerClient`: calls of other processes to the broker.
+"""Calls to the broker: `BrokerClient`, and the callbacks by which Ray Train's controller reports to it.
 
-Loads no PyTorch, since Train's controller imports it as well.
+Loads no PyTorch, whose import would take seconds off every start of a controller.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.train import UserCallback
+from ray.train.backend import Backend, BackendConfig
 
+from dmls_ray.cluster.compat import LOW_MEMORY_TEXT, NODE_DIED_TEXT, controller_callback_class
 from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.messages import RankDeath
 
 NETWORK_TIMEOUT_S = 60.0
 """How long the network between a machine and the broker may fail."""
@@ -62,3 +67,48 @@ class BrokerClient:
                 if time.monotonic() > until:
                     raise
                 time.sleep(RETRY_INTERVAL_S)
+
+
+class _NothingToSetUp(Backend):
+    """The ranks of a run make their process group themselves, with the run's own backend and world size."""
+
+
+@dataclass
+class NoProcessGroup(BackendConfig):
+    """Stands where TorchConfig would, whose module imports PyTorch."""
+
+    backend: str = "gloo"
+    """TorchTrainer fills this in where it is empty; it is not used."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _NothingToSetUp
+
+
+class TellController(controller_callback_class()):  # type: ignore[misc]
+    """Reports the controller's actor to the broker: a group can be ended from outside only through the controller."""
+
+    def __init__(self, broker: str, trainer: str) -> None:
+        self._broker, self._trainer = broker, trainer
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        """Called by Train in its controller."""
+        controller = ray.get_runtime_context().current_actor
+        BrokerClient(self._broker).call("controlled_by", self._trainer, controller)
+
+
+class TellDeaths(UserCallback):
+    """Reports to the broker which ranks died, and whether memory ran out or their machine left."""
+
+    def __init__(self, broker: str, trainer: str) -> None:
+        self._broker, self._trainer = broker, trainer
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called by Train in its controller."""
+        deaths = {}
+        for index, error in worker_exceptions.items():
+            # What Ray says of other deaths lists want of memory as well, among "common causes".
+            cause = str(getattr(error, "health_check_failure", error))
+            memory = "Ray's memory monitor ended it" if LOW_MEMORY_TEXT in cause else ""
+            deaths[index] = RankDeath(memory=memory, left=NODE_DIED_TEXT in cause)
+        BrokerClient(self._broker).call("ranks_failed", self._trainer, deaths)

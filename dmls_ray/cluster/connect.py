@@ -15,13 +15,12 @@ from typing import Any
 
 import psutil
 
-from dmls_ray.cluster.addresses import check_address, cluster_of_this_machine, no_answer
-from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import (
     connect_by_itself,
     prestart_autoscaling_coordinator,
     show_cluster_messages,
 )
+from dmls_ray.cluster.joining import check_address, cluster_of_this_machine, keep_token_private, no_answer
 from dmls_ray.cluster.local_cluster import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError, ClusterLostError

@@ -12,10 +12,9 @@ import ray
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from dmls_ray.cluster.broker_client import BrokerClient
+from dmls_ray.cluster.broker_client import BrokerClient, NoProcessGroup, TellController, TellDeaths
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
-from dmls_ray.cluster.train_callbacks import NoProcessGroup, TellController, TellDeaths
 from dmls_ray.cluster.worker import serve
 from dmls_ray.util.text import first_line
 

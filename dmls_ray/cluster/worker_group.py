@@ -17,12 +17,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dmls_ray.cluster import node_trainer
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import TrainerSettings
-from dmls_ray.cluster.node_check import check_machines
 from dmls_ray.cluster.node_trainer import NodeTrainer
-from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
-from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
+from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ClusterError, ClusterLostError

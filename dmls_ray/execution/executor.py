@@ -28,7 +28,7 @@ from dmls_ray.workloads.registry import workload_of
 if TYPE_CHECKING:
     from dmls_ray.cluster.connect import RaySession
     from dmls_ray.cluster.messages import Job
-    from dmls_ray.cluster.placement import WorkerGroupSpec
+    from dmls_ray.cluster.resources import WorkerGroupSpec
     from dmls_ray.cluster.worker_group import WorkerGroup
 
 START_TIMEOUT_S = 600.0
@@ -114,7 +114,7 @@ class Executor:
 
     def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
-        from dmls_ray.cluster.node_check import check_machines
+        from dmls_ray.cluster.joining import check_machines
 
         check_machines(resources)
         runs = self._set_aside(resources)
@@ -194,8 +194,8 @@ class Executor:
         Returns:
             What the cluster has at the end.
         """
-        from dmls_ray.cluster.tune.job_set import listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
+        from dmls_ray.cluster.tune.trainables import listed
         from dmls_ray.cluster.worker_group import WorkerGroup
         from dmls_ray.launchers.command import run_command
 
@@ -238,7 +238,7 @@ class Executor:
 
     def _group_spec(self, resources: Resources, runs: Sequence[Run], jobs: Sequence[Job]) -> WorkerGroupSpec:
         """What the worker group must have for these runs."""
-        from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
+        from dmls_ray.cluster.resources import RankRequest, WorkerGroupSpec
 
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
         # Other launchers start their ranks themselves.

@@ -21,7 +21,7 @@ from dmls_ray.workloads.registry import is_compared
 if TYPE_CHECKING:
     from dmls_ray.cluster.messages import Job
     from dmls_ray.cluster.resources import Resources
-    from dmls_ray.cluster.tune.job_set import TuneJobSet
+    from dmls_ray.cluster.tune.trainables import TuneJobSet
 
 
 @dataclass

@@ -10,8 +10,7 @@ import pytest
 import ray
 
 from dmls_ray.cluster.node_trainer import NodeTrainer
-from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
-from dmls_ray.cluster.resources import Machine, Resources
+from dmls_ray.cluster.resources import Machine, RankRequest, Resources, WorkerGroupSpec
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.config.run_limits import RunLimits
 

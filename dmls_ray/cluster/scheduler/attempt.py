@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
+
+
+def now() -> float:
+    """Seconds on the scheduler's clock, which is never set back. Tests replace it, so that waiting takes no time."""
+    return time.monotonic()
 
 
 def oom_kill_evidence(before: int | None, after: int | None, machine: str) -> str:

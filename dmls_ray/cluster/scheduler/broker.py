@@ -21,10 +21,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankDeath, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Attempt, oom_kill_evidence
-from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
-from dmls_ray.cluster.scheduler.retry import Queued
+from dmls_ray.cluster.scheduler.queue import Queued
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, SkipKind, Verdict
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Attempt, oom_kill_evidence
-from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
 from dmls_ray.cluster.scheduler.membership import Membership
-from dmls_ray.cluster.scheduler.queue import RunQueue
-from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
-from dmls_ray.cluster.scheduler.streams import EventStreams
+from dmls_ray.cluster.scheduler.queue import FailureCounter, Queued, RunQueue, retry
 from dmls_ray.cluster.scheduler.watchdog import watch
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunFinished, SkipKind, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunEvent, RunFinished, SkipKind, Verdict, is_last
 from dmls_ray.training.rank import RankInfo
 
 KILL_AGAIN_S = 5.0
@@ -251,3 +249,51 @@ def finished_run(attempt: Attempt, verdict: Verdict) -> RunFinished:
         results=tuple(sorted(attempt.results.values(), key=lambda result: result.rank)),
         machines=tuple(attempt.machines),
     )
+
+
+NEWS_INTERVAL_S = 10.0
+"""How long a reader waits for events. An answer without events shows that the scheduler is alive."""
+
+
+class EventStreams:
+    """The events of all runs that the driver still follows."""
+
+    def __init__(self) -> None:
+        self._unread: dict[str, asyncio.Queue[RunEvent]] = {}
+        self._under_way: set[str] = set()
+        """Runs whose last event is to come."""
+        self._owners: dict[str, str] = {}
+        """Owner of each run that was ever submitted."""
+
+    def open(self, run_id: str, owner: str) -> bool:
+        """Open the stream of a run; returns False if the run belongs to another owner."""
+        if self._owners.setdefault(run_id, owner) != owner:
+            return False
+        self._unread[run_id] = asyncio.Queue()
+        self._under_way.add(run_id)
+        return True
+
+    def add(self, run_id: str, event: RunEvent) -> None:
+        """Add an event of a run."""
+        self._unread[run_id].put_nowait(event)
+        if is_last(event):
+            self._under_way.discard(run_id)
+
+    def abort(self, event: RunAborted) -> None:
+        """End all streams that have not ended."""
+        for run_id in list(self._under_way):
+            self.add(run_id, event)
+
+    def forget(self, run_id: str) -> None:
+        """Drop the events of a run."""
+        self._unread.pop(run_id, None)
+        self._under_way.discard(run_id)
+
+    async def read(self, run_id: str) -> list[RunEvent]:
+        """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
+        unread, events = self._unread[run_id], list[RunEvent]()
+        with contextlib.suppress(TimeoutError):
+            events.append(await asyncio.wait_for(unread.get(), NEWS_INTERVAL_S))
+        while not unread.empty():
+            events.append(unread.get_nowait())
+        return events

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Attempt
-from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.attempt import Attempt, now
 
 IDLE_REPORT_TIMEOUT_S = 10.0
 """How long a rank that has joined, or whose run has ended, may take to ask for work before runs start without it."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from dmls_ray.cluster.scheduler.attempt import Attempt
-from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.attempt import Attempt, now
 from dmls_ray.cluster.scheduler.membership import Trainer
 
 if TYPE_CHECKING:

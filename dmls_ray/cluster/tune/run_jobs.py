@@ -17,8 +17,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
-from dmls_ray.cluster.tune.job_set import TuneJobSet
-from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable
+from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable, TuneJobSet
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.records.run_events import RunEvent, RunStarted, is_last
 from dmls_ray.util.errors import ClusterLostError

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import selectors
 from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
@@ -13,7 +16,6 @@ from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, is_last
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.cluster.scheduler.virtual_time import run_virtually
 
 
 def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankRegistration:
@@ -143,3 +145,51 @@ async def on_machines(broker: Broker, *machines: str) -> dict[str, asyncio.Task[
         name = await broker.join(dataclasses.replace(new, machine_order=place, machine_info={"host": machine}))
         waiting[name] = await soon(broker.next_lease(name))
     return waiting
+
+
+LONGEST_S = 20_000.0
+"""Virtual seconds after which a test ends: the scheduler only turns in a circle then."""
+
+
+class WaitsForEver(AssertionError):
+    """All coroutines wait and no timer runs, or timers never end the wait."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Its time jumps to the next timer as soon as all coroutines wait."""
+
+    def __init__(self) -> None:
+        self._time = 0.0
+        self.is_at_end = False
+        super().__init__(_JumpingSelector(self))
+
+    def time(self) -> float:
+        return self._time
+
+    def jump(self, seconds: float | None) -> None:
+        """Go to the next timer; None: there is none."""
+        self._time += seconds or 0.0
+        if self.is_at_end:
+            return  # it only cancels what is left
+        if seconds is None or self._time > LONGEST_S:
+            self.is_at_end = True
+            raise WaitsForEver("all coroutines wait, and no timer runs" if seconds is None else "nothing ends the wait")
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout != 0:
+            self._loop.jump(timeout)
+        return super().select(0)
+
+
+def run_virtually(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test of the scheduler; neither its timers nor its sleeps take time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        time = SimpleNamespace(monotonic=runner.get_loop().time)
+        with patch("dmls_ray.cluster.scheduler.attempt.time", time):
+            runner.run(test)

@@ -19,6 +19,7 @@ from tests.cluster.scheduler.ranks import (
     job,
     outcome_of,
     result,
+    run_virtually,
     scenario,
     serve,
     soon,
@@ -26,7 +27,6 @@ from tests.cluster.scheduler.ranks import (
     train,
     trainers,
 )
-from tests.cluster.scheduler.virtual_time import run_virtually
 
 
 @scenario

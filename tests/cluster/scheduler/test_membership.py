@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from typing import Any
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease
+import pytest
+
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath
+from dmls_ray.cluster.scheduler.attempt import now
 from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.cluster.scheduler.membership import MAX_FAILED_STARTS, RESTART_TIMEOUT_S, START_TIMEOUT_S
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunFinished
+from dmls_ray.records.run_events import RunAborted, RunFinished
 from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
+    follow,
     job,
+    killer,
     on_machines,
+    outcome_of,
     result,
     scenario,
+    serving,
     soon,
     taken_up,
     trainers,
@@ -120,3 +129,110 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     assert isinstance(lease, Lease)
     assert lease.rank.machines == ("a", "b")
     assert (await next(iter(waiting.values()))).rank.rank == 0
+
+
+async def abort_reason(broker: Broker, run_id: str) -> str:
+    last = (await follow(broker, run_id))[-1]
+    assert isinstance(last, RunAborted)
+    return last.reason
+
+
+def on_host(**more: Any) -> dict[str, ExpectedTrainer]:
+    return {"t.0": ExpectedTrainer(ranks=2, machine="host-1", **more)}
+
+
+@scenario
+async def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_their_machine_and_the_cause() -> None:
+    broker = Broker(on_host())
+    await broker.submit(job("r"))
+    for _ in range(MAX_FAILED_STARTS):
+        await broker.ranks_failed("t.0", {0: RankDeath(), 1: RankDeath(memory="Ray's memory monitor ended it")})
+    assert await abort_reason(broker, "r") == (
+        "2 ranks on host-1 died before they could serve (Ray's memory monitor ended it), 4 times in a row"
+    )
+    await broker.submit(job("s"))
+    assert "died before they could serve" in await abort_reason(broker, "s")
+
+
+@scenario
+async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start() -> None:
+    broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=1, max_retries=0))
+    for group in range(2 * MAX_FAILED_STARTS):
+        name = await broker.join(card(0, group=group))
+        await broker.submit(job(f"{group}"))
+        await taken_up(broker, name)
+        assert await outcome_of(broker, f"{group}") == "timeout"
+        await broker.ranks_failed("t", {0: RankDeath()})
+    assert broker.aborted is None
+
+
+@scenario
+async def test_a_process_that_a_kill_does_not_end_is_killed_again() -> None:
+    killed: list[int] = []
+    limits = RunLimits(stall_timeout=1, max_retries=0)
+    broker = Broker(trainers(t=1), limits=limits, end_process=killer(killed, works=False))
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    await taken_up(broker, name)
+    assert await outcome_of(broker, "r") == "timeout"
+    await broker.submit(job("s"))
+    await asyncio.sleep(30)
+    assert 3 < len(killed) < 10
+    await serving(broker, card(0, group=1))
+    assert await outcome_of(broker, "s") == "ok"
+
+
+@scenario
+async def test_ranks_that_do_not_come_back_end_all_runs_and_another_start_of_the_sweep_may_help() -> None:
+    limits = RunLimits(stall_timeout=1, max_retries=0)
+    broker = Broker(on_host(), limits=limits, end_process=killer([], works=False))
+    names = [await broker.join(card(index, trainer="t.0")) for index in range(2)]
+    await broker.submit(job("r", 2))
+    for name in names:
+        await soon(taken_up(broker, name))
+    assert await outcome_of(broker, "r") == "timeout"
+    began = now()
+    await broker.submit(job("s"))
+    assert (await follow(broker, "s"))[-1] == RunAborted(
+        reason="2 of 2 ranks on host-1 did not come back within 120 s", is_lost=True
+    )
+    assert now() - began < RESTART_TIMEOUT_S + 10
+
+
+@scenario
+async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_while() -> None:
+    for wait_for_ranks, expected_s in ((60.0, START_TIMEOUT_S), (7200.0, 7200.0)):
+        broker = Broker(on_host(), limits=RunLimits(wait_for_ranks=wait_for_ranks))
+        began = now()
+        await broker.submit(job("r"))
+        assert await abort_reason(broker, "r") == (
+            f"2 of 2 ranks on host-1 did not start within {expected_s:g} s; a longer --wait-for-ranks waits for a full "
+            "cluster"
+        )
+        assert expected_s < now() - began < expected_s + 2
+
+
+@scenario
+async def test_the_sweep_continues_without_a_machine_that_joined_later_and_whose_ranks_die() -> None:
+    late = ExpectedTrainer(ranks=1, machine="host-2", is_optional=True)
+    broker = Broker(trainers(t=1) | {"late": late}, limits=RunLimits(wait_for_ranks=0))
+    await serving(broker, card(0))
+    await broker.submit(job("pair", 2))
+    for _ in range(MAX_FAILED_STARTS):
+        assert not await broker.refusals()
+        await broker.ranks_failed("late", {0: RankDeath()})
+    assert "1 rank on host-2 died before they could serve" in (await broker.refusals())["late"]
+    assert await outcome_of(broker, "pair") == "skipped"
+    await broker.submit(job("alone"))
+    assert await outcome_of(broker, "alone") == "ok"
+
+
+@scenario
+async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
+    broker = Broker(trainers(t=1))
+    with patch.object(broker.members.trainers["t"], "timeout", side_effect=ZeroDivisionError("no")):
+        await broker.submit(job("r"))
+        assert await abort_reason(broker, "r") == "the scheduler failed: ZeroDivisionError: no"
+        assert broker._watching is not None
+        with pytest.raises(ZeroDivisionError):
+            await broker._watching

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 from dmls_ray.cluster.messages import ExpectedTrainer
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.observed_runs import Plan
+from tests.cluster.scheduler.ranks import VirtualLoop
 from tests.cluster.scheduler.simulated_cluster import REPEATED_S, START_S, Process, SimulatedCluster, SimulatedTrainer
-from tests.cluster.scheduler.virtual_time import VirtualLoop
 
 CHECK_EVERY_S = 5.0
 """Interval in which the rules are checked while time goes by."""
@@ -65,7 +65,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self, machines: dict[str, int], exclusive: bool, decision_s: float, start: str, plans: list[Plan], **limits: Any
     ) -> None:
         self.loop = VirtualLoop()
-        self.clock = patch("dmls_ray.cluster.scheduler.clock.time", SimpleNamespace(monotonic=self.loop.time))
+        self.clock = patch("dmls_ray.cluster.scheduler.attempt.time", SimpleNamespace(monotonic=self.loop.time))
         self.clock.start()
         self.runs = 0
 

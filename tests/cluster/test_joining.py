@@ -10,11 +10,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cloudpickle
 import pytest
 
-from dmls_ray.cluster import addresses
-from dmls_ray.cluster.addresses import check_address, cluster_of_this_machine
+from dmls_ray.cluster import joining
 from dmls_ray.cluster.connect import cluster_at
+from dmls_ray.cluster.joining import (
+    MISSING,
+    check_address,
+    cluster_of_this_machine,
+    differing,
+    keep_token_private,
+    make_look,
+)
 from dmls_ray.util.errors import ClusterError
 
 ANOTHER_USER = 65534
@@ -45,7 +53,7 @@ def run_node(monkeypatch: pytest.MonkeyPatch, address: str, *, user: int) -> Non
     node = SimpleNamespace(
         info={"name": "raylet", "cmdline": ["raylet", f"--gcs-address={address}"], "uids": SimpleNamespace(real=user)}
     )
-    monkeypatch.setattr(addresses.psutil, "process_iter", lambda names: [node])
+    monkeypatch.setattr(joining.psutil, "process_iter", lambda names: [node])
 
 
 def test_the_cluster_of_this_user_is_joined_while_it_runs(
@@ -108,7 +116,7 @@ def test_an_address_without_a_listener_is_reported_at_once(listener: socket.sock
 def test_a_missing_token_is_reported_before_any_request(
     listener: socket.socket, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    code = f"from dmls_ray.cluster.addresses import check_address; check_address({address!r})"
+    code = f"from dmls_ray.cluster.joining import check_address; check_address({address!r})"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -119,15 +127,15 @@ def test_a_machine_is_part_of_a_cluster_by_its_address() -> None:
     def node(address: str) -> Any:
         return SimpleNamespace(node_manager_address=address, node_id=b"\x01")
 
-    assert addresses._has_node_here([node("127.0.0.1")])
-    assert not addresses._has_node_here([node("203.0.113.1")])
+    assert joining._has_node_here([node("127.0.0.1")])
+    assert not joining._has_node_here([node("203.0.113.1")])
 
 
 ASK = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import grpc
-from dmls_ray.cluster.addresses import check_address
+from dmls_ray.cluster.joining import check_address
 from dmls_ray.util.errors import ClusterError
 
 sent = []
@@ -163,3 +171,92 @@ def test_a_token_is_sent_only_if_the_user_says_so(tmp_path: Path, variables: dic
         check=False,
     )
     assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def written(file: Path) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("secret")
+    file.chmod(0o644)
+    return file
+
+
+def mode_of(file: Path) -> int:
+    return file.stat().st_mode & 0o777
+
+
+def test_a_started_cluster_gets_a_token_that_only_its_owner_can_read(home: Path) -> None:
+    keep_token_private(make=True)
+    file = home / ".ray" / "auth_token"
+    assert mode_of(file) == 0o600
+    assert len(file.read_text()) == 64
+    before = file.read_text()
+    keep_token_private(make=True)
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize("make", [True, False])
+@pytest.mark.parametrize("name", [".ray/auth_token", "named by a variable"])
+def test_a_token_that_others_can_read_is_made_private(
+    home: Path, name: str, make: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    file = written(home / name)
+    if name != ".ray/auth_token":
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    keep_token_private(make=make)
+    assert (mode_of(file), file.read_text()) == (0o600, "secret")
+
+
+def test_one_that_cannot_be_made_private_is_refused_with_the_cure(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    file = written(home / ".ray" / "auth_token")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(ClusterError, match=f"{file} cannot be kept private.*name a file that you own"):
+        keep_token_private(make=False)
+
+
+def test_nothing_is_written_where_ray_is_configured_without_a_token(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    keep_token_private(make=True)
+    assert not (home / ".ray").exists()
+
+
+HERE = {"torch": "2.15.0", "numpy": "2.1", "torchvision": MISSING, "dmls_ray": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ""),
+        ({"torchvision": "0.30"}, ""),
+        ({"dmls_ray": MISSING}, "dmls_ray is missing (here abc)"),
+        ({"torch": MISSING, "numpy": "1.26"}, "torch is missing (here 2.15.0), numpy 1.26 (here 2.1)"),
+    ],
+)
+def test_what_a_machine_lacks_or_has_in_another_version(changes: dict[str, str], expected: str) -> None:
+    assert differing({**HERE, **changes}, HERE) == expected
+
+
+def test_a_machine_is_looked_at_where_dmls_ray_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "look").write_bytes(cloudpickle.dumps(make_look()))
+    script = "import pickle, sys; sys.path[:] = [p for p in sys.path if p]; sys.meta_path.insert(0, type('No', (), {"
+    script += "'find_spec': staticmethod(lambda name, *_: (_ for _ in ()).throw(ImportError(name)) if name.startswith("
+    script += "'dmls_ray.') else None)})()); print(sorted(pickle.load(open(sys.argv[1], 'rb'))()))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "look")], capture_output=True, text=True, cwd="/", check=False
+    )
+    assert "'dmls_ray'" in done.stdout, done.stderr
