@@ -11,7 +11,7 @@ from dataclasses import replace
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.dispatcher import NEWS_INTERVAL_S, finished_run
-from dmls_ray.cluster.scheduler.queue import Queued, retry
+from dmls_ray.cluster.scheduler.retry import Queued, retry
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAborted, RunEvent

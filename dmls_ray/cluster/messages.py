@@ -78,8 +78,6 @@ class RankRegistration:
     """Ray's id of its machine."""
     process_started: float = 0.0
     """When its process started, in seconds since 1970: pids are reused."""
-    oom_kills: int | None = None
-    """Processes that the kernel of its machine has killed for lack of memory; None if unknown."""
     machine_order: int = 0
     """Position of its machine in the order in which runs take machines; the lowest comes first."""
     machine_info: dict[str, Any] = field(default_factory=dict)

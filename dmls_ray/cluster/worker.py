@@ -173,7 +173,6 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
         process_started=psutil.Process().create_time(),
-        oom_kills=oom_kills(),
         machine_order=settings.machine_order.get(_machine(settings), 0),
         machine_info=describe_machine(),
     )

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
-from dmls_ray.cluster.scheduler.queue import Queued
+from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, SkipKind, Verdict
 
@@ -44,14 +45,14 @@ class Broker(Dispatcher):
         """Add a rank; returns its name. The first rank of a new group means that all old ranks of its trainer are lost.
 
         All of them, not only the one that it replaces: a run leased to a rank that is about to be killed would leave
-        the others waiting for it.
+        the others waiting for it. Those that died by themselves are lost before: `ranks_failed` comes first.
         """
         trainer, index = registration.trainer, registration.index
         for name, rank in self.members.of_trainer(trainer).items():
             # A rank may register twice if the reply got lost; drop the first registration.
             is_former = rank.registration.group != registration.group or rank.registration.index == index
             if is_former and name in self.members.ranks:
-                self.lose(name, successor=registration)
+                self.lose(name, replaced=True)
         name = f"{trainer}/{index}#{self.unique()}"
         self.members.add(name, registration)
         return name
@@ -67,8 +68,6 @@ class Broker(Dispatcher):
             return rank.lease  # the first reply was lost in the network
 
         reply = rank.waiting = asyncio.get_running_loop().create_future()
-        if rank.attempt is None:
-            self.members.set_idle(name)
         self.dispatch()
         try:
             return await reply
@@ -76,7 +75,6 @@ class Broker(Dispatcher):
             # Ray cancels the calls of a process that has ended.
             if rank.waiting is reply:
                 rank.waiting, rank.free_since = None, now()
-                self.members.set_busy(name, rank)
             raise
 
     async def begun(self, name: str, lease_id: str, oom_kills: int | None) -> None:
@@ -199,8 +197,12 @@ class Broker(Dispatcher):
                 current.decide(epochs=epochs)
         if epochs is not None:
             return
-        if queued := self.queue.pop_retry(run_id):
+        # Retries are at the front; behind them may be thousands of runs.
+        retries = itertools.takewhile(lambda queued: queued.earlier, self.queue)
+        queued = next((queued for queued in retries if queued.job.run_id == run_id), None)
+        if queued is not None:
             # Its attempt died, and no other is wanted.
+            self.queue.remove(queued)
             *earlier, last = queued.earlier
             verdict = Verdict(outcome=Outcome(last.outcome), reason=last.reason)
             finished = RunFinished(verdict=verdict, attempts=len(queued.earlier), earlier=tuple(earlier))
@@ -212,7 +214,9 @@ class Broker(Dispatcher):
 
     async def cancel(self, run_id: str) -> None:
         """Remove a queued run; a run under way ends by itself, and its result is dropped."""
-        self.queue.cancel(run_id)
+        kept = [queued for queued in self.queue if queued.job.run_id != run_id]
+        self.queue.clear()
+        self.queue.extend(kept)
 
     # --- trainers -------------------------------------------------------------------------------------------
 
@@ -264,9 +268,6 @@ class Broker(Dispatcher):
             trainer: the trainer of the ranks.
             deaths: by number of the rank in that trainer.
         """
-        ranks = [rank.registration for rank in self.members.of_trainer(trainer).values()]
-        # Before anything is awaited: the trainer's next group may join meanwhile.
-        self.members.broken_groups |= {(trainer, rank.group) for rank in ranks if rank.index in deaths}
         state = self.members.trainers.get(trainer)
         if state is not None:
             early = deaths.keys() - state.lost

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
+from dmls_ray.cluster.resources import RankRequest, place_ranks
+from dmls_ray.cluster.scheduler.attempt import Attempt, now
 from dmls_ray.cluster.scheduler.membership import Membership
-from dmls_ray.cluster.scheduler.queue import FailureCounter, Queued, RunQueue, retry
+from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
 from dmls_ray.cluster.scheduler.watchdog import watch
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
@@ -54,10 +56,12 @@ class Dispatcher:
         end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
         oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
     ) -> None:
+        self._exclusive = exclusive
         self.limits = limits = limits or RunLimits()
         self.end_process, self.oom_kills_on = end_process, oom_kills_on
         self.members = Membership(expected)
-        self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=limits.wait_for_ranks)
+        self.queue: deque[Queued] = deque()
+        """Runs in the order in which they start."""
         self.streams = EventStreams()
         self.failures = FailureCounter(limits.give_up_after)
         self.attempts: dict[str, Attempt] = {}
@@ -76,14 +80,33 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
-        while decision := self.queue.next_decision(busy=bool(self.attempts)):
-            queued = decision.queued
-            if decision.ranks:
-                self.start(queued, decision.ranks)
-            else:
-                self.streams.add(queued.job.run_id, skipped(decision.skip, SkipKind.NO_RANKS, queued.earlier))
+        while self.queue and self._may_start():
+            request = RankRequest.of(self.queue[0].job.config)
+            if counts := place_ranks(self.members.idle_slots, request):
+                self.start(self.queue.popleft(), self.members.choose_idle(counts))
+                continue
+            # The run gets its ranks once others have returned theirs, or once missing machines are back.
+            may_fit_later = bool(place_ranks(self.members.all_slots, request))
+            if may_fit_later or self.members.wait_until(self.limits.wait_for_ranks) > now():
+                break
+            queued = self.queue.popleft()
+            end = skipped(self._too_few_ranks(request), SkipKind.NO_RANKS, queued.earlier)
+            self.streams.add(queued.job.run_id, end)
         if (self.queue or self.attempts) and (self._watching is None or self._watching.done()):
             self._watching = asyncio.get_running_loop().create_task(watch(self))
+
+    def _may_start(self) -> bool:
+        """Whether runs start now; in bench mode one at a time, and once all ranks have asked for work."""
+        if self._exclusive and (self.attempts or self.members.has_rank_not_yet_idle):
+            return False
+        return self.members.is_complete
+
+    def _too_few_ranks(self, request: RankRequest) -> str:
+        departed = f" since {', '.join(self.members.departed)} left" if self.members.departed else ""
+        return (
+            f"{request} finds {len(self.members.ranks)} ranks{departed}, after {self.limits.wait_for_ranks:g} s "
+            "(wait_for_ranks); the same command runs it once its machines are back."
+        )
 
     def start(self, queued: Queued, names: list[str]) -> None:
         """Lease ranks to a run."""
@@ -123,39 +146,23 @@ class Dispatcher:
         return attempt if attempt is not None and attempt.is_waiting_for(name) else None
 
     def lose(
-        self,
-        name: str,
-        *,
-        successor: RankRegistration | None = None,
-        departed: str = "",
-        was_waiting: bool = False,
-        reason: str = "",
+        self, name: str, *, replaced: bool = False, departed: str = "", was_waiting: bool = False, reason: str = ""
     ) -> None:
         """Remove a rank that does not serve any more.
 
         Args:
             name: the rank.
-            successor: the rank that replaces it, which knows what happened since.
+            replaced: whether Train replaces it together with a dead neighbour, of which Ray has reported.
             departed: its machine, if that has left the cluster.
             was_waiting: whether it was killed because it waits for a lost rank.
             reason: what else is known of its end.
         """
-        rank = self.members.remove(name)
-        attempt, registration = rank.attempt, rank.registration
+        attempt = self.members.remove(name).attempt
         if attempt is None or not attempt.is_waiting_for(name):
             return
-
-        group = (registration.trainer, registration.group)
-        # A rank that was restarted with a dead neighbour: the neighbour's end is no evidence of this one's.
-        replaced = successor is not None and group in self.members.broken_groups
-        not_at_fault = bool(departed) or was_waiting or replaced
         reason = f"{departed} has left" if departed else reason
+        not_at_fault = bool(departed) or was_waiting or replaced
         attempt.lose(name, reason, not_at_fault=not_at_fault, was_waiting=was_waiting)
-        if successor is None:
-            self.members.broken_groups.add(group)
-        elif not replaced and successor.machine == registration.machine:
-            evidence = oom_kill_evidence(attempt.begun.get(name), successor.oom_kills, successor.machine)
-            attempt.oom_kill = attempt.oom_kill or evidence
         self.settle(attempt)
 
     def kill(self, registration: RankRegistration) -> None:
@@ -217,12 +224,8 @@ class Dispatcher:
         attempt.settled.set()
         for name in attempt.ranks:
             rank = self.members.ranks.get(name)
-            if rank is None:
-                continue
-            rank.attempt, rank.free_since = None, now()
-            if rank.waiting is not None:
-                # It asked for work before the other ranks of its run had ended.
-                self.members.set_idle(name)
+            if rank is not None:
+                rank.attempt, rank.free_since = None, now()
         verdict = attempt.verdict()
         again = retry(attempt, verdict, self.limits)
         if again is not None:

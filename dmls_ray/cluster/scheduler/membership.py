@@ -90,6 +90,11 @@ class Rank:
     free_since: float = field(default_factory=now)
     """When it joined, or its last run ended."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it asks for work, and serves no run."""
+        return self.attempt is None and self.waiting is not None and not self.waiting.done()
+
     def answer(self, reply: Lease | Leave | None) -> None:
         """Answer its request for work, if there is one, and its process has not ended."""
         if self.waiting is not None and not self.waiting.done():
@@ -105,47 +110,33 @@ class Membership:
 
     def __init__(self, expected: Mapping[str, ExpectedTrainer]) -> None:
         self.ranks: dict[str, Rank] = {}
+        """By name, in the order in which runs take them."""
         self.trainers = {name: Trainer(item) for name, item in expected.items()}
         """Trainers that are announced and not over."""
         self.ended: set[str] = set()
         """Trainers that are over."""
         self.refusals: dict[str, str] = {}
         """Trainers whose ranks cannot serve, and why."""
-        self.broken_groups: set[tuple[str, str]] = set()
-        """Trainers' groups in which a rank has died: Train replaces the other ranks with it."""
         self.departed: dict[str, None] = {}
         """Machines that have left, and are not back."""
         self.changed = now()
         """When ranks were last lost for good, or announced."""
-        self.slots: Counter[str] = Counter()
-        """Ranks of each machine."""
-        self._idle: dict[str, set[str]] = {}
-        """Idle ranks by machine, in the order in which runs take machines."""
-        self._machine_order: dict[str, int] = {}
 
     def add(self, name: str, registration: RankRegistration) -> None:
         """Add a rank, unless its trainer is over."""
-        machine = registration.machine
         if registration.trainer in self.ended:
             return
         self.ranks[name] = Rank(registration)
-        self.slots[machine] += 1
-        self.departed.pop(machine, None)
+        self.ranks = dict(sorted(self.ranks.items(), key=_place))
+        self.departed.pop(registration.machine, None)
         if trainer := self.trainers.get(registration.trainer):
             trainer.joined(registration)
-
-        if self._machine_order.get(machine) != registration.machine_order:
-            self._machine_order[machine] = registration.machine_order
-            in_order = sorted(self._machine_order, key=self._machine_order.__getitem__)
-            self._idle = {name: self._idle.get(name, set()) for name in in_order}
 
     def remove(self, name: str) -> Rank:
         """Remove a rank, and answer what it waits for."""
         rank = self.ranks.pop(name)
-        self.slots[rank.registration.machine] -= 1
         if trainer := self.trainers.get(rank.registration.trainer):
             trainer.lost_one(rank.registration)
-        self.set_busy(name, rank)
         rank.answer(None)
         return rank
 
@@ -165,32 +156,24 @@ class Membership:
         """The ranks of a trainer, by name."""
         return {name: rank for name, rank in self.ranks.items() if rank.registration.trainer == trainer}
 
-    def set_idle(self, name: str) -> None:
-        """Offer a rank to runs."""
-        self._idle[self.ranks[name].registration.machine].add(name)
-
-    def set_busy(self, name: str, rank: Rank) -> None:
-        """Offer a rank to no run."""
-        self._idle[rank.registration.machine].discard(name)
-
     @property
-    def idle_slots(self) -> dict[str, int]:
+    def idle_slots(self) -> Counter[str]:
         """Idle ranks of each machine, in the order in which runs take machines."""
-        return {machine: len(names) for machine, names in self._idle.items()}
+        return Counter(rank.registration.machine for rank in self.ranks.values() if rank.is_idle)
 
     @property
-    def all_slots(self) -> dict[str, int]:
+    def all_slots(self) -> Counter[str]:
         """Likewise, all ranks."""
-        return {machine: self.slots[machine] for machine in self._idle}
+        return Counter(rank.registration.machine for rank in self.ranks.values())
 
-    def take_idle(self, chosen: Mapping[str, int]) -> list[str]:
-        """Take this many idle ranks of each machine, those with the lowest numbers."""
-        taken: list[str] = []
-        for machine, count in chosen.items():
-            by_number = sorted(self._idle[machine], key=lambda name: (self.ranks[name].registration.index, name))
-            taken += by_number[:count]
-            self._idle[machine] -= set(by_number[:count])
-        return taken
+    def choose_idle(self, counts: Mapping[str, int]) -> list[str]:
+        """This many idle ranks of each machine, those with the lowest numbers."""
+        chosen: list[str] = []
+        for machine, count in counts.items():
+            ranks = self.ranks.items()
+            idle = [name for name, rank in ranks if rank.is_idle and rank.registration.machine == machine]
+            chosen += idle[:count]
+        return chosen
 
     @property
     def is_complete(self) -> bool:
@@ -216,3 +199,9 @@ class Membership:
             if trainer.missing_since is not None and trainer.is_arriving
         ]
         return max([self.changed + wait_for_ranks, *arrivals])
+
+
+def _place(item: tuple[str, Rank]) -> tuple[int, str, int, str]:
+    name, rank = item
+    registration = rank.registration
+    return registration.machine_order, registration.machine, registration.index, name

@@ -18,7 +18,7 @@ from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFin
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
-def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankRegistration:
+def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0) -> RankRegistration:
     return RankRegistration(
         trainer=trainer,
         group=str(group),
@@ -27,7 +27,6 @@ def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom
         pid=index,
         device="cpu",
         store=(machine, 1000 + index),
-        oom_kills=oom_kills,
     )
 
 

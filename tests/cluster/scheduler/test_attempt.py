@@ -13,7 +13,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.cluster.scheduler.attempt import Attempt
-from dmls_ray.cluster.scheduler.queue import retry
+from dmls_ray.cluster.scheduler.retry import retry
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, Verdict

@@ -132,7 +132,7 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
     await broker.submit(job("r"))
     for number in range(2):
         await taken_up(broker, await broker.join(card(0, group=number)))
-    await broker.join(card(0, group=2))
+        await broker.ranks_failed("t", {0: RankDeath()})
     events = await follow(broker, "r")
     done = events[-1]
     assert (done.verdict.outcome.value, done.verdict.reason, done.attempts) == ("killed", "1 of 1 ranks died", 2)
@@ -176,17 +176,6 @@ async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_ret
     await broker.finish(name, lease.lease_id, result(0))
     done = await end_of(broker, "r")
     assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
-
-
-@scenario
-async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -> None:
-    broker = Broker(trainers(t=1))
-    await broker.submit(job("r"))
-    await taken_up(broker, await broker.join(card(0, oom_kills=3)), oom_kills=3)
-    await broker.join(card(0, group=1, oom_kills=4))
-    done = await end_of(broker, "r")
-    reason = "1 of 1 ranks died: out of memory, the kernel ended 1 process on a"
-    assert (done.verdict.outcome.value, done.verdict.reason, done.attempts) == ("oom", reason, 1)
 
 
 @scenario
@@ -236,7 +225,7 @@ async def test_a_run_whose_rank_was_only_replaced_next_to_one_that_died_is_not_c
 
 
 @scenario
-async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end() -> None:
+async def test_a_rank_that_the_kernel_killed_for_memory_is_out_of_memory_and_its_replaced_neighbour_is_not() -> None:
     async def count(card: RankRegistration) -> int:
         return 1
 
@@ -246,8 +235,10 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name, oom_kills=0) for name in names))
     await broker.ranks_failed("t", {0: RankDeath()})
-    assert await outcome_of(broker, "large") == "oom"
-    await serving(broker, *(card(index, group=1, oom_kills=1) for index in range(2)))
+    large = await end_of(broker, "large")
+    reason = "1 of 1 ranks died: out of memory, the kernel ended 1 process on a"
+    assert (large.verdict.outcome.value, large.verdict.reason, large.attempts) == ("oom", reason, 1)
+    await serving(broker, *(card(index, group=1) for index in range(2)))
     assert await outcome_of(broker, "neighbour") == "ok"
 
 
