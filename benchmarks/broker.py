@@ -74,10 +74,8 @@ async def rank(broker: Broker, name: str, work_s: float) -> None:
         if work_s:
             await asyncio.sleep(work_s)
         event = EpochEnded(epoch=EpochRecord(epoch=1))
-        if lease.rank.prunable:
+        if lease.rank.prunable or lease.rank.rank == 0:
             await broker.epoch(name, lease.lease_id, event, 1)
-        elif lease.rank.rank == 0:
-            await broker.emit(name, lease.lease_id, event, 1)
         await broker.finish(name, lease.lease_id, RankResult(rank=lease.rank.rank))
 
 

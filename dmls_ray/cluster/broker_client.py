@@ -6,12 +6,11 @@ Loads no PyTorch, whose import would take seconds off every start of a controlle
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.train import UserCallback
-from ray.train.backend import Backend, BackendConfig
+from ray.train.backend import BackendConfig
 
 from dmls_ray.cluster.compat import LOW_MEMORY_TEXT, NODE_DIED_TEXT, controller_callback_class
 from dmls_ray.cluster.connect import NAMESPACE
@@ -69,42 +68,26 @@ class BrokerClient:
                 time.sleep(RETRY_INTERVAL_S)
 
 
-class _NothingToSetUp(Backend):
-    """The ranks of a run make their process group themselves, with the run's own backend and world size."""
-
-
-@dataclass
 class NoProcessGroup(BackendConfig):
-    """Stands where TorchConfig would, whose module imports PyTorch."""
+    """Sets nothing up: the ranks of a run make their process group themselves. TorchConfig would import PyTorch."""
 
-    backend: str = "gloo"
+    backend = "gloo"
     """TorchTrainer fills this in where it is empty; it is not used."""
 
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return _NothingToSetUp
 
-
-class TellController(controller_callback_class()):  # type: ignore[misc]
-    """Reports the controller's actor to the broker: a group can be ended from outside only through the controller."""
+class TellBroker(UserCallback, controller_callback_class()):  # type: ignore[misc]
+    """Reports to the broker what Train's controller knows of a trainer."""
 
     def __init__(self, broker: str, trainer: str) -> None:
         self._broker, self._trainer = broker, trainer
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        """Called by Train in its controller."""
+        """Report the controller's actor: a group can be ended from outside only through the controller."""
         controller = ray.get_runtime_context().current_actor
         BrokerClient(self._broker).call("controlled_by", self._trainer, controller)
 
-
-class TellDeaths(UserCallback):
-    """Reports to the broker which ranks died, and whether memory ran out or their machine left."""
-
-    def __init__(self, broker: str, trainer: str) -> None:
-        self._broker, self._trainer = broker, trainer
-
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Called by Train in its controller."""
+        """Report which ranks died, and whether memory ran out or their machine left; Train starts others after it."""
         deaths = {}
         for index, error in worker_exceptions.items():
             # What Ray says of other deaths lists want of memory as well, among "common causes".

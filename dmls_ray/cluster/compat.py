@@ -35,12 +35,10 @@ is `killed`, not `oom`."""
 def controller_callback_class() -> type:
     """Base class of callbacks that Train calls in its controller, from which they learn the controller's actor.
 
-    Without it: a trainer that waits for a machine that has left waits until Ray gives up.
+    Without it: no sweep starts. A trainer that waits for a machine that has left would wait until Ray gives up.
     """
-    try:
-        from ray.train.v2._internal.execution.callback import ControllerCallback
-    except ImportError:
-        return object
+    from ray.train.v2._internal.execution.callback import ControllerCallback
+
     found: type = ControllerCallback
     return found
 

@@ -137,8 +137,9 @@ class RaySession:
                 signal.signal(signal.SIGTERM, on_sigterm)
             prestart_autoscaling_coordinator()
             loading.join()
-            with quiet_tune(self._verbose):
-                yield cluster_resources()
+            for name, level in _TUNE_LEVELS.items():
+                logging.getLogger(name).setLevel(logging.INFO if self._verbose else level)
+            yield cluster_resources()
             connect_by_itself(True)
         except BaseException as error:
             is_lost = isinstance(error, (ClusterLostError, ray.exceptions.RayError, ConnectionError))
@@ -237,19 +238,6 @@ _TUNE_LEVELS = {
     # It logs a traceback for each death of its actor, which it starts again. What ends a sweep is raised.
     "ray.tune.execution.tune_controller": logging.CRITICAL,
 }
-
-
-@contextmanager
-def quiet_tune(verbose: bool) -> Iterator[None]:
-    """Keep what Tune logs in this process to itself, also where the connection to Ray is the user's; not if verbose."""
-    before = {name: logging.getLogger(name).level for name in _TUNE_LEVELS}
-    for name, level in _TUNE_LEVELS.items():
-        logging.getLogger(name).setLevel(logging.INFO if verbose else level)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
 
 
 def _keep_quiet() -> None:

@@ -24,9 +24,6 @@ LOOPBACK = "127.0.0.1"
 _PARTS = {"raylet": "Ray's node process (raylet)", "gcs_server": "Ray's control process (GCS)"}
 """The processes that a cluster cannot do without."""
 
-_KILL_TIMEOUT_S = 3.0
-"""How long a process that was killed may take to end."""
-
 
 class LocalCluster:
     """A cluster that was started here.
@@ -105,21 +102,16 @@ def _start(folder: Path, options: Mapping[str, Any]) -> None:
 def end_processes(folder: Path) -> None:
     """Kill what is left of a cluster that this process has started, and wait for it.
 
-    Without a raylet or a GCS, Ray's other processes would remain for up to a minute.
+    Without a raylet or a GCS, Ray's other processes would remain for up to a minute. So do those of a raylet that has
+    died, which are children of another process by now; a supervisor ends them.
 
     Args:
         folder: folder of Ray's files of the cluster.
     """
-    left = set(_children(folder))
-    for child in list(left):
-        left.update(_killed(child))
-    for process in psutil.process_iter(["cmdline"]):
-        # The raylet's children are those of another process when it is gone. Each writes a log, and has this name.
-        if "".join(process.info["cmdline"] or [])[:5] == "ray::":
-            with suppress(psutil.Error):
-                if any(Path(file.path).is_relative_to(folder) for file in process.open_files()):
-                    left.update(_killed(process))
-    psutil.wait_procs(left, timeout=_KILL_TIMEOUT_S)
+    from dmls_ray.cluster.processes import end_process
+
+    for child in _children(folder):
+        end_process(child.pid, child.create_time())
 
 
 def _children(folder: Path) -> list[psutil.Process]:
@@ -137,14 +129,3 @@ def _runs(process: psutil.Process) -> bool:
         return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED)
     except psutil.NoSuchProcess:
         return False
-
-
-def _killed(process: psutil.Process) -> list[psutil.Process]:
-    """A process and its descendants, which are killed."""
-    with suppress(psutil.NoSuchProcess):
-        family = [process, *process.children(recursive=True)]
-        for member in family:
-            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                member.kill()
-        return family
-    return []

@@ -113,7 +113,7 @@ class RankWorker:
         self._epochs.append(event)
         epoch = (self.name, lease.lease_id, event, len(self._epochs))
         if not lease.rank.prunable:
-            self.broker.submit("emit", *epoch)
+            self.broker.submit("epoch", *epoch)
             return None
         goes_on: bool = self.broker.call("epoch", *epoch)
         return goes_on

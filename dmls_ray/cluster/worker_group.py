@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -14,12 +13,11 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from dmls_ray.cluster import node_trainer
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import TrainerSettings
-from dmls_ray.cluster.node_trainer import NodeTrainer
+from dmls_ray.cluster.node_trainer import NO_ANSWER, NodeTrainer, controllers
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
 from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
@@ -29,16 +27,11 @@ from dmls_ray.util.module_path import module_path
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 
-KILL_TIMEOUT_S = 5.0
-"""How long the thread of a trainer that was killed may take to end."""
-
 ANSWER_TIMEOUT_S = 5.0
 """How long the broker may take to answer at the end of the sweep."""
 
 NODES_INTERVAL_S = 1.0
 """Interval in which the machines of the cluster are looked at."""
-
-_NO_ANSWER = (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, ValueError)
 
 
 class WorkerGroup:
@@ -80,7 +73,6 @@ class WorkerGroup:
         """Position of each machine in the order in which runs take machines; later machines come last."""
         self._refused: set[str] = set()
         """Nodes on which no further ranks are started, since they cannot serve there."""
-        self._is_over = False
         self._looked = time.monotonic()
         self.broker = BrokerClient(self.name)
         self._death: Any = None
@@ -105,7 +97,7 @@ class WorkerGroup:
         )
         self._death = self._actor.wait_for_death.remote()
         for node in self._nodes:
-            self._start_node(node)
+            node.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -113,7 +105,6 @@ class WorkerGroup:
 
         After the loss of a cluster no call to Ray is made, which may not return.
         """
-        self._is_over = True
         is_lost = kind is not None and issubclass(kind, (ClusterLostError, ray.exceptions.RayError))
         try:
             if not is_lost:
@@ -185,32 +176,21 @@ class WorkerGroup:
                 cluster that goes on; else all are idle, and leave by themselves.
         """
         until = time.monotonic() + (2.0 if cut_short else 10.0)
-        with contextlib.suppress(*_NO_ANSWER):
+        for node in self._nodes:
+            node.is_over = True
+        with contextlib.suppress(*NO_ANSWER):
             self.broker.call("close", timeout=ANSWER_TIMEOUT_S)
         aborted: set[str] = set()
         while cut_short and any(node.is_running for node in self._nodes) and time.monotonic() < until:
             # A controller that was still starting registers a little later.
-            controllers = self._controllers()
-            for trainer in controllers.keys() - aborted:
-                controllers[trainer].abort.remote()
+            known = controllers(self.broker)
+            for trainer in known.keys() - aborted:
+                known[trainer].abort.remote()
                 aborted.add(trainer)
             time.sleep(0.05)
         for node in self._nodes:
-            if node.thread is not None:
-                node.thread.join(max(0.0, until - time.monotonic()))
-        for node in self._nodes:
-            if node.thread is not None and node.is_running:
-                # Its ranks were still starting, or its machine does not answer.
-                self._kill_trainer(node)
-                node.thread.join(KILL_TIMEOUT_S)
+            node.end(max(0.0, until - time.monotonic()))
         ray.kill(self._actor)
-
-    def _controllers(self) -> dict[str, Any]:
-        """The actors that control trainers, by trainer; none if the broker does not answer."""
-        with contextlib.suppress(*_NO_ANSWER):
-            controllers: dict[str, Any] = self.broker.call("known_controllers", timeout=ANSWER_TIMEOUT_S)
-            return controllers
-        return {}
 
     # --- machines -------------------------------------------------------------------------------------------
 
@@ -227,27 +207,11 @@ class WorkerGroup:
             # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for free ones.
             fits = not present or (cores <= machine.cores and machine.node_id not in self._refused)
             if missing > 0 and fits:
-                trainer = f"{self.name}-{len(self._nodes)}"
-                node = NodeTrainer(name=trainer, machine=machine, ranks=missing, later=later, per_rank=per_rank)
+                settings = self.settings(f"{self.name}-{len(self._nodes)}")
+                node = NodeTrainer(settings, missing, per_rank, machine, later)
                 self._nodes.append(node)
                 added.append(node)
         return added
-
-    def _start_node(self, node: NodeTrainer) -> None:
-        """Hold ranks on a machine until the sweep is over, or the machine is gone."""
-
-        def hold() -> None:
-            node_trainer.hold_ranks(
-                settings,
-                ranks=node.ranks,
-                per_rank=node.per_rank,
-                node_id=node.machine.node_id,
-                is_over=lambda: self._is_over or node.departed,
-            )
-
-        settings = self.settings(node.name)
-        node.thread = threading.Thread(target=hold, daemon=True, name=node.name)
-        node.thread.start()
 
     def _reconcile(self, now: Resources) -> None:
         """Adapt the trainers to the present machines."""
@@ -261,7 +225,7 @@ class WorkerGroup:
                 )
             if node.departed and node.is_running:
                 # A trainer that is starting reports its controller only later.
-                self._kill_trainer(node)
+                node.kill(self.broker)
         serving = {node.machine.node_id for node in self._nodes if not node.departed}
         before = {machine.node_id for machine in self.resources.machines} - self._refused
         usable = [
@@ -277,7 +241,7 @@ class WorkerGroup:
         for node in self._plan_missing(later=True):
             self.broker.call("expect", node.name, node.expected)
             self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
-            self._start_node(node)
+            node.start()
 
     def _is_usable(self, machine: Machine) -> bool:
         """Whether ranks can serve on a machine that has joined."""
@@ -300,9 +264,3 @@ class WorkerGroup:
                 node.departed = True
                 self._refused.add(node.machine.node_id)
                 self._notify(f"{refusals[node.name].rstrip('.')}. {node.machine.name} is left out.")
-
-    def _kill_trainer(self, node: NodeTrainer) -> None:
-        """End a trainer whose machine is gone or does not answer: it would wait for ever."""
-        controller = self._controllers().get(node.name)
-        if controller is not None:
-            ray.kill(controller)

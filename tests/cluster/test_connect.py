@@ -9,21 +9,11 @@ from typing import Any
 import pytest
 
 from dmls_ray.cluster import connect as connect_module
-from dmls_ray.cluster.connect import RaySession, quiet_tune
-
-
-@pytest.mark.parametrize("verbose", [False, True])
-def test_tune_logs_during_a_sweep_only_with_verbose_and_afterwards_as_before(verbose: bool) -> None:
-    logger = logging.getLogger("ray.tune.analysis.experiment_analysis")
-    before = logger.getEffectiveLevel()
-    with quiet_tune(verbose):
-        assert logger.isEnabledFor(logging.WARNING) is verbose
-        assert logger.isEnabledFor(logging.ERROR)
-    assert logger.getEffectiveLevel() == before
+from dmls_ray.cluster.connect import RaySession
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])
-def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
+def test_ray_prints_about_dead_workers_and_tune_logs_only_with_verbose(
     address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray
@@ -39,9 +29,12 @@ def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
     for name in ("check_address", "prestart_autoscaling_coordinator", "cluster_resources"):
         monkeypatch.setattr(connect_module, name, lambda *_, **__: None)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
+    tune = logging.getLogger("ray.tune.analysis.experiment_analysis")
     for verbose in (False, True):
         with RaySession(address, dashboard=False, verbose=verbose).connected():
             assert ray._private.worker._worker_logs_enabled is verbose
+            assert tune.isEnabledFor(logging.WARNING) is verbose
+            assert tune.isEnabledFor(logging.ERROR)
         assert ray._private.worker._worker_logs_enabled, "other uses of Ray in this process print as before"
         is_kept = verbose and address is None
         assert bool(list(tmp_path.iterdir())) is is_kept, "files of a cluster that was started here are removed"

@@ -89,13 +89,13 @@ def test_a_failed_rank_ends_if_others_may_wait_for_it() -> None:
 
 def test_a_result_brings_all_epochs_along_in_their_order() -> None:
     epochs = [epoch(1), epoch(2), epoch(3)]
-    broker = ScriptedBroker(join=["a"], emit=[None] * 3, progress=[None], finish=[True])
+    broker = ScriptedBroker(join=["a"], epoch=[None] * 3, progress=[None], finish=[True])
     rank = worker(broker)
     for event in epochs:
         assert rank.emit(lease(), event) is None
     assert rank.emit(lease(), Progress()) is None
     rank.finish(lease(), result())
-    reported = [tuple(args[2:]) for method, *args in broker.calls if method == "emit"]
+    reported = [tuple(args[2:]) for method, *args in broker.calls if method == "epoch"]
     assert reported == [(event, place) for place, event in enumerate(epochs, 1)]
     assert list(broker.calls[-1][4]) == epochs
 

@@ -58,7 +58,7 @@ def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_le
     group, line = group_on(made, cluster(2, 2), RankRequest(world_size=8), oversubscribe=True)
     group._plan_missing(later=False)
     assert [(node.ranks, node.per_rank) for node in group._nodes] == [(4, {"CPU": 0.5})] * 2
-    with patch.object(group, "_start_node"):
+    with patch.object(NodeTrainer, "start"):
         group._reconcile(cluster(2))
     assert [name for name, *_ in line.calls] == ["end_trainer"]
     assert len(group._nodes) == 2

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from dmls_ray.cluster.messages import Job
@@ -73,7 +72,9 @@ class Attempt:
     """Set, and replaced, at each decision."""
 
     async def may_continue(self, epochs: int) -> bool:
-        """Wait for the decision after a rank has ended so many epochs."""
+        """Wait for the decision after a rank has ended so many epochs; a run that is not prunable always continues."""
+        if not self.job.prunable:
+            return True
         while not self.stopped and self.decided < epochs:
             await self.decision.wait()
         self.progressed = now()
@@ -103,16 +104,12 @@ class Attempt:
 
     @property
     def is_over(self) -> bool:
-        """Whether every rank has returned or is lost; counts only, since it is called for every rank that returns."""
-        return len(self.results) + len(self.lost) == len(self._members)
+        """Whether every rank has returned or is lost."""
+        return not self.pending
 
     def is_waiting_for(self, name: str) -> bool:
         """Whether the rank takes part and has not returned yet."""
-        return name in self._members and name not in self.results and name not in self.lost
-
-    @cached_property
-    def _members(self) -> frozenset[str]:
-        return frozenset(self.ranks)
+        return name in self.ranks and name not in self.results and name not in self.lost
 
     @property
     def missed(self) -> str:

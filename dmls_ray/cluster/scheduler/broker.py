@@ -90,14 +90,8 @@ class Broker(Dispatcher):
         if attempt is not None:
             attempt.progressed = now()
 
-    async def emit(self, name: str, lease_id: str, event: EpochEnded, number: int) -> None:
-        """Take an epoch that a rank has ended in a run that is not prunable; `number`: which of its epochs, from 1."""
-        attempt = self.attempt_of(name, lease_id)
-        if attempt is not None:
-            self._take_epoch(attempt, name, event, number)
-
     async def epoch(self, name: str, lease_id: str, event: EpochEnded, number: int) -> bool:
-        """Wait for the decision whether a prunable run continues after an epoch that a rank has ended.
+        """Take an epoch that a rank has ended, and wait in a prunable run for the decision whether it continues.
 
         Args:
             name: the rank.
@@ -211,12 +205,6 @@ class Broker(Dispatcher):
     async def forget(self, run_id: str) -> None:
         """Drop the events of a run: the driver has them all."""
         self.streams.forget(run_id)
-
-    async def cancel(self, run_id: str) -> None:
-        """Remove a queued run; a run under way ends by itself, and its result is dropped."""
-        kept = [queued for queued in self.queue if queued.job.run_id != run_id]
-        self.queue.clear()
-        self.queue.extend(kept)
 
     # --- trainers -------------------------------------------------------------------------------------------
 

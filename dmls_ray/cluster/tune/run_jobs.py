@@ -95,9 +95,6 @@ class ForwardEvents(tune.Callback):
         self._attempts: dict[str, int] = {}
         self._has_answered = False
         """Whether there was an answer since the last check."""
-        self._has_dead_actor = False
-        self._error: Exception | None = None
-        """What is to end the sweep."""
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its callbacks to restore a sweep. We resume from runs.jsonl, and a listener lives here alone.
@@ -128,38 +125,31 @@ class ForwardEvents(tune.Callback):
                 for event in self._group.broker.call("events", run_id):
                     self._pass_on(trial, run_id, event)
         except ray.exceptions.RayError as error:
-            self._fail(error)
+            raise _EndedError(error) from error
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial is a proxy of a run, whose failures are events: its error is the death of a process."""
-        self._has_dead_actor = True
+        time.sleep(DEATH_INTERVAL_S)
+        self.on_step_end(iteration, trials)  # raises, if it finds the death of another process
+        raise _EndedError(ClusterLostError("Ray Tune's actor died"))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Called by Tune's loop."""
+        # A run of a search answers after each epoch only.
+        has_answered = self._has_answered or bool(self._trials.metric)
+        self._has_answered = False
         try:
-            if self._has_dead_actor:
-                time.sleep(DEATH_INTERVAL_S)
-            # A run of a search answers after each epoch only.
-            self._check(self._has_answered or bool(self._trials.metric))
-            self._has_answered = False
-            if self._has_dead_actor:
-                raise ClusterLostError("Ray Tune's actor died")
+            self._check(has_answered)
         except (ClusterLostError, ray.exceptions.RayError) as error:
-            self._fail(error)
-        if self._error is not None:
-            raise _EndedError(self._error)
-
-    def _fail(self, error: Exception) -> None:
-        if self._error is None:
-            self._error = error
+            raise _EndedError(error) from error
 
     def _pass_on(self, trial: Any, run_id: str, event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             self._attempts[run_id] = event.attempt
         try:
             self._listener(trial.config, event)
-        except Exception as error:  # noqa: BLE001 - Tune would log it and go on
-            self._fail(error)
+        except Exception as error:  # Tune would log it and go on
+            raise _EndedError(error) from error
         if is_last(event):
             self._complete.add(trial.trial_id)
             self._group.broker.submit("forget", run_id)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import ray
 from ray.tune import Trainable
 
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.external_run import LaunchedRun
-from dmls_ray.cluster.messages import ExpectedTrainer, Job, TrainerSettings
+from dmls_ray.cluster.messages import Job, TrainerSettings
 from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunFinished, RunStarted, SkipKind, is_last
 
@@ -60,9 +58,6 @@ def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
 
 LEAVE_TIMEOUT_S = 20.0
 """How long the ranks of a run with its own trainer may take to leave after it."""
-
-KILL_TIMEOUT_S = 5.0
-"""How long that trainer may take to end after its controller was killed."""
 
 
 class RunTrainable(Trainable):
@@ -122,12 +117,9 @@ class RunTrainable(Trainable):
         """Called when the run is over; here the group's ranks stay."""
 
     def cleanup(self) -> None:
-        if self._last_result is not None and self._last_result.get("done"):
-            return
+        """End the processes of a run that is under way; ranks of the broker end with the worker group."""
         if self._launched is not None:
             self._launched.cancel()
-        else:
-            self._broker.submit("cancel", self._job.run_id)
 
 
 class SearchTrainable(RunTrainable):
@@ -205,28 +197,17 @@ class IsolatedRunTrainable(RunTrainable):
 
     def begin(self, job: Job) -> None:
         # Train resumes a run name that was used before.
-        self._trainer = f"{self._settings.trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
-        self._is_over = threading.Event()
-        ranks = job.config.world_size
-        self._broker.call("expect", self._trainer, ExpectedTrainer(ranks=ranks))
-        self._thread = threading.Thread(target=self._hold_ranks, args=(ranks, self._is_over), daemon=True)
-        self._thread.start()
+        name = f"{self._settings.trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
+        # It loads PyTorch, which the Trainables of the other isolation do without.
+        from dmls_ray.cluster.node_trainer import NodeTrainer
+
+        settings = replace(self._settings, trainer=name)
+        self._trainer = NodeTrainer(settings, job.config.world_size, self._per_rank)
+        self._broker.call("expect", name, self._trainer.expected)
+        self._trainer.start()
 
     def end(self) -> None:
-        self._is_over.set()
+        self._trainer.is_over = True
         # Its ranks leave when they ask for work; one that died has been restarted by now, and leaves as well.
-        self._broker.call("end_trainer", self._trainer)
-        self._thread.join(LEAVE_TIMEOUT_S)
-        if self._thread.is_alive():
-            # Its ranks were still starting, or the cluster has no free resources for them.
-            controllers = self._broker.call("known_controllers")
-            if self._trainer in controllers:
-                ray.kill(controllers[self._trainer])
-            self._thread.join(KILL_TIMEOUT_S)
-
-    def _hold_ranks(self, ranks: int, is_over: threading.Event) -> None:
-        # It loads PyTorch, which the Trainables of the other isolation do without.
-        from dmls_ray.cluster.node_trainer import hold_ranks
-
-        settings = replace(self._settings, trainer=self._trainer)
-        hold_ranks(settings, ranks=ranks, per_rank=self._per_rank, node_id=None, is_over=is_over.is_set)
+        self._broker.call("end_trainer", self._trainer.name)
+        self._trainer.end(LEAVE_TIMEOUT_S)

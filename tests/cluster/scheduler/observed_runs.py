@@ -77,7 +77,7 @@ class ObservedRuns:
         self.over: set[str] = set()
         """Trainers that the scheduler knows to be over."""
         self.unwanted: dict[str, set[str]] = {}
-        """Runs that were stopped or cancelled, with the leases of that time."""
+        """Runs that were stopped, with the leases of that time."""
 
     def taken(self, lease: Lease, plan: Plan) -> None:
         """A process takes its part in a run."""

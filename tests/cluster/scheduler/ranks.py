@@ -83,7 +83,7 @@ async def soon(awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
 async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok") -> None:
     while (lease := await broker.next_lease(name)) is not None:
         log.append(lease)
-        await broker.emit(name, lease.lease_id, epoch(1), 1)
+        await broker.epoch(name, lease.lease_id, epoch(1), 1)
         await broker.finish(name, lease.lease_id, result(lease.rank.rank, outcome))
 
 

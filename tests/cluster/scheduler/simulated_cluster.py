@@ -304,16 +304,6 @@ class SimulatedCluster:
         await self.call("end_trainer", name, left=machine)
         self.observed.over.add(name)
 
-    def cancel(self, run_id: str) -> None:
-        """The driver does not want a run any more that waits for ranks."""
-        self.followers.pop(run_id).cancel()
-        self.start(self._cancel(run_id))
-
-    async def _cancel(self, run_id: str) -> None:
-        await self.call("cancel", run_id)
-        if not any(attempt.job.run_id == run_id for attempt in self.broker.attempts.values()):
-            self.observed.unwanted[run_id] = set()  # else it has begun meanwhile, and ends by itself
-
     def check(self, now: float) -> None:
         """The rules that hold at any time."""
         for task in [task for task in self.tasks if task.done()]:

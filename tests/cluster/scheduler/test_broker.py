@@ -96,8 +96,8 @@ def test_epochs_are_passed_on_once_and_in_their_order_however_they_arrive(arrive
         (first, lease), (second, _) = [(f"t/{index}", await task) for index, task in enumerate(waiting)]
         names = {name.partition("#")[0]: name for name in broker.members.ranks}
         for number in arrive:
-            await broker.emit(names[first], lease.lease_id, epoch(number), number)
-            await broker.emit(names[second], lease.lease_id, epoch(number), number)
+            await broker.epoch(names[first], lease.lease_id, epoch(number), number)
+            await broker.epoch(names[second], lease.lease_id, epoch(number), number)
         epochs = [epoch(number) for number in range(1, 6)]
         await broker.finish(names[second], lease.lease_id, result(1, "error"), epochs)
         await broker.finish(names[first], lease.lease_id, result(0, "error"), epochs)

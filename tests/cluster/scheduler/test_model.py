@@ -200,13 +200,6 @@ class SchedulerMachine(RuleBasedStateMachine):
 
         self.do(join, seconds)
 
-    @precondition(lambda self: self.followed)
-    @rule(which=st.integers(0, 3))
-    def a_run_is_cancelled_before_it_begins(self, which: int) -> None:
-        run_id = self.followed[which % len(self.followed)]
-        if any(queued.job.run_id == run_id for queued in self.cluster.broker.queue):
-            self.do(lambda: self.cluster.cancel(run_id))
-
     @invariant()
     def rules_hold(self) -> None:
         if hasattr(self, "cluster"):
