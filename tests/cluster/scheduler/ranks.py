@@ -51,6 +51,12 @@ def job(run_id: str, world_size: int = 1, **place: int) -> Job:
     )
 
 
+async def group(ranks: int = 1, **options: Any) -> tuple[Broker, list[str]]:
+    """A broker, and the names of the ranks of a trainer that have joined it."""
+    broker = Broker(trainers(t=ranks), **options)
+    return broker, [await broker.join(card(index)) for index in range(ranks)]
+
+
 def attempt_of(lease: Lease | Leave | None) -> str:
     """`<run_id>/<attempt>` of a lease, whose id also names the broker."""
     assert isinstance(lease, Lease)

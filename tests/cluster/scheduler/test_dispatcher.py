@@ -13,6 +13,7 @@ from tests.cluster.scheduler.ranks import (
     card,
     end_of,
     follow,
+    group,
     job,
     on_machines,
     outcome_of,
@@ -141,8 +142,7 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
 
 @scenario
 async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_run_again() -> None:
-    broker = Broker(trainers(t=2))
-    names = [await broker.join(card(index)) for index in range(2)]
+    broker, names = await group(2)
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     lease_id = (await leases[1]).lease_id
@@ -156,8 +156,7 @@ async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_ru
 
 @scenario
 async def test_an_answer_and_an_error_are_never_tried_again() -> None:
-    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=5))
-    name = await broker.join(card(0))
+    broker, (name,) = await group(1, limits=RunLimits(max_retries=5))
     for outcome in ("oom", "diverged", "error", "skipped"):
         await broker.submit(job(outcome))
         lease = await taken_up(broker, name)
@@ -190,8 +189,7 @@ async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_ju
 
 @scenario
 async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_not() -> None:
-    broker = Broker(trainers(t=1), limits=RunLimits(give_up_after=2))
-    name = await broker.join(card(0))
+    broker, (name,) = await group(1, limits=RunLimits(give_up_after=2))
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
         await broker.submit(job(run_id))
@@ -212,8 +210,7 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
 @scenario
 async def test_a_run_whose_rank_was_only_replaced_next_to_one_that_died_is_not_charged_for_it() -> None:
-    broker = Broker(trainers(t=2), exclusive=False, limits=RunLimits(max_retries=0))
-    names = [await broker.join(card(index)) for index in range(2)]
+    broker, names = await group(2, exclusive=False, limits=RunLimits(max_retries=0))
     for run_id in ("dies", "neighbour"):
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name) for name in names))
@@ -229,8 +226,7 @@ async def test_a_rank_that_the_kernel_killed_for_memory_is_out_of_memory_and_its
     async def count(card: RankRegistration) -> int:
         return 1
 
-    broker = Broker(trainers(t=2), exclusive=False, oom_kills_on=count)
-    names = [await broker.join(card(index)) for index in range(2)]
+    broker, names = await group(2, exclusive=False, oom_kills_on=count)
     for run_id in ("large", "neighbour"):
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name, oom_kills=0) for name in names))

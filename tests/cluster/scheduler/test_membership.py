@@ -20,6 +20,7 @@ from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
     follow,
+    group,
     job,
     killer,
     on_machines,
@@ -45,8 +46,7 @@ async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
 
 @scenario
 async def test_a_rank_that_never_asks_again_is_waited_for_once() -> None:
-    broker = Broker(trainers(t=2))
-    names = [await broker.join(card(index)) for index in range(2)]
+    broker, names = await group(2)
     asks = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
     assert not asks.done()
@@ -65,8 +65,7 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once() -> None:
 
 @scenario
 async def test_a_rank_whose_request_was_cancelled_with_its_process_is_given_no_run() -> None:
-    broker = Broker(trainers(t=2))
-    names = [await broker.join(card(index)) for index in range(2)]
+    broker, names = await group(2)
     leases = [await soon(broker.next_lease(name)) for name in names]
     leases[0].cancel()
     with patch("dmls_ray.cluster.scheduler.membership.IDLE_REPORT_TIMEOUT_S", 0.0):
@@ -104,8 +103,7 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
 
 @scenario
 async def test_a_run_whose_child_process_dies_starts_again_on_the_same_ranks() -> None:
-    broker = Broker(trainers(t=1))
-    name = await broker.join(card(0))
+    broker, (name,) = await group(1)
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
     assert await broker.finish(name, lease.lease_id, result(0, "killed", reason="exit code -11"))
@@ -157,11 +155,11 @@ async def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_their_mac
 @scenario
 async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start() -> None:
     broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=1, max_retries=0))
-    for group in range(2 * MAX_FAILED_STARTS):
-        name = await broker.join(card(0, group=group))
-        await broker.submit(job(f"{group}"))
+    for number in range(2 * MAX_FAILED_STARTS):
+        name = await broker.join(card(0, group=number))
+        await broker.submit(job(f"{number}"))
         await taken_up(broker, name)
-        assert await outcome_of(broker, f"{group}") == "timeout"
+        assert await outcome_of(broker, f"{number}") == "timeout"
         await broker.ranks_failed("t", {0: RankDeath()})
     assert broker.aborted is None
 
@@ -170,8 +168,7 @@ async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start
 async def test_a_process_that_a_kill_does_not_end_is_killed_again() -> None:
     killed: list[int] = []
     limits = RunLimits(stall_timeout=1, max_retries=0)
-    broker = Broker(trainers(t=1), limits=limits, end_process=killer(killed, works=False))
-    name = await broker.join(card(0))
+    broker, (name,) = await group(1, limits=limits, end_process=killer(killed, works=False))
     await broker.submit(job("r"))
     await taken_up(broker, name)
     assert await outcome_of(broker, "r") == "timeout"

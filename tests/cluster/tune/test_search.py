@@ -43,12 +43,12 @@ def test_a_search_fills_the_ranks_stops_poor_runs_and_leaks_no_rank(sweep_comman
     assert done.returncode == 0, done.stderr
     results = load(tmp_path / "results" / "search")
     assert [record.outcome.value for record in results.records] == ["ok"] * 12
-    stopped = [record for record in results.records if record.metrics["stopped_epoch"]]
+    stopped = [record for record in results.records if record.metrics.get("stopped_epoch")]
     assert stopped
     for record in results.records:
-        assert len(record.epochs) == (record.metrics["stopped_epoch"] or 6)
+        assert len(record.epochs) == (record.metrics.get("stopped_epoch") or 6)
         assert len(record.ranks) == record.config["world_size"]
-        assert (record.mode, record.metrics["overhead_s"]) == ("search", None)
+        assert (record.mode, record.metrics.get("overhead_s")) == ("search", None)
     alone = [record for record in results.records if record.config["world_size"] == 1]
     assert any(earlier[1] > later[0] for earlier, later in itertools.pairwise(spans(alone))), "none went side by side"
     assert "images/s" not in done.stdout.partition("batch_per_rank")[2], "times side by side are no times"
@@ -125,7 +125,7 @@ def test_a_user_function_is_stopped_although_it_never_asks(sweep_command: Comman
     assert done.returncode == 0, done.stderr
     records = load(tmp_path / "results" / "mine-train").records
     assert len(records) == 12
-    stopped = [record for record in records if record.metrics["stopped_epoch"]]
+    stopped = [record for record in records if record.metrics.get("stopped_epoch")]
     assert stopped
     assert all("last" not in record.metrics for record in stopped)
     assert all(record.metrics["last"] == 1 for record in records if record not in stopped)
