@@ -20,7 +20,7 @@ from dmls_ray.cluster.compat import (
     prestart_autoscaling_coordinator,
     show_cluster_messages,
 )
-from dmls_ray.cluster.joining import check_address, cluster_of_this_machine, keep_token_private, no_answer
+from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
 from dmls_ray.cluster.local_cluster import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError, ClusterLostError
@@ -130,7 +130,7 @@ class RaySession:
         on_sigterm = signal.getsignal(signal.SIGTERM)
         is_lost = False
         try:
-            self._cluster = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose)
+            self._cluster = self._connect()
             self._head = ray.get_runtime_context().gcs_address
             if threading.current_thread() is threading.main_thread():
                 # Ray installs a handler that would end the process at once.
@@ -163,6 +163,42 @@ class RaySession:
             if self._cluster is not None:
                 self._cluster.folder.remove()
 
+    def _connect(self) -> LocalCluster | None:
+        """Join the cluster, or start one here; returns a cluster that was started.
+
+        Raises:
+            ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
+        """
+        import ray
+
+        if ray.is_initialized():
+            if no_answer(ray.get_runtime_context().gcs_address) is not None:
+                raise ClusterError(
+                    "This process is connected to a Ray cluster whose head does not answer. Start Python again, and "
+                    "give the same command once the head is back."
+                )
+            return None  # a notebook's own connection, which stays its own
+
+        # Ray announces its authentication through this logger before it reads logging_level.
+        level = logging.INFO if self._verbose else logging.ERROR
+        logging.getLogger("ray").setLevel(level)
+        common: dict[str, Any] = {
+            "namespace": NAMESPACE,
+            "log_to_driver": self._verbose,
+            "logging_level": level,
+            "configure_logging": self._verbose,
+        }
+        keep_token_private(make=self.started_here)
+        started = None
+        if self._joined is None:
+            started = start_cluster(include_dashboard=self._dashboard, **common)
+            if self._verbose:
+                started.folder.keep()
+        else:
+            join_cluster(self._joined, **common)
+        show_cluster_messages(self._verbose)
+        return started
+
     def check(self) -> None:
         """Check that the cluster is there.
 
@@ -180,56 +216,6 @@ class RaySession:
             self._refused_since = self._refused_since or time.monotonic()
             if time.monotonic() - self._refused_since > HEAD_TIMEOUT_S:
                 raise ClusterLostError("The head of the Ray cluster does not answer any more")
-
-
-def connect(address: str | None, *, dashboard: bool, verbose: bool) -> LocalCluster | None:
-    """Join a running cluster, or start one here; returns a cluster that was started.
-
-    Args:
-        address: of a running cluster, or None to start one.
-        dashboard: whether a cluster that is started shows Ray's dashboard, on the loopback interface only.
-        verbose: show what Ray and the ranks print, and keep Ray's files.
-
-    Raises:
-        ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
-    """
-    _keep_quiet()
-    import ray
-
-    if ray.is_initialized():
-        if no_answer(ray.get_runtime_context().gcs_address) is not None:
-            raise ClusterError(
-                "This process is connected to a Ray cluster whose head does not answer. Start Python again, and give "
-                "the same command once the head is back."
-            )
-        return None  # a notebook's own connection, which stays its own
-
-    # Ray announces its authentication through this logger before it reads logging_level.
-    logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
-    common: dict[str, Any] = {
-        "namespace": NAMESPACE,
-        "log_to_driver": verbose,
-        "logging_level": logging.INFO if verbose else logging.ERROR,
-        "configure_logging": verbose,
-    }
-    keep_token_private(make=address is None)
-    if address is None:
-        started = start_cluster(include_dashboard=dashboard, **common)
-        if verbose:
-            started.folder.keep()
-        show_cluster_messages(verbose)
-        return started
-    check_address(address)
-    try:
-        ray.init(address=address, **common)
-        show_cluster_messages(verbose)
-    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        reason = first_line(error)
-        raise ClusterError(
-            f"The cluster at {address} cannot be joined ({reason}). Leave --address and RAY_ADDRESS out to use this "
-            "machine alone."
-        ) from error
-    return None
 
 
 _TUNE_LEVELS = {

@@ -59,6 +59,28 @@ def no_answer(address: str) -> str | None:
     return None
 
 
+def join_cluster(address: str, **options: Any) -> None:
+    """Connect this process to the cluster at HOST:PORT.
+
+    Args:
+        address: of the head.
+        options: further ones of ray.init.
+
+    Raises:
+        ClusterError: the cluster cannot be reached or joined.
+    """
+    import ray
+
+    check_address(address)
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise ClusterError(
+            f"The cluster at {address} cannot be joined ({first_line(error)}). Leave --address and RAY_ADDRESS out to "
+            "use this machine alone."
+        ) from error
+
+
 def check_address(address: str) -> None:
     """Check that this process can join the cluster at HOST:PORT.
 

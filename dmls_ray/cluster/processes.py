@@ -35,26 +35,22 @@ async def end_process_there(card: RankRegistration) -> bool:
 
     A task on its machine does it: `ray.kill` takes 5 s where the process is stopped, and this 0.1 s.
     """
-    with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
-        gone: bool = await asyncio.wait_for(
-            _there(card, end_process).remote(card.pid, card.process_started), END_TIMEOUT_S
-        )
-        return gone
-    return False
+    return bool(await _call_there(card, END_TIMEOUT_S, end_process, card.pid, card.process_started))
 
 
 async def oom_kills_there(card: RankRegistration) -> int | None:
     """`oom_kills` of a rank's machine; None where it does not answer soon."""
+    count: int | None = await _call_there(card, ANSWER_TIMEOUT_S, oom_kills)
+    return count
+
+
+async def _call_there(card: RankRegistration, timeout_s: float, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in a task on a rank's machine; None without an answer."""
+    there = NodeAffinitySchedulingStrategy(card.node_id, soft=False)
+    task = ray.remote(function).options(num_cpus=0, scheduling_strategy=there, max_retries=3)
     with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
-        count: int | None = await asyncio.wait_for(_there(card, oom_kills).remote(), ANSWER_TIMEOUT_S)
-        return count
+        return await asyncio.wait_for(task.remote(*args), timeout_s)
     return None
-
-
-def _there(card: RankRegistration, function: Callable[..., Any]) -> Any:
-    """A function as a task on a rank's machine."""
-    strategy = NodeAffinitySchedulingStrategy(card.node_id, soft=False)
-    return ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)
 
 
 def end_process(pid: int, started: float) -> bool:

@@ -7,7 +7,6 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,9 @@ def serve(train_loop_config: dict[str, TrainerSettings]) -> None:
         train_loop_config: the settings under the key `settings`, since Ray Train passes a dictionary.
     """
     settings = train_loop_config["settings"]
-    _enter_working_dir(settings.working_dir, settings.module_path)
+    if os.path.isdir(settings.working_dir):  # the driver's, where it exists on this machine
+        os.chdir(settings.working_dir)
+    search_module_path(settings.module_path)
     try:
         worker = RankWorker(settings)
     except Exception as error:  # noqa: BLE001 - another start would fail in the same way
@@ -181,13 +182,6 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
 
 def _fork_server(entrypoint: str) -> ForkServer:
     return ForkServer("dmls_ray.training.preload:preload", entrypoint)
-
-
-def _enter_working_dir(folder: str, module_path: Sequence[str]) -> None:
-    """Use the driver's working directory, where it exists on this machine, and its module search path."""
-    if os.path.isdir(folder):
-        os.chdir(folder)
-    search_module_path(module_path)
 
 
 def _use_interface_of(address: str) -> None:

@@ -30,9 +30,6 @@ from dmls_ray.util.text import first_line
 ANSWER_TIMEOUT_S = 5.0
 """How long the broker may take to answer at the end of the sweep."""
 
-NODES_INTERVAL_S = 1.0
-"""Interval in which the machines of the cluster are looked at."""
-
 
 class WorkerGroup:
     """The ranks of one sweep, from its start to its end; a context manager.
@@ -73,7 +70,6 @@ class WorkerGroup:
         """Position of each machine in the order in which runs take machines; later machines come last."""
         self._refused: set[str] = set()
         """Nodes on which no further ranks are started, since they cannot serve there."""
-        self._looked = time.monotonic()
         self.broker = BrokerClient(self.name)
         self._death: Any = None
         """Result of a call to the broker that never returns."""
@@ -147,16 +143,13 @@ class WorkerGroup:
         )
 
     def check(self) -> None:
-        """Adapt the trainers to the machines that are there now, at most once a second.
+        """Adapt the trainers to the machines that are there now.
 
         Raises:
             ClusterLostError: the broker died.
         """
         if ray.wait([self._death], timeout=0)[0]:
             raise ClusterLostError("The scheduler's process (broker) died")
-        if time.monotonic() - self._looked < NODES_INTERVAL_S:
-            return
-        self._looked = time.monotonic()
         if self._private_cluster:
             return
         if self.isolation == "per_run":

@@ -26,7 +26,7 @@ def test_ray_prints_about_dead_workers_and_tune_logs_only_with_verbose(
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(importlib, "import_module", lambda name: None)
-    for name in ("check_address", "prestart_autoscaling_coordinator", "cluster_resources"):
+    for name in ("join_cluster", "prestart_autoscaling_coordinator", "cluster_resources"):
         monkeypatch.setattr(connect_module, name, lambda *_, **__: None)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
     tune = logging.getLogger("ray.tune.analysis.experiment_analysis")

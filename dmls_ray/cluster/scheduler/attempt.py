@@ -160,12 +160,10 @@ class Attempt:
         """The outcome of the attempt, once every rank has returned or is lost."""
         if self.cause is not None:
             return _verdict_of(self.cause)
-        ended = self._first_ended
-        if self.overdue and ended is not None:
-            reason = f"{self.overdue}; rank {ended.rank} had ended after {ended.steps} steps"
-            return Verdict(outcome=Outcome.TIMEOUT, reason=reason)
         if self.overdue:
-            return Verdict(outcome=Outcome.TIMEOUT, reason=self.overdue)
+            ended = self._first_ended
+            had_ended = f"; rank {ended.rank} had ended after {ended.steps} steps" if ended else ""
+            return Verdict(outcome=Outcome.TIMEOUT, reason=self.overdue + had_ended)
         if self.lost:
             count = f"{len(self.lost) - len(self.ended)} of {len(self.ranks)} ranks died"
             if self.oom_kill:

@@ -35,9 +35,7 @@ PEERS_FAIL_WITHIN_S = 2.0
 class Broker(Dispatcher):
     """The calls that ranks, trainers, Trainables and the driver make to the scheduler."""
 
-    def __init__(self, expected: Mapping[str, ExpectedTrainer], **options: Any) -> None:
-        super().__init__(expected, **options)
-        self._closed = False
+    _closed = False
 
     # --- ranks ----------------------------------------------------------------------------------------------
 
@@ -53,7 +51,7 @@ class Broker(Dispatcher):
             is_former = rank.registration.group != registration.group or rank.registration.index == index
             if is_former and name in self.members.ranks:
                 self.lose(name, replaced=True)
-        name = f"{trainer}/{index}#{self.unique()}"
+        name = f"{trainer}/{index}#{next(self.numbers)}"
         self.members.add(name, registration)
         return name
 

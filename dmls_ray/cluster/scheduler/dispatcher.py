@@ -20,12 +20,6 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunEvent, RunFinished, SkipKind, Verdict, is_last
 from dmls_ray.training.rank import RankInfo
 
-KILL_AGAIN_S = 5.0
-"""Interval in which the process of a lost rank is killed again."""
-
-KILLS = 12
-"""How often it is killed at most: its machine may be gone."""
-
 
 async def _unknown(registration: RankRegistration) -> None:
     return None
@@ -70,13 +64,9 @@ class Dispatcher:
         """Why no run can be served any more."""
         self.controllers: dict[str, Any] = {}
         """The actors that control trainers, by trainer, including ended ones."""
-        self._numbers = itertools.count()
+        self.numbers = itertools.count()
         self._watching: asyncio.Task[None] | None = None
-        self._killing: set[asyncio.Task[None]] = set()
-
-    def unique(self) -> str:
-        """A name that was not used before."""
-        return str(next(self._numbers))
+        self._killing: set[asyncio.Future[bool]] = set()
 
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
@@ -113,7 +103,7 @@ class Dispatcher:
         job, ranks = queued.job, [self.members.ranks[name] for name in names]
         # Unique also for a run that is submitted again after it was skipped: the store in which its ranks meet may
         # still have keys of the earlier lease.
-        lease_id = f"{self.unique()}/{job.run_id}/{len(queued.earlier) + 1}"
+        lease_id = f"{next(self.numbers)}/{job.run_id}/{len(queued.earlier) + 1}"
         attempt = Attempt(job, lease_id, names, queued.earlier, queued.retries_used)
         infos = {rank.registration.machine: rank.registration.machine_info for rank in ranks}
         attempt.machines = [info for info in infos.values() if info]
@@ -166,15 +156,8 @@ class Dispatcher:
         self.settle(attempt)
 
     def kill(self, registration: RankRegistration) -> None:
-        """End the process of a rank that is lost, again until it is gone: the network to its machine may fail."""
-
-        async def end() -> None:
-            for _ in range(KILLS):
-                if await self.end_process(registration):
-                    return
-                await asyncio.sleep(KILL_AGAIN_S)
-
-        task = asyncio.get_running_loop().create_task(end())
+        """End the process of a rank that is lost. Where that fails, the rank or its machine does not come back."""
+        task = asyncio.ensure_future(self.end_process(registration))
         self._killing.add(task)
         task.add_done_callback(self._killing.discard)
 
@@ -263,8 +246,6 @@ class EventStreams:
 
     def __init__(self) -> None:
         self._unread: dict[str, asyncio.Queue[RunEvent]] = {}
-        self._under_way: set[str] = set()
-        """Runs whose last event is to come."""
         self._owners: dict[str, str] = {}
         """Owner of each run that was ever submitted."""
 
@@ -273,30 +254,26 @@ class EventStreams:
         if self._owners.setdefault(run_id, owner) != owner:
             return False
         self._unread[run_id] = asyncio.Queue()
-        self._under_way.add(run_id)
         return True
 
     def add(self, run_id: str, event: RunEvent) -> None:
         """Add an event of a run."""
         self._unread[run_id].put_nowait(event)
-        if is_last(event):
-            self._under_way.discard(run_id)
 
     def abort(self, event: RunAborted) -> None:
-        """End all streams that have not ended."""
-        for run_id in list(self._under_way):
-            self.add(run_id, event)
+        """End all streams. Nobody reads on where a stream had ended."""
+        for unread in self._unread.values():
+            unread.put_nowait(event)
 
     def forget(self, run_id: str) -> None:
         """Drop the events of a run."""
         self._unread.pop(run_id, None)
-        self._under_way.discard(run_id)
 
     async def read(self, run_id: str) -> list[RunEvent]:
         """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
         unread, events = self._unread[run_id], list[RunEvent]()
         with contextlib.suppress(TimeoutError):
             events.append(await asyncio.wait_for(unread.get(), NEWS_INTERVAL_S))
-        while not unread.empty():
+        while not unread.empty() and not (events and is_last(events[-1])):
             events.append(unread.get_nowait())
         return events

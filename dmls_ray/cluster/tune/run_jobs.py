@@ -12,8 +12,6 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.experiment import Trial
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
@@ -31,21 +29,6 @@ Check = Callable[[bool], None]
 
 DEATH_INTERVAL_S = 1.0
 """Seconds after which a death is known that was the cause of another."""
-
-
-class _InOrder(FIFOScheduler):
-    """Trials in their order. Tune's own scheduler searches all trials for the next one, including ended ones."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: dict[Trial, None] = {}
-
-    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        self._open[trial] = None
-
-    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        self._open = {trial: None for trial in self._open if not trial.is_finished()}
-        return next((trial for trial in self._open if trial.status == Trial.PENDING), None)
 
 
 class _InTurn(Searcher):
@@ -210,7 +193,7 @@ def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storag
             reuse_actors=True,
             num_samples=trials.samples,
             search_alg=_InTurn(trials.run_ids) if trials.run_ids else trials.searcher,
-            scheduler=trials.scheduler or _InOrder(),
+            scheduler=trials.scheduler,
         ),
         run_config=tune.RunConfig(
             name="tune",

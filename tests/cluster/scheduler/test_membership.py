@@ -165,21 +165,6 @@ async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start
 
 
 @scenario
-async def test_a_process_that_a_kill_does_not_end_is_killed_again() -> None:
-    killed: list[int] = []
-    limits = RunLimits(stall_timeout=1, max_retries=0)
-    broker, (name,) = await group(1, limits=limits, end_process=killer(killed, works=False))
-    await broker.submit(job("r"))
-    await taken_up(broker, name)
-    assert await outcome_of(broker, "r") == "timeout"
-    await broker.submit(job("s"))
-    await asyncio.sleep(30)
-    assert 3 < len(killed) < 10
-    await serving(broker, card(0, group=1))
-    assert await outcome_of(broker, "s") == "ok"
-
-
-@scenario
 async def test_ranks_that_do_not_come_back_end_all_runs_and_another_start_of_the_sweep_may_help() -> None:
     limits = RunLimits(stall_timeout=1, max_retries=0)
     broker = Broker(on_host(), limits=limits, end_process=killer([], works=False))
