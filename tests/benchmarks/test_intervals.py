@@ -49,21 +49,15 @@ def equal(trials: int, deviation: float, *, measures: int = 2) -> list[Measured]
         (equal(2, 0.03), "log-normal", AUTO),
         (equal(3, 0.05), "Student t(3)", AUTO),
         # They have no time for more blocks.
-        (equal(2, 0.05), "Student t(3)", Plan(most=3)),
         (equal(4, 0.05), "Student t(3)", Plan(most=3)),
-        (equal(2, 0.05), "Student t(3)", Plan(most=4)),
-        (equal(4, 0.05), "Student t(3)", Plan(most=7)),
         (equal(2, 0.05), "Student t(3)", Plan(most=12)),
         # A fixed number of blocks.
         (equal(2, 0.05), "normal", Plan(fixed=3)),
-        (equal(2, 0.05), "log-normal", Plan(fixed=3)),
         (equal(4, 0.05), "Student t(3)", Plan(fixed=3)),
-        (equal(3, 0.05), "log-normal", Plan(fixed=6)),
         (equal(2, 0.05), "Student t(3)", Plan(fixed=15)),
         (equal(8, 0.05), "normal", Plan(fixed=8)),
         # Four measures together.
         (equal(2, 0.08, measures=4), "normal", AUTO),
-        (equal(2, 0.08, measures=4), "normal", Plan(fixed=3)),
         (equal(2, 0.08, measures=4), "normal", Plan(most=4)),
         # Two equal and noisy trials among quiet ones that are far from them.
         (speed_and_accuracy([0.0, 0.0, 3.0, 6.0], [0.12, 0.12, 0.02, 0.02]), "normal", AUTO),
@@ -71,7 +65,6 @@ def equal(trials: int, deviation: float, *, measures: int = 2) -> list[Measured]
         # Few blocks of many trials of unequal noise.
         (speed_and_accuracy([0.0] * 8, TWO_LOUD, spread=TWO_LOUD), "normal", Plan(fixed=3)),
         (speed_and_accuracy([0.0] * 8, TWO_LOUD, spread=TWO_LOUD), "normal", Plan(most=4)),
-        (speed_and_accuracy([0.0] * 8, RISING, spread=RISING), "normal", Plan(fixed=3)),
         (speed_and_accuracy([0.0] * 8, RISING, spread=RISING), "normal", Plan(most=4)),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dmls_ray.cluster.messages import Lease
@@ -51,8 +50,6 @@ class Seen:
     """When the first of its processes ended by itself."""
     left: int = 0
     """How many of its processes ended because their machine left."""
-    is_to_blame: str = ""
-    """The trainer of its only process, if that has ended by itself, and is the only one of its trainer."""
 
 
 class ObservedRuns:
@@ -85,8 +82,6 @@ class ObservedRuns:
         if lease.lease_id not in self.attempts:
             is_wanted = lease.lease_id in self.unwanted.get(run_id, {lease.lease_id})
             assert is_wanted, "a run starts that is not wanted any more"
-            crashes = sum(bool(seen.is_to_blame) for seen in self._attempts_at(run_id))
-            assert crashes <= self.limits.max_retries, "a run that crashes starts again without end"
             number = int(lease.lease_id.rpartition("/")[2])
             assert number <= 1 + self.limits.max_retries + MAX_FREE_RETRIES, "a run starts again without end"
         seen = self.attempts.setdefault(lease.lease_id, Seen())
@@ -109,18 +104,10 @@ class ObservedRuns:
             if crashed:
                 seen.crashed_at = min(seen.crashed_at, now)
 
-    def blame(self, lease: Lease, trainer: str) -> None:
-        """A run is the cause of the end of its only process, which is the only one of its trainer."""
-        if lease.lease_id in self.attempts and trainer not in self.left:
-            self.attempts[lease.lease_id].is_to_blame = trainer
-
     def machine_left(self, trainer: str) -> None:
         """The machine of a trainer leaves."""
         self.has_lost_machines = True
         self.left.add(trainer)
-        for seen in self.attempts.values():
-            if seen.is_to_blame == trainer:
-                seen.is_to_blame = ""  # the scheduler may hear of this first
 
     def finished(self, run_id: str, plan: Plan, event: RunFinished) -> None:
         """The driver reads the end of a run."""
@@ -141,14 +128,11 @@ class ObservedRuns:
             assert bool(failed) == (outcome is Outcome.ERROR)
         if outcome in (Outcome.KILLED, Outcome.TIMEOUT) and run_id not in self.unwanted:
             assert event.attempts > self.limits.max_retries, "a run is not run again although it has retries left"
-            last = [seen for seen in self._attempts_at(run_id, event.attempts) if seen.left == plan.world_size]
-            assert not last or event.attempts > MAX_FREE_RETRIES, "a run is charged for a machine that has left"
-
-    def _attempts_at(self, run_id: str, number: int | None = None) -> Iterator[Seen]:
-        for lease_id, seen in self.attempts.items():
-            _, of_run, of_attempt = lease_id.split("/")
-            if of_run == run_id and number in (None, int(of_attempt)):
-                yield seen
+            ends = f"/{run_id}/{event.attempts}"
+            left = [seen.left for lease_id, seen in self.attempts.items() if lease_id.endswith(ends)]
+            assert plan.world_size not in left or event.attempts > MAX_FREE_RETRIES, (
+                "a run is charged for a machine that has left"
+            )
 
     def check(self, broker: Broker, now: float) -> None:
         """The rules that hold at any time."""

@@ -24,22 +24,18 @@ START_S = 5.0
 REPEATED_S = 1.0
 """Seconds after which a call arrives once more that was repeated in a network failure."""
 
-LINGERS_S = 1.0
-"""Seconds that the processes of a lost machine go on, and again until they end."""
-
 
 class Process:
     """The process of a rank."""
 
-    def __init__(self, cluster: SimulatedCluster, registration: RankRegistration, *, is_alone: bool) -> None:
-        self.cluster, self.registration, self.is_alone = cluster, registration, is_alone
+    def __init__(self, cluster: SimulatedCluster, registration: RankRegistration) -> None:
+        self.cluster, self.registration = cluster, registration
         self.lease: Lease | None = None
         """Of the run under way."""
         self.outcome: asyncio.Future[RankResult] = asyncio.get_running_loop().create_future()
         """Of that run."""
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.name = ""
-        self.has_begun = False
         self.survives = False
         """A kill had no effect on it."""
         self.task = cluster.start(self._serve())
@@ -53,8 +49,6 @@ class Process:
 
     def crash(self) -> None:
         """End by itself, unlike a process that is killed."""
-        if self.lease is not None and self.lease.rank.world_size == 1 and self.is_alone and self.has_begun:
-            self.cluster.observed.blame(self.lease, self.registration.trainer)
         self.end(137, crashed=True)
 
     def give_back(self, outcome: str = "ok", **more: Any) -> None:
@@ -75,13 +69,12 @@ class Process:
             await self._run(self.name, lease)
 
     async def _run(self, name: str, lease: Lease) -> None:
-        self.lease, self.has_begun, self.outcome = lease, False, asyncio.get_running_loop().create_future()
+        self.lease, self.outcome = lease, asyncio.get_running_loop().create_future()
         crashes = self.cluster.take(self, lease)
         if crashes == "early":
             self.crash()
             return
         await self.cluster.call("begun", name, lease.lease_id, 0)
-        self.has_begun = True
         self.cluster.observed.progressed(lease)
         if crashes:
             await asyncio.sleep(0.1)
@@ -135,24 +128,10 @@ class SimulatedTrainer:
         """End the controller, and its ranks with it."""
         self._stopped.set()
 
-    def leave(self, *, lingers: bool) -> None:
-        """The machine is gone for the driver; if it lingers, its processes return their results and end later."""
+    def leave(self) -> None:
+        """The machine is gone, and its processes with it."""
         self.departed = True
         self.cluster.observed.machine_left(self.name)
-        if lingers:
-            self.cluster.start(self._linger())
-        else:
-            self._end_group()
-
-    async def _linger(self) -> None:
-        await asyncio.sleep(LINGERS_S)
-        for process in self.group:
-            if process in self.cluster.processes and process.lease is not None:
-                process.give_back()
-        await asyncio.sleep(LINGERS_S)
-        self._end_group()
-
-    def _end_group(self) -> None:
         for process in list(self.group):
             process.end(137, left=True)
         self.stop()
@@ -206,7 +185,7 @@ class SimulatedTrainer:
 
     def _rank(self, index: int, group: int) -> Process:
         registration = card(index, self.expected.machine, trainer=self.name, group=group)
-        return Process(self.cluster, registration, is_alone=self.expected.ranks == 1)
+        return Process(self.cluster, registration)
 
 
 class SimulatedCluster:

@@ -174,12 +174,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.submit(Plan(), seconds)
 
     @precondition(lambda self: len(self.present) > 1)
-    @rule(which=st.integers(0, 2), lingers=st.booleans(), seconds=PAUSES)
-    def a_machine_leaves_a_run_on_all_ranks(self, which: int, lingers: bool, seconds: float) -> None:
+    @rule(which=st.integers(0, 2), seconds=PAUSES)
+    def a_machine_leaves_a_run_on_all_ranks(self, which: int, seconds: float) -> None:
         def leave() -> None:
             trainer = self.present[which % len(self.present)]
             name, machine = trainer.name, trainer.expected.machine
-            trainer.leave(lingers=lingers)
+            trainer.leave()
             self.cluster.start(self.cluster.end_trainer(name, machine))
 
         self.submit(Plan(world_size=sum(trainer.expected.ranks for trainer in self.present)), 0.0)
