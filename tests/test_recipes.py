@@ -119,15 +119,9 @@ def add_metric_of_ranks(copy: PackageCopy) -> None:
 
 
 def add_model(copy: PackageCopy) -> None:
-    copy.write(
-        f"{CLASSIFICATION}/models/one_layer.py",
-        '''
-        """A single linear layer."""
-
-        from dmls_ray.workloads.classification.models import ModelSpec
-
-
-        def build(shape, classes):
+    build = """
+        def _one_layer(shape: Shape, classes: int) -> nn.Module:
+            \"\"\"A single linear layer.\"\"\"
             import math
 
             from torch import nn
@@ -135,38 +129,37 @@ def add_model(copy: PackageCopy) -> None:
             return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
 
 
-        MODEL = ModelSpec(build, min_image_side=1)
-        ''',
-    )
+    """
+    copy.insert(f"{CLASSIFICATION}/models.py", "MODELS = {\n", build)
+    entry = '"one_layer": ModelSpec(_one_layer, min_image_side=1),\n'
+    copy.insert(f"{CLASSIFICATION}/models.py", '    "simplecnn": ', entry, indent=4)
 
 
 def add_dataset(copy: PackageCopy) -> None:
-    copy.write(
-        f"{CLASSIFICATION}/datasets/stripes.py",
-        '''
-        """Images with horizontal or vertical stripes."""
-
-        import numpy as np
-
-        from dmls_ray.workloads.classification.datasets import DatasetSpec, Source
-
-
+    samples = """
         class Stripes:
+            \"\"\"Images with horizontal or vertical stripes.\"\"\"
+
             def __len__(self):
                 return 64
 
             def __getitem__(self, index):
+                import numpy as np
+
                 image = np.zeros((8, 8), np.uint8)
                 image[::2] = 255
                 return (image if index % 2 else image.T.copy()), index % 2
 
 
-        DATASET = DatasetSpec(
+    """
+    copy.insert(f"{CLASSIFICATION}/datasets.py", "DATASETS = {\n", samples)
+    entry = """
+        "stripes": DatasetSpec(
             open=lambda name, data_dir: Source(2, "stripes 1", lambda: (Stripes(), Stripes())),
             train_samples=lambda name: 64,
-        )
-        ''',
-    )
+        ),
+    """
+    copy.insert(f"{CLASSIFICATION}/datasets.py", '    "synthetic": ', entry, indent=4)
 
 
 def add_option(copy: PackageCopy) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.file_digest import files_below
 from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:
@@ -71,3 +73,30 @@ def _scaled(image: Image.Image) -> Image.Image:
     scaled = Image.fromarray(np.rint(np.asarray(image) / 257).astype(np.uint8))
     scaled.info = image.info
     return scaled
+
+
+class ImageFolder:
+    """The images of a split, sorted by class and path.
+
+    Hidden files and folders are left out. All images below a class's folder are of that class.
+
+    Raises:
+        DataError: the folder of a class has no image.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        self.samples: list[tuple[str, int]] = []
+        """Path and label of each image."""
+        for label, name in enumerate(self.classes):
+            images = sorted(filter(is_image_name, files_below(str(root / name))), key=os.path.split)
+            if not images:
+                raise DataError(f"{root / name} has no image ({', '.join(SUFFIXES)}); add some, or remove the folder.")
+            self.samples += [(path, label) for path in images]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[Image.Image, int]:
+        path, label = self.samples[index]
+        return read_rgb(path), label

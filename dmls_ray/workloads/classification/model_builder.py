@@ -16,7 +16,7 @@ from dmls_ray.util.importing import is_reference
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import peek_dataset
-from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
+from dmls_ray.workloads.classification.models import MODELS, ModelBuilder, Shape
 from dmls_ray.workloads.user_function.sent import SentName, load_named
 
 # Without this option, these models return the logits of auxiliary classifiers as well.
@@ -41,15 +41,15 @@ def find_model(name: str) -> ModelBuilder:
         UnknownNameError: there is no such model; the message lists the existing ones.
         UserCodeError: the user's module failed to import or to build.
     """
-    if spec := builtin_model(name):
-        return spec.build
+    if name in MODELS:
+        return MODELS[name].build
     if name.startswith("torchvision:"):
         return _torchvision_model(name)
     if isinstance(name, SentName) or is_reference(name):
         function = _user_function(name)
         return lambda shape, classes: _build_user_model(name, function, shape, classes)
     raise UnknownNameError(
-        f"model={name} is unknown; choose from {', '.join(MODEL_NAMES)}, torchvision:NAME (torchvision:resnet18, say), "
+        f"model={name} is unknown; choose from {', '.join(MODELS)}, torchvision:NAME (torchvision:resnet18, say), "
         "or a user-defined module:function."
     )
 
@@ -62,7 +62,7 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
         UnknownNameError, UserCodeError: as `find_model`.
     """
     model = find_model(config.model)(shape, classes)
-    if config.batch_norm != "off" and config.model in MODEL_NAMES:
+    if config.batch_norm != "off" and config.model in MODELS:
         _insert_batch_norm(model)
     if config.batch_norm == "sync":
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -85,7 +85,7 @@ def has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int |
 def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
     """Lines of Python that assign to `model` a new model whose parameters have the names of the configured one's."""
     name = config.model
-    if name in MODEL_NAMES:
+    if name in MODELS:
         # SyncBatchNorm has the parameters of the layers that it replaces, and does not compute on CPUs.
         batch_norm = "off" if config.batch_norm == "off" else "on"
         arguments = f"model={name!r}, batch_norm={batch_norm!r}, dropout={config.dropout}, batch_per_rank=1"
@@ -204,7 +204,7 @@ def _set_dropout(model: nn.Module, rate: float, name: str) -> None:
         layer.p = rate
     if layers:
         return
-    if name not in MODEL_NAMES:
+    if name not in MODELS:
         raise ConfigError(f"dropout={rate}: model={name} has no dropout layer; use dropout none, or another model.")
     classifier = model.classifier
     assert isinstance(classifier, nn.Sequential)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.datasets import builtin_dataset
-from dmls_ray.workloads.classification.models import builtin_model
+from dmls_ray.workloads.classification.models import MODELS
 from dmls_ray.workloads.user_function.schema import function_name
 from dmls_ray.workloads.user_function.sent import SentName, send
 
@@ -79,7 +79,7 @@ def _sent(field: str, name: str, value: Any, digests: dict[str, str]) -> SentNam
         ConfigError: it is the name of another object, or of a built-in model or data set.
     """
     sent = send(value, value, given=f"{field}={name}")
-    if builtin_model(name) or builtin_dataset(name):
+    if name in MODELS or builtin_dataset(name):
         raise ConfigError(f"{field}={name} is the name of a built-in one; give yours another name.")
     if digests.setdefault(name, sent.digest) != sent.digest:
         raise ConfigError(f"{field}={name} is the name of two different objects; give each another name.")

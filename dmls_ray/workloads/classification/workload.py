@@ -15,7 +15,7 @@ from dmls_ray.workloads.classification import objects
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.classification.datasets import builtin_dataset
 from dmls_ray.workloads.classification.metrics import CLASSIFICATION_METRICS
-from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
+from dmls_ray.workloads.classification.models import MODELS
 from dmls_ray.workloads.user_function.sent import SentName
 
 _GUESSED_STEP_S = 0.003
@@ -55,7 +55,7 @@ class ClassificationWorkload(Workload):
 
     def infeasible_reason(self, config: TrialConfig) -> str:
         """Why its model has no place for batch_norm or dropout, as built-in models have."""
-        if config.model in MODEL_NAMES:
+        if config.model in MODELS:
             return ""
         if config.batch_norm == "on":
             return (
@@ -81,7 +81,7 @@ class ClassificationWorkload(Workload):
         """
         from dmls_ray.workloads.classification.data.sources import check_source
 
-        for model in {config.model for config in configs} - set(MODEL_NAMES):
+        for model in {config.model for config in configs} - set(MODELS):
             from dmls_ray.workloads.classification.model_builder import find_model
 
             find_model(model)
@@ -109,7 +109,7 @@ class ClassificationWorkload(Workload):
             else:
                 shape, classes, samples = decoded_images.peek_dataset(*data)
             config.held_out(samples)
-            if (spec := builtin_model(config.model)) is None:
+            if (spec := MODELS.get(config.model)) is None:
                 from dmls_ray.workloads.classification.model_builder import check_fits
 
                 check_fits(config.model, shape, classes)

@@ -9,7 +9,7 @@ from torch import nn
 from dmls_ray.util.errors import ConfigError, UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model, check_fits, find_model
-from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
+from dmls_ray.workloads.classification.models import MODELS
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 
@@ -45,7 +45,7 @@ def test_the_models_of_the_reports_are_theirs_layer_for_layer(
     assert layers(find_model(name)(shape, 10)) == expected.split()
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 33, 20), (2, 64, 64)])
 def test_every_model_takes_any_image_shape(name: str, shape: tuple[int, int, int]) -> None:
     assert find_model(name)(shape, 7)(torch.zeros(2, *shape)).shape == (2, 7)
@@ -98,8 +98,8 @@ def test_models_with_auxiliary_classifiers_train_without_them() -> None:
 
 
 def test_the_smallest_image_that_is_known_without_pytorch_is_the_smallest_that_builds() -> None:
-    for name in MODEL_NAMES:
-        side = builtin_model(name).min_image_side  # type: ignore[union-attr]
+    for name in MODELS:
+        side = MODELS[name].min_image_side
         check_fits(name, (1, side, side), 10)
         with pytest.raises((ConfigError, UserWarning)):
             check_fits(name, (1, side - 1, side), 10)
@@ -109,7 +109,7 @@ def trial(**changes: object) -> TrialConfig:
     return TrialConfig(**{"batch_per_rank": 8, **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", MODELS)
 def test_batch_norm_follows_each_convolution_of_a_built_in_model(name: str) -> None:
     model = build_model(trial(model=name, batch_norm="on"), (3, 32, 32), 10)
     layers = list(model.features)  # type: ignore[arg-type]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.workloads.classification import datasets, models
+from dmls_ray.workloads.classification import datasets
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 
-def test_unknown_names_and_options_of_a_data_set_without_options_are_not_built_in() -> None:
-    assert models.builtin_model("resnet18") is None
+def test_options_of_a_data_set_without_options_are_not_built_in() -> None:
     assert datasets.builtin_dataset("digits:all") is None
     assert datasets.builtin_dataset("synthetic:train=8") is not None
 

@@ -18,7 +18,7 @@ from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.util.importing import is_reference
 from dmls_ray.util.source_digest import text_digest
 from dmls_ray.workloads.classification.data.samples import read_sample
-from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
+from dmls_ray.workloads.classification.datasets import DATASETS, Samples, Source, Split, builtin_dataset
 from dmls_ray.workloads.user_function.sent import SentName, code_of, load_named
 
 
@@ -37,7 +37,7 @@ def check_source(name: str, data_dir: str | None) -> None:
         load_named(name, flag="dataset")
     else:
         raise UnknownNameError(
-            f"dataset={name} is unknown; choose from {', '.join(DATASET_NAMES)}, or a user-defined module:function."
+            f"dataset={name} is unknown; choose from {', '.join(DATASETS)}, or a user-defined module:function."
         )
 
 
