@@ -261,7 +261,7 @@ class EventStreams:
         self._unread[run_id].put_nowait(event)
 
     def abort(self, event: RunAborted) -> None:
-        """End all streams. Nobody reads on where a stream had ended."""
+        """End all streams. A stream that had ended is read no more."""
         for unread in self._unread.values():
             unread.put_nowait(event)
 
