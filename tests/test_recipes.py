@@ -312,8 +312,7 @@ def add_objective(copy: PackageCopy) -> None:
             name = "step-time"
             needs_times = True
 
-            @classmethod
-            def choose_metric(cls, table, request):
+            def choose_metric(self, table):
                 return "step_ms_p50"
 
 

@@ -1,121 +1,36 @@
-"""The trials of a sweep ranked by an objective: values, intervals against the best one, verdicts, and the front."""
+"""The trials of a sweep ranked by an objective, with intervals against the best one; and the Pareto front of all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, Request, settle, target_of_runs
-from dmls_ray.analysis.advise.pareto import front_of
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dmls_ray.analysis.advise.advice import Advice, Ranked
+from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, costs_of, target_of_runs
 from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, measure_of
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs
+from dmls_ray.analysis.memory import EQUAL_HOST_MIB, EXACT, MEMORY, hardly_differs
 from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval
-from dmls_ray.analysis.stats.intervals import Interval, as_dict, estimate, is_above, is_below
+from dmls_ray.analysis.stats.intervals import Interval, estimate, is_above, is_below
+from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.stats.looks import Looks
-from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.compare import TIME_TO_TARGET, Comparisons
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
 
-Verdict = Literal[
-    "best", "not distinguished", "worse", "not compared",
-    "times_unknown", "target_not_reached", "independent_ranks", "loses", "other",
-]  # fmt: skip
-"""Of a trial against the best one, or why it cannot be chosen. `not compared`: no block has both in one environment."""
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A trial with its value of the objective, compared with the best one; or why it cannot be chosen."""
-
-    row: Trial
-    verdict: Verdict
-    text: str
-    """Its value with its interval; without a value, the reason."""
-    value: Interval | None = None
-    """None where it cannot be chosen."""
-    all_reached: bool = True
-    """Whether every run reached the target."""
-    against_best: Interval | None = None
-    """A ratio of values, or a difference of what was learned; the intervals of all trials hold together at 95%."""
-
-    @property
-    def name(self) -> str:
-        return describe_configuration(self.row.factors)
-
-    @property
-    def centre(self) -> float:
-        """Its value; only of a trial that can be chosen."""
-        assert self.value is not None
-        return self.value.centre
-
-    def to_dict(self) -> dict[str, Any]:
-        """Without its text if it has a value; intervals have the keys value, low and high."""
-        data = {
-            "trial_id": self.row.trial_id,
-            "config": self.row.factors,
-            "verdict": self.verdict,
-            "n": len(self.row.counted),
-            "outcome": self.row.outcome,
-        }
-        if self.value is None:
-            return data | {"reason": self.text}
-        return data | as_dict(self.value) | {"against_best": self.against_best and as_dict(self.against_best)}
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What the runs of a sweep say to an objective."""
-
-    objective: Objective
-    table: Table
-    trials: Sequence[Ranked]
-    """The best first, those that cannot be chosen last."""
-    front: Sequence[str]
-    """trial_id of those that no other one beats in all of `front_metrics`, by their means."""
-    front_metrics: Sequence[str]
-    loss: Effect | None
-    """By how much the best one is less accurate than the most accurate trial, beyond chance."""
-
-    @property
-    def best(self) -> Ranked | None:
-        """None where no trial can be chosen."""
-        return next((item for item in self.trials if item.verdict == "best"), None)
-
-    @property
-    def excluded(self) -> list[Ranked]:
-        """The trials that cannot be chosen."""
-        return [item for item in self.trials if item.value is None]
-
-    def with_verdict(self, verdict: Verdict) -> list[Trial]:
-        """The trials with a verdict, the best first."""
-        return [item.row for item in self.trials if item.verdict == verdict]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All values as plain data, without texts; intervals have the keys value, low and high."""
-        loss = None
-        if self.loss is not None:
-            names = {"metric": self.loss.measure.name, "base": self.loss.pair.base.trial_id}
-            loss = names | as_dict(self.loss.contrast)
-        return {
-            "objective": self.objective.name,
-            "metric": self.objective.metric,
-            "minimizes": self.objective.minimizes,
-            "target": self.objective.target,
-            "is_ratio": not self.objective.is_learned,
-            "trials": [item.to_dict() | {"is_on_front": item.row.trial_id in self.front} for item in self.trials],
-            "front_metrics": list(self.front_metrics),
-            "loss": loss,
-        }
+_DECIMALS = {"total_s": 3, "host_mem_mib": 0}
+"""Digits to which means are compared on a front; other metrics to four digits, shares to three decimals."""
 
 
 def advise(results: Results, name: str, **options: Any) -> Advice:
@@ -124,7 +39,7 @@ def advise(results: Results, name: str, **options: Any) -> Advice:
     Args:
         results: the runs of a sweep.
         name: the objective, as after `--for`.
-        options: fields of `Request`.
+        options: fields of `Objective`.
 
     Raises:
         ConfigError: there is no such objective, these runs cannot be judged by it, or an option has no use.
@@ -135,40 +50,36 @@ def advise(results: Results, name: str, **options: Any) -> Advice:
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
     question = SweepQuestion.of(read_sweep(results.folder).get("sessions", []))
     table = make_table(results, best_by=question.best_by)
-    request = Request(**options)
-    objective = settle(name, table, request)
-    ranked = rank(table, objective, any_accuracy=request.any_accuracy)
+    objective = OBJECTIVES[name](table=table, **options)
+    ranked = rank(objective)
     loss = None
-    # A target says what the accuracy must come to.
-    if ranked[0].value is not None and not objective.is_learned and objective.target is None:
-        loss = loss_of(table, ranked[0].row)
-    front = front_of(
-        table,
-        objective.metric if objective.is_learned else "test_accuracy",
-        minimizes=objective.is_learned and objective.minimizes,
-        any_accuracy=request.any_accuracy or request.target is not None,
-    )
+    if objective.is_learned:
+        front = front_of(table, objective.metric, minimizes=bool(objective.minimizes))
+    else:
+        # A target says what the accuracy must come to.
+        front = front_of(table, any_accuracy=objective.any_accuracy or options.get("target") is not None)
+        if objective.target is None and ranked[0].value is not None:
+            loss = loss_of(table, ranked[0].row)
     on_front = [row.trial_id for row in front.best if len(front.axes) > 1]
-    return Advice(objective, table, ranked, on_front, front.axes, loss)
+    return Advice(objective, ranked, on_front, front.axes, loss)
 
 
-def rank(table: Table, objective: Objective, *, any_accuracy: bool = False, looks: Looks | None = None) -> list[Ranked]:
+def rank(objective: Objective, looks: Looks | None = None) -> list[Ranked]:
     """The trials of a table, each compared with the best one; those that cannot be chosen last.
 
     Trials that cannot be chosen were measured as well: intervals of a metric are those of the table.
 
     Args:
-        table: the trials.
         objective: what they are chosen for.
-        any_accuracy: whether one may be chosen that loses accuracy, where no target says what it must come to.
         looks: how the number of blocks came about, if otherwise than for all comparisons of the table.
     """
+    table = objective.table
     candidates: list[Ranked] = []
     excluded: list[Ranked] = []
     for row in table.rows:
         item = _judge(row, objective)
         (excluded if item.value is None else candidates).append(item)
-    if not (any_accuracy or objective.is_learned or objective.target is not None):
+    if not (objective.any_accuracy or objective.is_learned or objective.target is not None):
         comparisons = None if looks is None else Comparisons(table.rows, looks=looks)
         losers = losers_of(table, [item.row for item in candidates], comparisons)
         candidates = [item for item in candidates if item.row.trial_id not in losers]
@@ -177,32 +88,38 @@ def rank(table: Table, objective: Objective, *, any_accuracy: bool = False, look
     if not candidates:
         return excluded
     candidates.sort(key=lambda item: item.centre, reverse=not objective.minimizes)
+    best, *others = candidates
+    best.verdict = "best"
 
-    rows = [item.row for item in candidates] if objective.metric == TIME_TO_TARGET else table.rows
-    samples = {row.trial_id: values for row in rows if (values := objective.samples(row))}
-    model = table.rows[0].comparisons.model_of(
-        samples, objective.metric, is_ratio=not objective.is_learned, looks=looks
-    )
-    best = replace(candidates[0], verdict="best")
-    ranked = [best]
-    for item in candidates[1:]:
-        effect = model.against(item.row.trial_id, best.row.trial_id)
-        ranked.append(_against(best, item, effect, objective))
-    return ranked + excluded
+    rows = table.rows
+    if objective.metric == TIME_TO_TARGET:
+        rows = [item.row for item in candidates]
+    samples: dict[str, dict[int, float]] = {}
+    for row in rows:
+        values = objective.samples(row)
+        if objective.metric == "host_mem_mib":  # what is below the noise is as good
+            values = {block: max(value, EQUAL_HOST_MIB) for block, value in values.items()}
+        if values:
+            samples[row.trial_id] = values
+    is_ratio = not objective.is_learned
+    model = table.rows[0].comparisons.model_of(samples, objective.metric, is_ratio=is_ratio, looks=looks)
+    for item in others:
+        _compare(item, best, model.against(item.row.trial_id, best.row.trial_id), objective)
+    return candidates + excluded
 
 
-def _against(best: Ranked, item: Ranked, effect: Interval | None, objective: Objective) -> Ranked:
-    """A trial compared with the best one. A difference that is of no use makes none worse, however sure it is."""
+def _compare(item: Ranked, best: Ranked, effect: Interval | None, objective: Objective) -> None:
+    """Compare a trial with the best one. A difference that is of no use makes none worse, however sure it is."""
     if effect is None:
-        return item
+        return
     null = 0.0 if objective.is_learned else 1.0
     is_negligible = objective.metric in MEMORY and hardly_differs([item.centre, best.centre], objective.metric)
     if is_negligible and effect.low is not None and effect.high is not None:
         effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
     is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
     # Where the best has runs that did not reach the target, its times are too short to compare with others.
-    verdict: Verdict = "worse" if is_worse and best.all_reached else "not distinguished"
-    return replace(item, verdict=verdict, against_best=effect)
+    item.verdict = "worse" if is_worse and best.all_reached else "not distinguished"
+    item.against_best = effect
 
 
 def _judge(row: Trial, objective: Objective) -> Ranked:
@@ -211,10 +128,9 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         return Ranked(row, "independent_ranks", "independent ranks")
     if objective.metric == TIME_TO_TARGET:
         return _by_time_to_target(row, objective)
-    metric = objective.metric
-    samples = objective.samples(row)
-    values = [value for block, value in row.by_block(metric).items() if block in samples]
-    reached = row.value_of("test_accuracy")
+    metric, target = objective.metric, objective.target
+    values = list(objective.samples(row).values())
+    accuracy = row.value_of("test_accuracy")
     reason = ""
     if not row.counted:
         reason = row.outcome
@@ -222,17 +138,16 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         reason = "stopped early"
     elif is_time(metric) and not row.timed:
         reason = "searched: no times"
-    elif not samples:
+    elif not values:
         reason = f"no {metric}"
-    elif objective.target is not None and reached is None:
+    elif target is not None and accuracy is None:
         reason = "test accuracy not known"
-    elif objective.target is not None and reached is not None and reached < objective.target:
-        reason = f"test accuracy {reached:.3f}"
+    elif target is not None and accuracy is not None and accuracy < target:
+        reason = f"test accuracy {accuracy:.3f}"
     if reason:
         return Ranked(row, "other", reason)
-    price = objective.price_per_second(row)
     value = estimate(
-        [value * price for value in values],
+        values,
         quantity_of(metric, values),
         resolution=resolution_of(metric, row.counted),
         is_exact=metric in EXACT,
@@ -269,8 +184,8 @@ def race_for(table: Table, aim: str) -> tuple[list[Trial], list[Effect]]:
         ConfigError: the runs cannot be judged by it.
     """
     target = None if OBJECTIVES[aim].is_learned else target_of_runs(table)
-    objective = settle(aim, table, Request(target=target))
-    ranked = rank(table, objective, looks="race")
+    objective = OBJECTIVES[aim](table=table, target=target)
+    ranked = rank(objective, looks="race")
     rows = [item.row for item in ranked if item.value is not None]
     if not rows:
         return [], []
@@ -286,3 +201,86 @@ def race_for(table: Table, aim: str) -> tuple[list[Trial], list[Effect]]:
         if item.verdict in ("not distinguished", "not compared"):
             pairs.append(Pair("", f"{item.name} vs {ranked[0].name}", "", item.row, ranked[0].row))
     return beaten, judged(compare_each(pairs, measures, table.until))
+
+
+@dataclass(frozen=True)
+class Front:
+    """The trials of a table that no other trial beats in every metric."""
+
+    axes: Sequence[str]
+    """The metrics by which trials are compared."""
+    rows: Sequence[Trial]
+    """The trials that report all these metrics, and whose ranks trained one model together."""
+    best: Sequence[Trial]
+    """The trials on the front."""
+    memory: str
+    """The metric of memory; empty if none was measured. It is no axis where it hardly differs."""
+    losers: Sequence[Effect]
+    """Trials that are not on it since they lose accuracy against other choices."""
+
+
+def front_of(
+    table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False, any_accuracy: bool = False
+) -> Front:
+    """The front of less time a run, less memory and more accuracy, by means.
+
+    Means are rounded to the digits of a table, so that a tenth of a MiB beats no trial. A search has no times: its
+    front is of memory and accuracy.
+
+    Args:
+        table: the sweep's table.
+        learnt: the metric in the place of accuracy; left out if no trial reports it.
+        minimizes: whether less of it is better.
+        any_accuracy: whether a trial may be on the front that loses accuracy.
+    """
+    together = [row for row in table.rows if not row.independent_ranks]
+    # The accuracy of a trial that a search stopped is that of an early epoch.
+    judged = _reporting([row for row in together if not row.is_stopped], [learnt])
+    comparable = judged or together
+    axes = [name for name in costs_of(table) if name != learnt and _reporting(comparable, [name])]
+    rows = _reporting(comparable, axes)
+    memory = next((name for name in axes if name in MEMORY), "")
+    if hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory):
+        axes.remove(memory)
+    if judged:
+        axes.append(learnt)
+
+    losers = {} if any_accuracy else losers_of(table, rows)
+    candidates = [row for row in rows if row.trial_id not in losers]
+    points = np.empty((len(candidates), len(axes)))
+    for index, row in enumerate(candidates):
+        points[index] = [_rounded(row, name) for name in axes]
+    if judged and not minimizes:
+        points[:, -1:] *= -1
+    return Front(axes, rows, [candidates[index] for index in front(points)], memory, list(losers.values()))
+
+
+def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
+    """The trials that report all of some metrics."""
+    return [row for row in rows if None not in map(row.value_of, metrics)]
+
+
+def _rounded(row: Trial, metric: str) -> float:
+    level = row.value_of(metric)
+    assert level is not None, metric
+    if quantity_of(metric) == "share":
+        return round(level, 3)
+    if metric in _DECIMALS:
+        return round(level, _DECIMALS[metric])
+    return float(f"{level:.4g}")
+
+
+def front(points: ArrayLike) -> list[int]:
+    """The points that no other is at least as good as in everything and better than in something, by their indices.
+
+    Args:
+        points: of shape (points, metrics), what each costs; less is better throughout, so give an accuracy with a
+            minus.
+    """
+    costs = np.asarray(points)
+    found = []
+    for index, point in enumerate(costs):
+        as_good = costs[(costs <= point).all(axis=1)]
+        if not (as_good < point).any():
+            found.append(index)
+    return found

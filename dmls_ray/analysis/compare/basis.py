@@ -1,16 +1,17 @@
-"""By what two sweeps are compared: samples, their means, and how they have changed."""
+"""What two sweeps have in common, and by what it is compared: trials, samples, their means, and their changes."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.intervals import (
     MIN_REPEATS,
     Interval,
@@ -19,9 +20,14 @@ from dmls_ray.analysis.stats.intervals import (
     estimate,
     verdict_of,
 )
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.config.hashing import digest
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import commit_text
 from dmls_ray.records.training_metrics import is_loss
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.source_digest import AND_IMPORTS
 from dmls_ray.workloads.registry import metric_direction, registered_metrics
 
 IN_THESE_SESSIONS = "different in these sessions"
@@ -55,36 +61,40 @@ class Basis:
     def drifts(self) -> bool:
         """Whether the state of the machine may change the metric from one session to the next.
 
-        So do times. A result of training follows from seed, code and data. What else a function reports may be either.
+        So do times, and the memory of processes, which may serve all runs of a session. A result of training follows
+        from seed, code and data. What else a function reports may be either.
         """
         metric = self.measure.metric
         if metric not in registered_metrics():
             return metric_direction(metric) == "none"  # neither a loss nor an accuracy
-        return is_time(metric) or self.measure.kind == "speed"
+        return is_time(metric) or self.measure.kind == "speed" or metric == "peak_mem_mib"
 
     @property
     def knows_drift(self) -> bool:
         """Whether intervals know of what changes from one session to the next, or the metric depends on none."""
         return self.unit == "session" or not self.drifts
 
-    def samples_of(self, trial: Trial) -> dict[str, float]:
+    def samples_of(self, trial: Trial) -> Samples:
         """The samples of the runs that ended ok; where ratios are taken, those above 0."""
         by_block = trial.by_block(self.measure.metric)
-        samples: dict[str, list[float]] = {}
+        samples: dict[str, list[float]] = defaultdict(list)
         for record in trial.counted:
             value = by_block.get(record.repeat)
             if value is not None and (value > 0 or not self.measure.is_ratio):
                 name = record.session if self.unit == "session" else str(record.repeat)
-                samples.setdefault(name, []).append(value)
+                samples[name].append(value)
         return {name: self._mean(values) for name, values in samples.items()}
 
-    def means_of(self, trials: Sequence[Samples]) -> dict[str, float]:
+    def means_of(self, trials: Sequence[Samples]) -> Samples:
         """The mean over trials of each sample that has them all.
 
         So a block that was slow as a whole counts once, and not as often as there are trials.
         """
-        names = [name for name in trials[0] if all(name in trial for trial in trials)] if trials else []
-        return {name: self._mean([trial[name] for trial in trials]) for name in names}
+        values: dict[str, list[float]] = defaultdict(list)
+        for trial in trials:
+            for name, value in trial.items():
+                values[name].append(value)
+        return {name: self._mean(found) for name, found in values.items() if len(found) == len(trials)}
 
     def _mean(self, values: Sequence[float]) -> float:
         if len(values) == 1:
@@ -108,25 +118,25 @@ class Basis:
         """
         if not a or not b:
             return None
-        metric, kind = self.measure.metric, self.measure.kind
+        metric, kind, is_ratio = self.measure.metric, self.measure.kind, self.measure.is_ratio
         values, base = [*b.values()], [*a.values()]
         is_once = is_once and are_same(values) and are_same(base)
+        interval: Interval
         if kind == "difference" and self.unit == "repeat":
             paired = [b[name] - a[name] for name in b if name in a]
             if not paired:
                 return None
-            interval: Interval = estimate(paired, level=level, resolution=resolution, is_once=is_once)
+            interval = estimate(paired, level=level, resolution=resolution, is_once=is_once)
         else:
             if kind == "speed" and quantity_of(metric) != "rate":
                 values, base = base, values  # of times the inverse, so that more is faster
-            interval = compare_apart(
-                values, base, level=level, is_exact=metric in EXACT, is_once=is_once, is_ratio=self.measure.is_ratio
-            )
+            is_exact = metric in EXACT
+            interval = compare_apart(values, base, level=level, is_exact=is_exact, is_once=is_once, is_ratio=is_ratio)
         verdict = verdict_of(interval, self.measure.null, *_VERDICTS[kind])
         if not self.knows_drift and verdict in _VERDICTS[kind]:
             verdict = IN_THESE_SESSIONS
         low, high = interval.low, interval.high
-        if low is not None and high is not None and not self.measure.is_ratio:
+        if low is not None and high is not None and not is_ratio:
             limit = limit_of(metric, [*values, *base])
             low, high = max(low, -limit), min(high, limit)
         return Change(interval.centre, low, high, verdict)
@@ -137,8 +147,6 @@ def basis_of(a: Results, b: Results, metric: str) -> Basis:
 
     Repeats of one session have their processes, and the state of the machine, in common, and so are more similar than
     they are like another session's (Kalibera & Jones, ISMM 2013): where there are sessions enough, each is one sample.
-    The resident memory of processes that serve a whole session hardly varies but from one session to the next, so
-    repeats say nothing of it. That of a GPU is what was allocated, which is counted again for each run.
     """
     quantity = quantity_of(metric)
     kind: Kind = "difference"
@@ -149,11 +157,95 @@ def basis_of(a: Results, b: Results, metric: str) -> Basis:
     basis = Basis(measure_of(metric, kind))
     if kind == "difference" and not basis.drifts:
         return basis
-    is_resident, counts = False, []
     for results in (a, b):
-        records = [record for record in results.records if record.outcome is Outcome.OK]
-        counts.append(len({record.session for record in records}))
-        if metric == "peak_mem_mib":
-            on_host = [record for record in records if not record.device.startswith("cuda")]
-            is_resident = is_resident or any(record.isolation == "group" for record in on_host)
-    return Basis(basis.measure, "session") if is_resident or min(counts) >= MIN_REPEATS else basis
+        sessions = {record.session for record in results.records if record.outcome is Outcome.OK}
+        if len(sessions) < MIN_REPEATS:
+            return basis
+    return Basis(basis.measure, "session")
+
+
+def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, list[str]]]:
+    """Join two sweeps of `by_configuration`.
+
+    Returns:
+        The runs of A and those of B of each trial that both have; and the configurations, in words, that one alone has.
+
+    Raises:
+        ConfigError: a sweep has no run, no configuration is in both, or runs of A are those of B.
+    """
+    runs = []
+    for results in (a, b):
+        if not results.records:
+            raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
+        # A run without a session was recorded elsewhere.
+        runs.append({(item.run_id, item.session, item.started_at) for item in results.records if item.session})
+    if shared := runs[0] & runs[1]:
+        raise ConfigError(
+            f"{len(shared)} runs of {b.where} and of {a.where} are the same, not one measured twice; give two "
+            "folders that were measured apart (--out, or --fresh)."
+        )
+    ids = {id(record) for record in a.records}
+    both: list[tuple[Trial, Trial]] = []
+    only: dict[str, list[str]] = {"A": [], "B": []}
+    # One table of both, so that the rows of A and of B have the same fields in the same order.
+    for row in make_table(a.of([*a.records, *b.records])).rows:
+        of_a = [record for record in row.records if id(record) in ids]
+        of_b = [record for record in row.records if id(record) not in ids]
+        if of_a and of_b:
+            both.append((Trial(row.trial_id, row.factors, of_a), Trial(row.trial_id, row.factors, of_b)))
+        else:
+            only["A" if of_a else "B"].append(describe_configuration(row.factors))
+    if not both:
+        raise ConfigError(
+            f"no configuration is both in {a.where} ({only['A'][0]}, ...) and in {b.where} ({only['B'][0]}, ...). Give "
+            "two sweeps of the same configurations; to compare configurations, make them axes of one sweep."
+        )
+    return both, only
+
+
+def by_configuration(a: Results, b: Results) -> list[Results]:
+    """Both sweeps with one trial_id for each configuration, whichever code and data its runs had."""
+    ids: dict[str, str] = {}
+    named = []
+    for results in (a, b):
+        records = list(results.records)
+        for index, record in enumerate(records):
+            if record.code or record.data:
+                trial_id = ids.setdefault(digest(factors_of(record)), record.trial_id)
+                records[index] = record.replace(trial_id=trial_id)
+        named.append(results.of(records))
+    return named
+
+
+Difference = tuple[list[str], list[str]]
+"""The values of a fact in A and in B, each once; none where it is unknown."""
+
+
+def differences(a: Results, b: Results, trials: Collection[str]) -> dict[str, Difference]:
+    """The facts, as `commit` or `machine cpu`, in which the runs of some trials differ between two sweeps."""
+    of_a, of_b = _facts_of(a, trials), _facts_of(b, trials)
+    found = {}
+    for name in dict.fromkeys([*of_a, *of_b]):
+        if of_a[name] != of_b[name]:
+            found[name] = (sorted(of_a[name]), sorted(of_b[name]))
+    return found
+
+
+def _facts_of(results: Results, trials: Collection[str]) -> Mapping[str, set[str]]:
+    """Every value of each fact. A skipped run was not made; None and an empty text are no values."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for record in results.records:
+        if record.outcome is Outcome.SKIPPED or record.trial_id not in trials:
+            continue
+        facts: dict[str, Any] = {name: getattr(record, name) for name in ("device", "backend", "isolation", "mode")}
+        facts["commit"] = commit_text(record.git)
+        facts["day"] = record.started_at[:10]
+        for field in ("machine", "versions", "code", "data"):
+            for name, value in getattr(record, field).items():
+                # An entry for a module with its imports differs whenever another entry does.
+                if not name.endswith(AND_IMPORTS):
+                    facts[f"{field} {name}"] = value
+        for name, value in facts.items():
+            if value not in (None, ""):
+                values[name].add(str(value))
+    return values

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
-from dmls_ray.analysis.compare.basis import Basis, Change, Samples, basis_of
-from dmls_ray.analysis.compare.join import Difference, by_configuration, differences, join
-from dmls_ray.analysis.metrics import quantity_of, resolution_of
+import pandas as pd
+
+from dmls_ray.analysis.compare.basis import (
+    Basis,
+    Change,
+    Difference,
+    Samples,
+    basis_of,
+    by_configuration,
+    differences,
+    join,
+)
+from dmls_ray.analysis.memory import EXACT
+from dmls_ray.analysis.metrics import format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import (
+    MIN_REPEATS,
     Estimate,
     as_dict,
     bonferroni_level,
@@ -18,10 +32,17 @@ from dmls_ray.analysis.stats.intervals import (
     is_above,
     is_below,
 )
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
 from dmls_ray.util.errors import ConfigError
 
 OVER_ALL = "over all"
+
+_HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
+"""Kind of a measure -> the heading of a change."""
+_DRIFT = (
+    f"This metric may drift from one session to the next: a verdict needs {MIN_REPEATS} sessions of each, in turn. "
+    "Versions that are values of a field of one sweep are compared within its blocks."
+)
 
 
 @dataclass
@@ -30,9 +51,7 @@ class Pair:
 
     a: Trial
     b: Trial
-    metric: str
-    samples: tuple[Samples, Samples]
-    """Those of A and of B."""
+    basis: Basis
     change: Change | None = None
     """None where it did not end ok in both, or its ranks trained apart. The intervals of all pairs, and that over all,
     hold together, at 95%.
@@ -42,16 +61,24 @@ class Pair:
     def name(self) -> str:
         return describe_configuration(self.a.factors)
 
+    @cached_property
+    def samples(self) -> tuple[Samples, Samples]:
+        """Those of A and of B."""
+        return self.basis.samples_of(self.a), self.basis.samples_of(self.b)
+
+    @property
+    def metric(self) -> str:
+        return self.basis.measure.metric
+
     @property
     def means(self) -> list[Estimate | None]:
         """The mean of A and of B; None without a sample."""
-        means: list[Estimate | None] = []
-        for trial, samples in zip((self.a, self.b), self.samples, strict=True):
-            values, mean = list(samples.values()), None
+        means: list[Estimate | None] = [None, None]
+        for index, trial in enumerate((self.a, self.b)):
+            values = list(self.samples[index].values())
             if values:
                 is_once = trial.is_once(self.metric)
-                mean = estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
-            means.append(mean)
+                means[index] = estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
         return means
 
     @property
@@ -101,8 +128,11 @@ class SweepComparison:
     """By the mean over the trials that ended ok in both, of each sample that has them all; None without one."""
     samples: tuple[int, int]
     """The number of samples of A, and of B, that have every trial."""
-    provenance: Sequence[Difference]
-    """What differs in where, when and with what they were measured."""
+    provenance: Mapping[str, Difference]
+    """What differs in where, when and with what they were measured: fact -> values in A and in B."""
+
+    spare: ClassVar = ("outcome", "global_batch", "n")
+    """Heads of `frame` that a narrow terminal may leave out, the first first."""
 
     @property
     def metric(self) -> str:
@@ -160,8 +190,65 @@ class SweepComparison:
             "verdict": self.overall and self.overall.verdict,
             "pairs": [pair.to_dict() for pair in self.pairs],
             "only": dict(self.only),
-            "provenance": [asdict(difference) for difference in self.provenance],
+            "provenance": [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()],
         }
+
+    def headline(self) -> str:
+        """The verdict over all trials."""
+        count, unit = len(self.compared), self.basis.unit
+        if not count:
+            return "No configuration ended ok in both, so nothing can be compared."
+        if self.overall is None:
+            return f"No {unit} has all {count} configurations ok, so nothing is said over all."
+        head, effect = _HEADS[self.basis.measure.kind], self._describe(self.overall)
+        n = " and ".join(map(str, self.samples))
+        return (
+            f"{label_of(self.metric)}, {head} over {count} configurations: {effect}, n={n} {unit}s: "
+            f"{self.overall.verdict}."
+        )
+
+    def notes(self) -> list[str]:
+        """What decides a verdict, what is not in both, and what else differs."""
+        texts, unit = [], self.basis.unit
+        if not self.basis.knows_drift:
+            texts.append(_DRIFT)
+        counts = [len(values) for pair in self.compared for values in pair.samples]
+        fewest = min(counts, default=MIN_REPEATS)
+        is_exact = self.metric in EXACT and unit == "repeat"
+        if fewest < MIN_REPEATS and not is_exact:
+            texts.append(f"A verdict needs {MIN_REPEATS} {unit}s of each; there are n={fewest}.")
+        for side, names in self.only.items():
+            if names:
+                texts.append(f"Only in {side}: {len(names)} configurations ({'; '.join(names[:4])}).")
+        for name, values in self.provenance.items():
+            a, b = (" and ".join(side) or "unknown" for side in values)
+            texts.append(f"{name}: {a} in A, {b} in B.")
+        return texts
+
+    def frame(self) -> pd.DataFrame:
+        """A row a trial of both, as texts."""
+        label, form = label_of(self.metric), format_of(self.metric)
+        rows = []
+        for pair in self.pairs:
+            outcome = pair.a.outcome
+            if pair.b.outcome != outcome:
+                outcome = f"{outcome} in A, {pair.b.outcome} in B"
+            a, b = pair.means
+            cells = {
+                f"A {label} [95%]": format_interval(a, form),
+                f"B {label} [95%]": format_interval(b, form),
+                f"{_HEADS[self.basis.measure.kind]} [95% of all rows]": self._describe(pair.change),
+                "n": ", ".join(str(len(values)) for values in pair.samples),
+                "verdict": pair.verdict,
+                "outcome": outcome,
+            }
+            rows.append(factor_cells(pair.a.factors, other_headers=cells) | cells)
+        return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
+
+    def _describe(self, change: Change | None) -> str:
+        measure = self.basis.measure
+        form = RATIO if measure.is_ratio else with_sign(format_of(self.metric))
+        return format_interval(change, form, null=measure.null)
 
 
 def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> SweepComparison:
@@ -178,9 +265,8 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     """
     a, b = by_configuration(a, b)
     both, only = join(a, b)
-    metric = _common_metric(both, (a.where, b.where), measure)
-    basis = basis_of(a, b, metric)
-    pairs = [Pair(*trials, metric, (basis.samples_of(trials[0]), basis.samples_of(trials[1]))) for trials in both]
+    basis = basis_of(a, b, _common_metric(both, (a.where, b.where), measure))
+    pairs = [Pair(*trials, basis) for trials in both]
     compared = [pair for pair in pairs if all(pair.samples) and not pair.is_apart]
     level, level_over_all = bonferroni_level(2 * len(compared)), bonferroni_level(2)
     if len(compared) < 2:

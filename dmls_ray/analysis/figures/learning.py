@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from dmls_ray.analysis.advise.pareto import Front, front_of
+from dmls_ray.analysis.advise.rank import Front, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.figures.drawn_trials import MAX_SERIES, SINGLE_LINE, limit_items, limit_rows, trial_labels
 from dmls_ray.analysis.figures.series import Plotted, dashed_line, measured_series, plotted_metric, run_ids
@@ -100,7 +100,7 @@ def _curves(rows: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list
 def tradeoff_chart(table: Table) -> Chart | None:
     """The figure; None unless two trials are compared by their test accuracy and have a cost in which they differ.
 
-    The front is that of `advise`, from `pareto.front_of`.
+    The front is that of `advise`, from `rank.front_of`.
     """
     if all(measure.name != _ACCURACY for measure in table.questions.measures(table.rows)):
         return None
@@ -122,7 +122,7 @@ def tradeoff_chart(table: Table) -> Chart | None:
         f"On the front are {len(front.best)} of {len(front.rows)} trials: no other is at least as good in {goal} and "
         "more accuracy, and better in one. It is of means: what is closer than its interval may change sides."
     ]
-    if front.is_of_like_memory:
+    if front.memory and front.memory not in front.axes:
         notes.append("Memory hardly differs and is left out.")
     if any(row.independent_ranks for row in table.rows):
         notes.append("Trials whose ranks did not train one model together are left out.")

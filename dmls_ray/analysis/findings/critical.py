@@ -21,8 +21,8 @@ from typing import Any
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import Effect, level_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.stats.critical_batch import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, estimate
+from dmls_ray.analysis.stats.scaling_laws import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
 from dmls_ray.analysis.trials.axis import count_values
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord

@@ -20,8 +20,8 @@ from dmls_ray.analysis.report.methodology import commands, environments, methodo
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import NoteKind, Table
-from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep

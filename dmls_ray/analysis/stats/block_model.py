@@ -29,11 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, exponential
-from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
-from dmls_ray.analysis.stats.looks import Looks
-from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
+from dmls_ray.analysis.stats.looks import Looks, critical_value
+from dmls_ray.analysis.stats.noise import ROUNDING, Noise, lack_of_fit, noise_of
 
 MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""

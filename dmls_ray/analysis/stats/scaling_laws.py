@@ -1,7 +1,13 @@
-"""Scaling laws fitted to measured speed-ups, with intervals; a law is refused with too few world sizes."""
+"""Laws fitted to measurements, with intervals: speed-ups against ranks, and steps to a target against the batch.
+
+A law is refused where it misses the measurements, or where these are too few. Steps against the batch follow
+S = S_min (1 + B_crit / B) (McCandlish et al., arXiv 1812.06162, equation 2.11): at the critical batch B_crit, twice the
+fewest steps and twice the fewest samples are needed.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +17,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate, is_above, is_below
+from dmls_ray.analysis.stats.intervals import (
+    Estimate,
+    Interval,
+    bonferroni_level,
+    estimate,
+    exponential,
+    is_above,
+    is_below,
+)
+from dmls_ray.analysis.stats.noise import lack_of_fit
 
 Points = Mapping[int, Mapping[int, float]]
 """world_size -> block -> speed-up against world size 1 without DDP in that block."""
@@ -20,6 +35,11 @@ Law = Callable[..., Any]
 
 _NEGLIGIBLE = 0.05
 """Relative deviation of a curve from the measurements that is accepted, however narrow their interval."""
+
+FEWEST_BATCHES = 4
+"""The curve of steps has two parameters; one batch more says how well it fits, and another how sure that is."""
+_REFUTED = 0.05
+"""Level of the test of that curve's fit."""
 
 
 def amdahl(ranks: float, serial: float) -> float:
@@ -116,3 +136,71 @@ def _fitted(law: Law, count: int, sizes: Sequence[int], speed_ups: Sequence[floa
     least = [-0.4 / (most - 1), -0.4 / (most * (most - 1))][:count]
     solved = least_squares(residuals, [0.1, 0.01][:count], bounds=(least, [1.0, np.inf][:count]))
     return tuple(map(float, solved.x))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Steps to a target against the batch."""
+
+    critical: Interval
+    """The critical batch, in samples, with a 95% interval."""
+    fewest_steps: float
+    """Steps that no batch, however large, goes below."""
+
+    def steps(self, batch: float) -> float:
+        """Steps to the target with a batch."""
+        return self.fewest_steps * (1 + self.critical.centre / batch)
+
+
+def fit_curve(steps: Mapping[int, float]) -> Curve | None:
+    """Fit the curve by least squares of the logarithms of the steps; None with fewer than `FEWEST_BATCHES`.
+
+    Args:
+        steps: batch -> steps to the target.
+    """
+    if len(steps) < FEWEST_BATCHES:
+        return None
+    from scipy.optimize import least_squares
+    from scipy.special import stdtrit
+
+    batches, logs = np.array(list(steps), dtype=float), np.log(list(steps.values()))
+
+    def residuals(parameters: np.ndarray) -> np.ndarray:
+        return parameters[0] + np.log1p(np.exp(parameters[1]) / batches) - logs
+
+    found = least_squares(residuals, [logs.min(), math.log(float(np.median(batches)))])
+    degrees = len(steps) - 2
+    try:
+        covariance = np.linalg.inv(found.jac.T @ found.jac) * 2 * found.cost / degrees
+        half_width = float(stdtrit(degrees, 0.975)) * math.sqrt(covariance[1, 1])
+    except (np.linalg.LinAlgError, ValueError):
+        half_width = math.inf
+    middle = float(found.x[1])
+    critical = Interval(exponential(middle), exponential(middle - half_width), exponential(middle + half_width))
+    return Curve(critical, exponential(float(found.x[0])))
+
+
+def refuting_batch(
+    curve: Curve, steps: Mapping[int, Mapping[int, float]], tolerance: Mapping[int, float]
+) -> int | None:
+    """The batch that is farthest from the curve, if the steps of all batches refute it; None otherwise.
+
+    Args:
+        curve: fitted to the means of the steps.
+        steps: batch -> repeat -> steps to the target, of repeats that all batches have, `MIN_REPEATS` at least.
+        tolerance: batch -> distance from the curve that is accepted, in steps.
+    """
+    batches = np.array(list(steps), dtype=float)
+    logs = np.log([list(by_repeat.values()) for by_repeat in steps.values()]).T
+    critical = curve.critical.centre
+    residuals = logs - np.log(curve.fewest_steps * (1 + critical / batches))
+    # Without what a repeat's own curve would follow: the directions in which the two parameters move it.
+    moved = np.column_stack([np.ones(len(batches)), critical / (batches + critical)])
+    residuals -= residuals @ moved @ np.linalg.pinv(moved)
+    accepted = np.array([tolerance[batch] for batch in steps]) / np.exp(logs.mean(axis=0))
+    beyond = np.abs(residuals.mean(axis=0)) - np.maximum(_NEGLIGIBLE, accepted)
+    probability = lack_of_fit(residuals)
+    worst = int(np.argmax(beyond))
+    if beyond[worst] <= 0 or probability is None or probability >= _REFUTED:
+        return None
+    return list(steps)[worst]

@@ -1,18 +1,28 @@
-"""The table a person would have drawn: a row a trial, and only the columns that vary or answer."""
+"""The table a person would have drawn: a row a trial, and only the columns that vary or answer.
+
+Its notes say what a reader must know: where and when it was measured, and what in it cannot be compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
 from dmls_ray.analysis.published.reports import CAVEATS
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.columns import columns_of
-from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.table.notes import notes_of
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
+from dmls_ray.analysis.table.model import Note, Table, columns_of
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.axis import BATCHES
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.words import join_names
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import differing_facts, software_facts
 from dmls_ray.util.gc import gc_disabled
 
 _DIFFERS = "differs in: ours / theirs; what the reports do not give is compared where ours is not at its default."
@@ -45,7 +55,7 @@ def make_table(
 def with_published(table: Table) -> Table:
     """The table with the published run of each configuration in a row below ours."""
     rows = []
-    theirs = []
+    names: set[str] = set()
     for row in table.rows:
         rows.append(row)
         match = table.presentation.match(row.records[0])
@@ -53,11 +63,191 @@ def with_published(table: Table) -> Table:
             facts = {"published_on": match.hardware, "differs_in": match.differs_in}
             published = Trial(match.record.trial_id, row.factors, [match.record.replace(facts=facts)])
             rows.append(published)
-            theirs.append(published)
+            names |= published.estimates.keys()
     notes = [_NO_RUN]
-    if theirs:
-        names = {name for row in theirs for name in row.estimates}
-        notes = [*(text for name, text in CAVEATS.items() if name in names), _DIFFERS]
-    joined = replace(table, rows=rows, typed_notes=[*table.typed_notes, *(Note("method", text) for text in notes)])
+    if len(rows) > len(table.rows):
+        notes = [text for name, text in CAVEATS.items() if name in names] + [_DIFFERS]
+    typed = [Note("method", text) for text in notes]
+    joined = replace(table, rows=rows, typed_notes=table.typed_notes + typed)
     joined.columns = columns_of(joined)
     return joined
+
+
+_SAME_RUNS = (
+    "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. If the "
+    "function sets a seed itself, let it take that of the run (config['seed'])."
+)
+_NEVER_FIXED = {"seed", "data_dir"}
+"""Fields that differ from run to run, or say where something is."""
+
+
+def notes_of(results: Results, table: Table) -> Iterator[Note]:
+    """The notes of a table, the most important first."""
+    if not results.records:
+        yield Note("measured_on", "No runs.")
+        return
+    if fixed := held_fixed(table):
+        yield Note("held_fixed", fixed)
+    machines = {_machine_text(record.machine) for record in results.records}
+    yield Note("measured_on", _measured_on(results, table, machines))
+    for text in _incomparable(results, table, machines):
+        yield Note("comparability", text)
+    for text in _of_scaling(results, table):
+        yield Note("baseline", text)
+    yield from table.presentation.notes(table.rows)
+    if text := _of_test_set(table.rows):
+        yield Note("method", text)
+    for text in _trials_by(table.rows, _ending):
+        yield Note("outcome", text)
+
+
+def _measured_on(results: Results, table: Table, machines: Iterable[str]) -> str:
+    """What the values are, and where, with which versions and when they were measured."""
+    versions = set()
+    days = set()
+    for record in results.records:
+        named = {name: record.versions.get(name) for name in ("python", "torch", "ray")}
+        versions.add(", ".join(f"{name} {version}" for name, version in named.items() if version))
+        days.add(record.started_at[:10])
+    first, last = min(days - {""}, default=""), max(days)
+    when = first if first == last else f"{first} to {last}"
+    where = ", ".join(filter(None, ["; ".join(sorted(machines)), "; ".join(sorted(versions - {""})), when]))
+    most = max(len(row.counted) for row in table.rows)
+    values = "Values"
+    if most >= MIN_REPEATS:
+        values = "Mean of n repeats and its 95% interval"
+    elif most == 2:
+        values = "Means"
+    return f"{values}; measured on {where}."
+
+
+def _incomparable(results: Results, table: Table, machines: Collection[str]) -> Iterator[str]:
+    """What of the runs cannot be compared, and why."""
+    if results.left_out:
+        yield results.left_out
+    if len(machines) > 1:
+        yield "Rows come from different machines: times of one are not compared with those of another."
+    ran = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
+    sessions = {record.session for record in ran}
+    if len(sessions) > 1:
+        yield (
+            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
+        )
+    # The records of a session share these objects.
+    software = {(id(record.versions), id(record.git)): record for record in ran}.values()
+    differing = dict.fromkeys(differing_facts([software_facts(record.versions, record.git) for record in software]))
+    if len(differing) > 1:
+        yield f"Rows of different versions are not compared with each other: {'; '.join(differing)}."
+    if any(record.mode == "search" for record in results.records):
+        yield "Runs of a search go side by side and some are stopped early: their times are left out."
+    if any(record.metrics.get("resumed_epoch") for record in ran):
+        yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
+    devices, slow = set(), set()
+    for record in ran:
+        if record.outcome is Outcome.OK and record.config.get("device") == "auto":
+            devices.add(record.device)
+        if record.facts.get("fast_units") is False:
+            slow.add(str(record.config.get("precision")))
+    if len(devices) > 1:
+        yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
+    if slow:
+        yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
+    yield from _trials_by(table.rows, _independent_ranks)
+    same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
+    if same:
+        yield _SAME_RUNS.format(join_names(same))
+
+
+def _trials_by(rows: Sequence[Trial], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
+    """What runs have to say, each once, with their trials."""
+    names: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for text in filter(None, map(text_of, row.records)):
+            names.setdefault(text, {})[describe_configuration(row.factors)] = None
+    for text, of_trials in names.items():
+        yield f"{join_names(list(of_trials))}: {text}."
+
+
+def _independent_ranks(record: RunRecord) -> str:
+    if not record.independent_ranks or record.outcome is not Outcome.OK:
+        return ""
+    return f"the ranks did not train one model together: {record.independent_ranks}"
+
+
+def _ending(record: RunRecord) -> str:
+    """Why a run is not ok, or what of it was not recorded."""
+    if record.outcome is not Outcome.OK and record.reason:
+        return f"{record.outcome}: {record.reason.removesuffix('.')}"
+    return f"not recorded: {record.not_recorded}" if record.not_recorded else ""
+
+
+def _of_scaling(results: Results, table: Table) -> Iterator[str]:
+    """What a comparison of world sizes keeps equal."""
+    if len({row.world_size for row in table.rows}) < 2:
+        return
+    threads = {record.config.get("threads_per_rank") for record in results.records}
+    equal = table.fixed_batch_field
+    if len(threads) > 1:
+        equal += " and threads_per_rank"
+    elif None not in threads:
+        yield f"threads_per_rank is {next(iter(threads))} at every world_size, so total threads grow with it."
+    if any(row.speed_up for row in table.rows):
+        scaling = "strong" if table.fixed_batch_field == "global_batch" else "weak"
+        by = "" if table.has("images_per_s") else " by s/run"
+        yield f"Speed-up{by} is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
+
+
+def _of_test_set(rows: Sequence[Trial]) -> str:
+    """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
+    most, sizes = 0.0, set()
+    for row in rows:
+        accuracy = row.estimates.get("test_accuracy")
+        if accuracy is None or accuracy.low is None:
+            continue
+        count = row.counted[0].metrics.get("test_samples")
+        if count:
+            share = min(max(accuracy.centre, 0.0), 1.0)
+            most = max(most, 1.96 * math.sqrt(share * (1 - share) / count))
+            sizes.add(count)
+    if not sizes:
+        return ""
+    samples = " or ".join(f"{count:,}" for count in sorted(sizes))
+    return (
+        f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: for new samples the "
+        f"accuracy may differ by a further {most:.1g}."
+    )
+
+
+def _machine_text(machine: Mapping[str, Any]) -> str:
+    parts = [str(machine.get("cpu", "an unknown CPU"))]
+    if machine.get("cores"):
+        parts.append(f"{machine['cores']} cores")
+    gpus = machine.get("gpus") or []
+    if gpus:
+        parts.append(f"{len(gpus)} x {gpus[0]}")
+    return ", ".join(parts)
+
+
+def held_fixed(table: Table) -> str:
+    """`Held fixed: model digits_convnet, dataset digits, epochs 5`; empty where nothing was.
+
+    Named are the fields that the workload always names, and those that are not at their default.
+    """
+    configs = [row.records[0].config for row in table.rows if row.records]
+    if not configs:
+        return ""
+    specs = table.presentation.workload.specs()
+    # Without a list, a function's own fields: those that not every workload has.
+    shared = {item.name for item in fields(RuntimeConfig)}
+    named = table.presentation.always_named or [name for name in configs[0] if name not in shared]
+    others = [name for name, value in configs[0].items() if name in specs and value != specs[name].default]
+    varied = {*table.varied, *_NEVER_FIXED}
+    if varied & BATCHES:
+        varied |= BATCHES
+    varied -= table.constant
+    parts = []
+    for name in dict.fromkeys([*named, *others]):
+        value = configs[0].get(name)
+        if name not in varied and value is not None and all(config.get(name) == value for config in configs):
+            parts.append(f"{name} {value}")
+    return f"Held fixed: {', '.join(parts)}." if parts else ""

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
@@ -98,7 +99,7 @@ def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
     heads: set[str] = set()
     for comparison in comparisons:
         own = {effect.measure.name for effect in comparison}
-        if not blocks or not own & heads:
+        if not own & heads:
             blocks.append([])
             heads = set()
         blocks[-1].append(comparison)
@@ -108,53 +109,50 @@ def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
 
 def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     rows = []
-    heads: dict[str, bool] = {}
+    telling = set()
     for comparison in comparisons:
-        pair, most = comparison[0].pair, 0
+        pair = comparison[0].pair
         cells = {COMPARED: pair.label, WHERE: pair.where}
         for effect in comparison:
             head = effect_head(effect)
             cells[head] = effect_cell(effect)
-            most = max(most, effect.contrast.n)
             # Memory and settings that are equal in all rows have no column.
-            is_shown = effect.measure.is_judged or effect.verdict != "equal"
-            heads[head] = heads.get(head, False) or is_shown
-        rows.append(cells | {COUNT: str(most)})
-    shown = [head for head, is_shown in heads.items() if is_shown]
-    frame = pd.DataFrame(rows, columns=[COMPARED, WHERE, *shown, COUNT]).fillna("")
-    return frame if frame[WHERE].any() else frame.drop(columns=WHERE)
+            if effect.measure.is_judged or effect.verdict != "equal":
+                telling.add(head)
+        rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
+    frame = pd.DataFrame(rows).fillna("")
+    shown = [head for head in frame.columns if head in telling]
+    if frame[WHERE].any():
+        shown.insert(0, WHERE)
+    return frame[[COMPARED, *shown, COUNT]]
 
 
 def _fitted(frame: pd.DataFrame, width: int) -> list[str]:
     """The lines of a table: as it is, or intervals below their values, or without its last columns as well."""
-    lines = _lines(frame, is_stacked=False)
+    lines = _lines(frame)
+    stacked = frame.replace(r" \[", "\n[", regex=True)
     spare = [COUNT, *reversed(frame.columns[2:-1])]
     for count in range(len(spare)):
         if max(map(len, lines)) <= width:
             break
-        lines = _lines(frame.drop(columns=spare[:count]), is_stacked=True)
+        lines = _lines(stacked.drop(columns=spare[:count]))
     return lines
 
 
-def _lines(frame: pd.DataFrame, *, is_stacked: bool) -> list[str]:
-    columns = []
+def _lines(frame: pd.DataFrame) -> list[str]:
+    """The lines of a table, whose cells may have several."""
+    columns, widths = [], []
     for head in frame.columns:
-        cells = [_broken(cell, head, is_stacked=is_stacked) for cell in frame[head]]
+        cells = [cell.split("\n") for cell in frame[head]]
+        if head == COMPARED:
+            cells = [textwrap.wrap(cell, _WIDEST_LABEL, break_on_hyphens=False) for cell in frame[head]]
         widest = max(len(line) for cell in cells for line in cell)
         title = "" if head in (COMPARED, WHERE) else head
-        heads = textwrap.wrap(title, max(widest, _NARROWEST_HEAD), break_long_words=False) or [""]
-        width = max(widest, *map(len, heads))
-        columns.append([[line.ljust(width) for line in cell] + [" " * width] for cell in (heads, *cells)])
+        heads = textwrap.wrap(title, max(widest, _NARROWEST_HEAD), break_long_words=False)
+        columns.append([heads, *cells])
+        widths.append(max([widest, *map(len, heads)]))
     lines = []
     for row in zip(*columns, strict=True):
-        height = max(len(cell) for cell in row) - 1
-        for number in range(height):
-            lines.append("  ".join(cell[min(number, len(cell) - 1)] for cell in row).rstrip())
+        for parts in zip_longest(*row, fillvalue=""):
+            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
     return lines
-
-
-def _broken(cell: str, head: str, *, is_stacked: bool) -> list[str]:
-    """The lines of a cell."""
-    if head == COMPARED:
-        return textwrap.wrap(cell, _WIDEST_LABEL, break_on_hyphens=False) or [""]
-    return cell.replace(" [", "\n[").split("\n") if is_stacked else [cell]

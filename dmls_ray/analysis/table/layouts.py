@@ -1,25 +1,28 @@
-"""The tables of the reports: by batch, by rank, by backend, by machines, and normal against quantized."""
+"""What of a table is shown: as many columns as fit a page, those that are asked for, or a table of the reports.
+
+The reports have tables by batch, by rank, by backend, by machines, and of normal against quantized.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS
-from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
+from dmls_ray.analysis.metrics import table_metrics
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import format_value
-from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table, with_published
-from dmls_ray.analysis.table.columns import ENDING, measure_columns
-from dmls_ray.analysis.table.model import Column, Table
+from dmls_ray.analysis.table.model import Column, Table, factor, measure_columns
 from dmls_ray.analysis.table.presentation import installed_presentations
-from dmls_ray.analysis.trials.trial import Trial, factor_cells
-from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.analysis.trials.axis import BATCHES
+from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Layout:
     """The columns after them; without any, those of the sweep's table."""
     select: Callable[[Sequence[RunRecord]], Sequence[RunRecord]] = list
     """Chooses the runs that it shows, or changes their fields."""
+    by_rank: bool = False
+    """Whether each rank has a row, with means over the repeats. Accuracies are over the share of the rank."""
     nothing: str = ""
     """Note where it shows none of the runs."""
     published: Callable[[], Results] | None = None
@@ -49,36 +54,29 @@ class Layout:
         """The cells as texts."""
         if not self.metrics:
             return table.frame()
-        columns = measure_columns(table, self.metrics)
-        heads = self.heads(table)
-        rows = sorted(table.rows, key=lambda row: row.position(heads))
-        cells = [_with_factors(row, heads, _texts(row, columns)) for row in rows]
-        return pd.DataFrame(cells, dtype=object)
-
-    def heads(self, table: Table) -> list[str]:
-        """The fields that distinguish rows; the batch once."""
+        # The fields that distinguish rows; the batch once.
         names = dict.fromkeys((*self.factors, *table.varied))
-        return [name for name in names if name != "global_batch"]
+        names.pop("global_batch", None)
+        rows = table.rows
+        if self.by_rank:
+            names["rank"] = None
+            rows = [item for row in rows for item in _ranks_of(row)]
+        shown = replace(table, rows=sorted(rows, key=lambda row: row.position([*names])))
+        return shown.frame([*map(factor, names), *measure_columns(shown, self.metrics, intervals=not self.by_rank)])
 
 
-class RankLayout(Layout):
-    """A row for each rank, with means over the repeats. Accuracies are over the share of the rank."""
-
-    def frame(self, table: Table) -> pd.DataFrame:
-        heads = self.heads(table)
-        cells = []
-        for row in table.rows:
-            by_rank: dict[int, list[RankRecord]] = {}
-            for record in row.counted:
-                for rank in record.ranks:
-                    by_rank.setdefault(rank.rank, []).append(rank)
-            ends = _texts(row, ENDING)
-            for number, ranks in sorted(by_rank.items()):
-                means = {label_of(name): _mean(ranks, name) for name in self.metrics}
-                cells.append(_with_factors(row, heads, {"rank": str(number), **means, **ends}))
-            if not by_rank:
-                cells.append(_with_factors(row, heads, {"rank": "", **ends}))
-        return pd.DataFrame(cells, dtype=object).fillna("")
+def _ranks_of(trial: Trial) -> list[Trial]:
+    """A trial a rank, with what the rank measured; the trial itself where no run has ranks."""
+    numbers: set[int | None] = {rank.rank for record in trial.counted for rank in record.ranks}
+    trials = []
+    for number in numbers or {None}:
+        records = list(trial.records)
+        for index, record in enumerate(records):
+            for rank in record.ranks:
+                if rank.rank == number:
+                    records[index] = record.replace(metrics=dict(rank.metrics))
+        trials.append(Trial(trial.trial_id, trial.factors | {"rank": number}, records))
+    return trials
 
 
 def all_layouts() -> dict[str, Layout]:
@@ -127,27 +125,12 @@ def _placed(records: Sequence[RunRecord]) -> list[RunRecord]:
     return placed
 
 
-def _texts(row: Trial, columns: Sequence[Column]) -> dict[str, str]:
-    return {column.head: column.text(row) for column in columns}
-
-
-def _with_factors(row: Trial, names: Sequence[str], cells: dict[str, str]) -> dict[str, str]:
-    return factor_cells({name: row.factors.get(name) for name in names}, other_headers=cells) | cells
-
-
-def _mean(ranks: Sequence[RankRecord], name: str) -> str:
-    values = [rank.metrics[name] for rank in ranks if name in rank.metrics]
-    if not values:
-        return ""
-    return format_value(estimate(values, quantity_of(name)), format_of(name))
-
-
 _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY, "peak_mem_mb", "test_accuracy")
 """Reports give memory in another unit."""
 
 LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
-    "rank": RankLayout(metrics=("total_s", *MEMORY, *MEMORY_KINDS, "train_accuracy", "test_accuracy")),
+    "rank": Layout(by_rank=True, metrics=("total_s", *MEMORY, *MEMORY_KINDS, "train_accuracy", "test_accuracy")),
     "backend": Layout(
         factors=("batch_per_rank", "backend"),
         metrics=_TIME_MEMORY_ACCURACY,
@@ -170,3 +153,118 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
 }  # fmt: skip
 """The tables of training by their names after `--by`."""
+
+
+ALL = "all"
+MOST_COLUMNS = 8
+CHANGE = "change"
+"""Head of the column that stands for the fields that were changed one at a time."""
+
+_SPARE = {"bound by": 0, "efficiency": 7}
+"""Columns of no metric -> as `Metric.spare`."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Columns of a table that are shown."""
+
+    columns: Sequence[Column]
+    left_out: Sequence[str] = ()
+    """Heads of the others."""
+    spare: Sequence[str] = ()
+    """Heads, as the table has them, of columns that a narrow terminal may leave out as well, the first first."""
+
+    def notes(self, folder: str) -> list[str]:
+        """A line about the columns that are left out, if there are any, and how to see them."""
+        if not self.left_out:
+            return []
+        return [f"Not shown: {', '.join(self.left_out)}; dmls-ray table {shlex.quote(folder)} --columns all has them."]
+
+
+def spare_heads() -> list[str]:
+    """Heads that a page or a narrow terminal leaves out first, the first first, unless the sweep asks for them."""
+    spare = _SPARE | {metric.label: metric.spare for metric in table_metrics().values() if metric.spare}
+    return sorted(spare, key=spare.__getitem__)
+
+
+def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
+    """The columns that are shown.
+
+    Args:
+        table: the table.
+        names: heads or metrics, shown next to the factors; `all`; empty for the columns of a page.
+
+    Raises:
+        ConfigError: the table has no such column.
+    """
+    if list(names) == [ALL] or not table.rows:
+        return Shown(table.columns)
+    count = len(table.varied)
+    factors, others = table.columns[:count], table.columns[count:]
+    if names:
+        named = [_named(table, name) for name in names]
+        return Shown([*factors, *(column for column in named if column not in factors)])
+    telling = _telling(table, factors)
+    spare = _spare_first(table, telling, others)
+    # So many go that a page has room for the others.
+    hidden = spare[: max(0, len(telling) + len(others) - MOST_COLUMNS)]
+    kept = [column for column in (*telling, *others) if column not in hidden]
+    left_out = [column.title for column in (*telling, *others) if column in hidden]
+    return Shown(kept, left_out, [column.head for column in spare[len(hidden) :]])
+
+
+def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
+    """The factors that distinguish rows; fields that were changed one at a time are one column."""
+    kept = {column.head: column for column in factors if column.head not in table.constant}
+    changed = [name for name in table.changed if name in kept]
+    if len(changed) > 1:
+        for name in changed:
+            del kept[name]
+        kept[CHANGE] = Column(CHANGE, CHANGE, lambda row: name_of_change(row, table.changed))
+    return list(kept.values())
+
+
+def _spare_first(table: Table, factors: Sequence[Column], others: Sequence[Column]) -> list[Column]:
+    """The columns that a page can spare, the first first.
+
+    Those that say nothing new: outcomes that are all ok, and the batch that follows from the other one. Then those that
+    metrics name as spare; then, from the right, columns of one text in all rows, others, measures of the answer, and
+    what the sweep asks for.
+    """
+    heads = spare_heads()
+    measures = {measure.name for measure in table.questions.measures(table.rows)}
+    asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
+    needed = {"n", CHANGE, *table.varied}
+    if table.best_by is not None or not asked:
+        needed.add(others[0].name)
+    # The column of the first measure has the outcome of each trial without a value.
+    if any(row.counted and row.outcome != Outcome.OK for row in table.rows):
+        needed.add("outcome")
+    if {"batch_per_rank", "global_batch"} <= needed:
+        needed.remove("global_batch" if table.fixed_batch_field == "batch_per_rank" else "batch_per_rank")
+
+    def rank(column: Column) -> tuple[int, int]:
+        texts = {column.text(row) for row in table.rows}
+        if column.name in asked:
+            return 6, 0
+        if column.name in BATCHES or (column.name == "outcome" and texts == {Outcome.OK}):
+            return 1, 0
+        if column.title in heads:
+            return 2, heads.index(column.title)
+        if column.name in measures:
+            return 5, 0
+        return (3, 0) if len(texts) == 1 or column.name == "outcome" else (4, 0)
+
+    spare = [column for column in reversed([*factors, *others]) if column.name not in needed]
+    return sorted(spare, key=rank)
+
+
+def _named(table: Table, name: str) -> Column:
+    for column in table.columns:
+        if name in (column.title, column.head, column.name):
+            return column
+    heads = [column.title for column in table.columns]
+    raise ConfigError(
+        f"--columns {name}: this table has no such column; {did_you_mean(name, heads)}choose from {', '.join(heads)}, "
+        "or all."
+    )

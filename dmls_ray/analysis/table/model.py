@@ -1,16 +1,26 @@
-"""`Table`: the trials of a sweep as rows, its columns and its notes."""
+"""`Table`: the trials of a sweep as rows, its columns and its notes; and which columns it has."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.memory import EXACT
+from dmls_ray.analysis.metrics import label_of, table_metrics
+from dmls_ray.analysis.stats.block_model import Contrast
+from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, NumberFormat, format_interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
+from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
+from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.metric import Metric
 from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
+from dmls_ray.workloads.registry import registered_metrics
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.table.presentation import Presentation
@@ -18,37 +28,50 @@ if TYPE_CHECKING:
 
 OF_AN_INTERVAL = "interval_"
 """Prefix of an end of the interval of a metric whose name is taken, as `acc_low` next to a metric `acc_low`."""
+INTERVAL = " [95%]"
+"""Ends the head of a column whose values have intervals."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: the cell of each trial, as text and as numbers."""
+    """One column of a table: the cell of each trial, as text and as a number."""
 
     head: str
-    text: Callable[[Trial], str]
-    values: Callable[[Trial], dict[str, Any]]
-    """Name -> number, for programs that read the table."""
+    name: str
+    """Of its numbers, for programs that read the table."""
+    value: Callable[[Trial], Any]
+    """A number, an `Interval` or a text; None where a trial has none."""
+    written: Callable[[Trial], str] | None = None
+    """The text of a cell, if it is not the value as it is."""
+    ends: Sequence[str] = ()
+    """Attributes of an interval that programs read besides its centre."""
     prefix: str = ""
     """Precedes a heading that another column has, too; empty: the heading stays."""
 
+    @property
+    def title(self) -> str:
+        """The heading without what it says of intervals."""
+        return self.head.removesuffix(INTERVAL)
 
-def _distinct(heads: Sequence[tuple[str, str]]) -> list[str]:
-    """Distinct headings of headings with their prefixes; those without a prefix stay."""
-    named = [head for head, _ in heads]
-    taken = {head for head, prefix in heads if not prefix} | {*RESERVED}
-    for kind in (OF_A_FIELD, OF_A_RECORD, OF_A_METRIC, OF_AN_INTERVAL):
-        places = [place for place, (_, prefix) in enumerate(heads) if prefix == kind]
-        columns = distinct_names([named[place] for place in places], taken, kind)
-        for place in places:
-            named[place] = columns[named[place]]
-        taken |= {*columns.values()}
-    return named
+    def text(self, row: Trial) -> str:
+        if self.written is not None:
+            return self.written(row)
+        value = self.value(row)
+        return "" if value is None else str(value)
 
 
-def _heads(column: Column, row: Trial) -> list[tuple[str, str]]:
-    """The names of the numbers of a column, with their prefixes."""
-    value, *others = column.values(row)
-    return [(value, column.prefix), *((name, column.prefix and OF_AN_INTERVAL) for name in others)]
+def _distinct(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
+    """Distinct names of columns; those without a prefix keep theirs."""
+    found = list(names)
+    taken = {*RESERVED}
+    for kind in ("", OF_A_FIELD, OF_A_RECORD, OF_A_METRIC):
+        places = [place for place, column in enumerate(columns) if column.prefix == kind]
+        if kind:
+            new = distinct_names([names[place] for place in places], taken, kind)
+            for place in places:
+                found[place] = new[names[place]]
+        taken |= {found[place] for place in places}
+    return found
 
 
 NoteKind = Literal[
@@ -82,16 +105,240 @@ class Table(SweepTrials):
     def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells as text, one column per heading; of some columns, or of all."""
         columns = self.columns if columns is None else columns
-        cells = [[column.text(row) for column in columns] for row in self.rows]
-        return pd.DataFrame(
-            cells, columns=_distinct([(column.head, column.prefix) for column in columns]), dtype=object
-        )
+        heads = _distinct(columns, [column.head for column in columns])
+        cells = {head: list(map(column.text, self.rows)) for head, column in zip(heads, columns, strict=True)}
+        return pd.DataFrame(cells, dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells, of some columns or of all, as numbers: of each metric the mean, the ends of its interval, median
         and deviation.
         """
         columns = self.columns if columns is None else columns
-        rows = [[value for column in columns for value in column.values(row).values()] for row in self.rows]
-        heads = [head for column in columns for head in _heads(column, self.rows[0])] if self.rows else []
-        return pd.DataFrame(rows, columns=_distinct(heads))
+        names = _distinct(columns, [column.name for column in columns])
+        cells: dict[str, list[Any]] = {}
+        for name, column in zip(names, columns, strict=True):
+            values = list(map(column.value, self.rows))
+            cells[name] = [getattr(value, "centre", value) for value in values]
+            for attribute in column.ends:
+                end = f"{name}_{attribute}"
+                while end in names:
+                    end = OF_AN_INTERVAL + end
+                cells[end] = [getattr(value, attribute, None) for value in values]
+        return pd.DataFrame(cells)
+
+
+def columns_of(table: Table) -> list[Column]:
+    """The columns of a table that have something in them, in the order a reader wants."""
+    columns = table.presentation.columns(table)
+    filled = [column for column in columns if column.prefix == OF_A_FIELD or any(map(column.text, table.rows))]
+    return _headed(table, filled)
+
+
+def measure_columns(table: Table, names: Sequence[str], *, intervals: bool = True) -> list[Column]:
+    """Columns of these measures, and `speed_up`, as far as any trial has them, and how runs ended.
+
+    Args:
+        table: a sweep's table.
+        names: the measures.
+        intervals: whether those that vary from repeat to repeat have intervals.
+    """
+    columns = []
+    for name in names:
+        if name == "speed_up":
+            columns.append(SPEED_UP)
+        elif table.has(name):
+            interval = intervals and name not in EXACT
+            columns.append(metric_column(name, interval=interval, answers=intervals and name == names[0]))
+    return _headed(table, [*columns, *ENDING])
+
+
+def _headed(table: Table, columns: list[Column]) -> list[Column]:
+    """Heads that speak of intervals only where there are some."""
+    if any(len(row.counted) >= MIN_REPEATS for row in table.rows):
+        return columns
+    return [replace(column, head=column.title) for column in columns]
+
+
+def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
+    """The columns of training: factors, speed, other metrics, how runs ended.
+
+    Args:
+        table: a sweep's table.
+        losses: whether losses have columns, with accuracies.
+    """
+    first = _first_metric(table)
+    registered = registered_metrics()
+    shown = [name for name, metric in table_metrics().items() if _is_shown(metric, table)]
+    shown += [name for name in table.metric_names if name not in registered]
+    families: dict[str, list[Column]] = defaultdict(list)
+    for name in shown:
+        family, interval = "custom", True
+        if name in registered:
+            family, interval = registered[name].family, registered[name].interval
+        if name == first:
+            family, interval = "first", True
+        column = metric_column(name, interval=interval, answers=name == first)
+        if name == "overfit_epoch":
+            column = Column(label_of(name), name, lambda row: row.overfit_epoch)
+        if family not in ("first", "speed", "loss", "custom", "end"):
+            family = "other"
+        families[family].append(column)
+    if not losses:
+        families.pop("loss", None)
+    return [
+        *factor_columns(table),
+        *families["first"],
+        *families["speed"],
+        SPEED_UP,
+        _EFFICIENCY,
+        _TARGET_STEPS,
+        _TARGET,
+        *families["other"],
+        _bound_column(table),
+        *families["loss"],
+        *families["custom"],
+        *families["end"],
+        *ENDING,
+        _OVERSUBSCRIBED,
+        _INDEPENDENT,
+    ]
+
+
+def _first_metric(table: Table) -> str:
+    """The metric whose column follows the factors: what was searched for; else the speed, or the accuracy."""
+    if table.best_by is not None:
+        return table.best_by[0]
+    if table.has("images_per_s"):
+        return "images_per_s"
+    return "total_s" if table.is_timed else "test_accuracy"
+
+
+def _is_shown(metric: Metric, table: Table) -> bool:
+    """Whether a table has a column of the metric by default."""
+    if metric.is_time and not table.is_timed:
+        return False
+    if metric.name == "overfit_epoch":
+        # By all epochs of its runs, which need not have the metric.
+        return "regulariser" in table.asked
+    if metric.shown == "always":
+        return True
+    is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
+    is_asked = bool(table.asked & {*metric.asked_by})
+    return table.has(metric.name) and (is_needed or is_asked)
+
+
+def _bound_column(table: Table) -> Column:
+    """What bounds the speed of each trial, where the parts of its steps are known."""
+    measured = [row for row in table.rows if "published_on" not in row.records[0].facts]
+    bounds = bounds_of(measured, table.varied, table.fixed_batch_field)
+    return Column("bound by", "bound_by", lambda row: bounds.get(row.trial_id))
+
+
+def factor_columns(table: Table) -> list[Column]:
+    """A column for each factor that varies."""
+    return list(map(factor, table.varied))
+
+
+def factor(name: str) -> Column:
+    return Column(name, name, lambda row: row.factors.get(name), prefix=OF_A_FIELD)
+
+
+def metric_column(
+    name: str, *, interval: bool = False, answers: bool = False, of: Callable[[Trial], str] | None = None
+) -> Column:
+    """A metric, registered or custom. A loss is headed by its field; any other registered metric by its label.
+
+    Args:
+        name: the metric.
+        interval: whether its interval is shown.
+        answers: whether a trial of which no run is ok has its outcome here.
+        of: the metric that has the value of a row, where it is not the same one in all rows.
+    """
+    metric = registered_metrics().get(name)
+    metric_of = of or (lambda row: name)
+
+    def value(row: Trial) -> Estimate | None:
+        return row.estimates.get(metric_of(row))
+
+    def text(row: Trial) -> str:
+        if answers and not row.counted:
+            return row.outcome
+        text = row.text(metric_of(row), interval=interval)
+        if text and row.is_stopped and (metric is None or metric.scope == "epoch"):
+            last = max(record.metrics["stopped_epoch"] for record in row.counted)
+            text += f" (epoch {last})"
+        return text + _of_how_many(value(row), row)
+
+    head = name if metric is not None and metric.family == "loss" else label_of(name)
+    if interval:
+        head += INTERVAL
+    prefix = OF_A_METRIC if metric is None else OF_A_RECORD
+    return Column(head, name, value, text, ("low", "high", "median", "deviation"), prefix)
+
+
+def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:
+    """Of how many runs a value is, where not all have one."""
+    return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
+
+
+def _speed_up_text(row: Trial) -> str:
+    return format_interval(row.speed_up, RATIO, null=1) + _of_how_many(row.speed_up, row)
+
+
+def _efficiency(row: Trial) -> float | None:
+    return row.speed_up.centre / row.world_size if row.speed_up else None
+
+
+def _efficiency_text(row: Trial) -> str:
+    value = _efficiency(row)
+    return "" if value is None else RATIO(value)
+
+
+def _target_column(
+    head: str, name: str, reached_by: Callable[[Sequence[Any]], TimeToTarget | None], form: NumberFormat
+) -> Column:
+    """A column of what it takes to reach the target accuracy.
+
+    Args:
+        head: the heading.
+        name: that of the value.
+        reached_by: says what the runs of a trial took.
+        form: how it is written.
+    """
+
+    def value(row: Trial) -> Interval | None:
+        found = reached_by(row.records)
+        if found is None or found.median is None:
+            return None
+        return Interval(found.median, found.low, found.high)
+
+    def text(row: Trial) -> str:
+        found = reached_by(row.records)
+        return "" if found is None else found.describe(form)
+
+    return Column(head + INTERVAL, name, value, text, ("low", "high"))
+
+
+def _flag(head: str, is_so: Callable[[Trial], bool]) -> Column:
+    """A column that says `yes` where something is so."""
+    return Column(head, head.replace(" ", "_"), is_so, lambda row: "yes" if is_so(row) else "")
+
+
+def _fact(head: str, name: str) -> Column:
+    """A column of a fact of the runs."""
+    return Column(head, name, lambda row: row.records[0].facts.get(name))
+
+
+SPEED_UP = Column("speed-up" + INTERVAL, "speed_up", lambda row: row.speed_up, _speed_up_text, ("low", "high"))
+_EFFICIENCY = Column("efficiency", "efficiency", _efficiency, _efficiency_text)
+_TARGET_STEPS = _target_column("steps to target", "target_steps", steps_to_target, INTEGER)
+_TARGET = _target_column("s to target", "target_s", time_to_target, SECONDS)
+_OVERSUBSCRIBED = _flag("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
+_INDEPENDENT = _flag("independent ranks", lambda row: bool(row.independent_ranks))
+ENDING = (
+    Column("n", "n", lambda row: len(row.counted)),
+    Column("outcome", "outcome", lambda row: row.outcome),
+    _fact("published on", "published_on"),
+    _fact("differs in", "differs_in"),
+)
+"""How many runs count, how all of them ended, and what a row of a published report differs in."""

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from dmls_ray.analysis.findings.sweep_trials import Hooks
-from dmls_ray.analysis.table.columns import default_columns
-from dmls_ray.analysis.table.model import Column, Note, Table
+from dmls_ray.analysis.table.model import Column, Note, Table, default_columns
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, groups_with_each_backend
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord

@@ -12,7 +12,7 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, are_same, estimate
-from dmls_ray.analysis.stats.overfitting import overfit_epoch
+from dmls_ray.analysis.stats.learning import overfit_epoch
 from dmls_ray.analysis.trials.compare import RUNS_PER_S, Comparisons, speed_metric
 from dmls_ray.config.grid import BASELINE
 from dmls_ray.records.model import RunRecord

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import msgspec
 import pandas as pd
 from rich import console as rich_console
 
-from dmls_ray.analysis.advise import text as advice_text
+from dmls_ray.analysis.advise.advice import Advice
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
-from dmls_ray.analysis.advise.rank import Advice
 from dmls_ray.analysis.advise.rank import advise as advise_on
-from dmls_ray.analysis.compare import text as comparison_text
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.findings.question import answer_on_axis
@@ -26,8 +23,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.findings_table import AnswerTable
-from dmls_ray.analysis.table.layouts import all_layouts, render
-from dmls_ray.analysis.table.shown import ALL, shown_columns, spare_heads
+from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
@@ -160,17 +156,17 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     code, reason = EXIT_OK, ""
     if share is not None:
         code, reason = _judge(comparison, share, given.fail_if_slower)
-    _print_finding(comparison, comparison_text, given.format, console)
+    _print_finding(comparison, given.format, console)
     return print_error(f"{given.parser.prog}: {reason}", code) if reason else code
 
 
-def _print_finding(found: SweepComparison | Advice, texts: ModuleType, form: str, console: Console) -> None:
-    """Print a comparison or an advice as JSON, or as the module of its texts writes it."""
+def _print_finding(found: SweepComparison | Advice, form: str, console: Console) -> None:
+    """Print a comparison or an advice."""
     if form == "json":
         print_json(found.to_dict())
     else:
-        notes = [*texts.notes(found), "", texts.headline(found)]
-        print_result(texts.frame(found), notes, form, console, spare=texts.SPARE)
+        notes = [*found.notes(), "", found.headline()]
+        print_result(found.frame(), notes, form, console, spare=found.spare)
 
 
 def _judge(comparison: SweepComparison, share: float, text: str) -> tuple[int, str]:
@@ -222,11 +218,11 @@ def advise(given: argparse.Namespace, console: Console) -> None:
         given.aim,
         target=given.target_accuracy,
         price_per_hour=given.price_per_hour,
-        metric=given.metric,
+        metric=given.metric or "",
         minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,
     )
-    _print_finding(advice, advice_text, given.format, console)
+    _print_finding(advice, given.format, console)
 
 
 def published_arguments(parser: Parser) -> None:

@@ -17,8 +17,7 @@ from dmls_ray.analysis.findings.quantization import (
 )
 from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
 from dmls_ray.analysis.published.reports import Match, match_training
-from dmls_ray.analysis.table.columns import default_columns, metric_column
-from dmls_ray.analysis.table.model import Column, Note, Table
+from dmls_ray.analysis.table.model import Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord

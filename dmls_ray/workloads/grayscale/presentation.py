@@ -11,9 +11,8 @@ from dmls_ray.analysis.figures.series import plotted_metric
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.published.reports import PUBLISHED, Match
-from dmls_ray.analysis.table.columns import ENDING, SPEED_UP, factor_columns, metric_column
 from dmls_ray.analysis.table.layouts import Layout
-from dmls_ray.analysis.table.model import Column, Note, Table
+from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import describe_value, group_by_other_factors
 from dmls_ray.analysis.trials.compare import speed_metric

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dmls_ray.analysis.advise.rank import Advice, Verdict, advise
-from dmls_ray.analysis.advise.text import frame, headline, notes
+from dmls_ray.analysis.advise.advice import Advice, Verdict
+from dmls_ray.analysis.advise.rank import advise, front
 from dmls_ray.analysis.figures.learning import tradeoff_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
@@ -50,8 +52,8 @@ def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> 
     assert batches(advice, "best") == [32]
     assert batches(advice, "not distinguished") == [64]
     assert batches(advice, "worse") == [16]
-    assert frame(advice)["verdict"].tolist() == ["best", "not distinguished", "worse"]
-    assert headline(advice) == (
+    assert advice.frame()["verdict"].tolist() == ["best", "not distinguished", "worse"]
+    assert advice.headline() == (
         "For throughput use batch_per_rank=32: images/s 300 [300, 300], n=3. "
         "Others: 1 worse, 1 not distinguished, 0 not compared, 0 left out."
     )
@@ -71,7 +73,7 @@ def test_the_data_have_what_the_table_says() -> None:
 def test_one_repeat_distinguishes_nothing_and_the_advice_says_so() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
     assert batches(advice, "not distinguished") == [32, 16]
-    assert any("n=1: intervals need --repeats 3" in note for note in notes(advice))
+    assert any("n=1: intervals need --repeats 3" in note for note in advice.notes())
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -79,7 +81,7 @@ def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
     swept = results(BATCHES, uneven, repeats=repeats)
     advice = advise(swept, "memory")
     assert batches(advice, "worse") == [32, 64]
-    assert not any("--repeats" in note for note in notes(advice))
+    assert not any("--repeats" in note for note in advice.notes())
     for record in swept.records:
         record.metrics["tensor_mem_mib"] = 100.0
     assert len(batches(advise(swept, "memory"), "not distinguished")) == 2
@@ -115,14 +117,9 @@ def test_the_front_is_of_time_memory_and_accuracy() -> None:
 
     # Memory grows with the batch in these runs: 64 is no faster than 32, and no more accurate.
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 300, 64: 300}), accuracy=accurate), "accuracy")
-    table = frame(advice).set_index("batch_per_rank")
+    table = advice.frame().set_index("batch_per_rank")
     assert table["front"].to_dict() == {"16": "yes", "32": "yes", "64": ""}
     assert list(advice.front_metrics) == ["total_s", "tensor_mem_mib", "test_accuracy"]
-
-
-def test_memory_that_hardly_differs_is_left_out_of_the_front() -> None:
-    advice = advise(of_machine(results(BATCHES, uneven), tensor_mem_mib=900.0), "throughput")
-    assert list(advice.front_metrics) == ["total_s", "test_accuracy"]
 
 
 def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice_and_of_the_figure() -> None:
@@ -134,12 +131,11 @@ def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice
             (1.0, 1.0, 0.81) if short else (0.99, 10.0, 0.90)
         )
     advice = advise(swept, "cost", price_per_hour=1.0)
-    assert frame(advice).set_index("epochs")[["verdict", "front"]].to_numpy().tolist() == [
+    assert advice.frame().set_index("epochs")[["verdict", "front"]].to_numpy().tolist() == [
         ["best", "yes"],
         ["worse", "yes"],
     ]
     found = tradeoff_chart(make_table(swept))
-    assert found is not None
     assert not any(item.muted for item in found.panels[0].series)
 
 
@@ -149,12 +145,12 @@ def test_the_front_is_of_the_metric_that_accuracy_is_judged_by() -> None:
         record.metrics["validation_loss"] = {16: 0.5, 32: 0.7, 64: 0.4}[record.config["batch_per_rank"]]
     advice = advise(of_machine(swept, tensor_mem_mib=900.0), "accuracy", metric="validation_loss")
     assert list(advice.front_metrics) == ["total_s", "validation_loss"]
-    assert frame(advice).set_index("batch_per_rank")["front"].to_dict() == {"64": "yes", "32": "yes", "16": ""}
+    assert advice.frame().set_index("batch_per_rank")["front"].to_dict() == {"64": "yes", "32": "yes", "16": ""}
 
 
 def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     swept = own_results({"n": [8, 16], "verdict": ["x"]}, lambda values, repeat: (values["n"] / 8, {}))
-    table = frame(advise(swept, "throughput"))
+    table = advise(swept, "throughput").frame()
     assert table["config_n"].tolist() == ["8", "16"]
     assert table["n"].tolist() == ["3", "3"]
     assert table["verdict"].tolist() == ["best", "worse"]
@@ -180,25 +176,31 @@ def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0)
     return swept
 
 
-def test_the_time_to_an_accuracy_leaves_out_trials_that_reached_it_in_less_than_half_of_their_runs() -> None:
-    advice = advise(learning({16: [4.0, 5.0, 6.0], 32: [2.0, None, None], 64: [None] * 3}), "time-to-accuracy")
-    assert advice.best is not None
-    assert advice.best.name == "batch_per_rank=16"
-    assert advice.best.value.centre == pytest.approx((4 * 5 * 6) ** (1 / 3))
-    assert reasons(advice) == {32: "not yet (1 of 3)", 64: "not yet (0 of 3)"}
-
-
-def test_a_run_that_reached_the_target_after_others_had_given_up_is_not_counted_on() -> None:
-    # By Kaplan and Meier half of 16's runs would have got there after 2 s: the others ended before.
-    advice = advise(learning({16: [2.0, None, None], 32: [9.0, 9.0, 9.0]}, total_s=1.0), "time-to-accuracy")
-    assert advice.best is not None
-    assert advice.best.name == "batch_per_rank=32"
+@pytest.mark.parametrize(
+    ("reached_s", "total_s", "best", "left_out"),
+    [
+        ({16: [4.0, 5.0, 6.0], 32: [2.0, None, None], 64: [None] * 3}, 10.0, 16, {32: 1, 64: 0}),
+        # By Kaplan and Meier half of 16's runs would have got there after 2 s: the others ended before.
+        ({16: [2.0, None, None], 32: [9.0, 9.0, 9.0]}, 1.0, 32, {16: 1}),
+        ({16: [None] * 3, 32: [None] * 3}, 10.0, None, {16: 0, 32: 0}),
+    ],
+)
+def test_the_time_to_an_accuracy_leaves_out_trials_that_reached_it_in_less_than_half_of_their_runs(
+    reached_s: Any, total_s: float, best: int | None, left_out: dict[int, int]
+) -> None:
+    advice = advise(learning(reached_s, total_s=total_s), "time-to-accuracy")
+    assert batches(advice, "best") == [best] * (best is not None)
+    assert reasons(advice) == {batch: f"not yet ({count} of 3)" for batch, count in left_out.items()}
+    if best is None:
+        assert advice.headline().endswith("no configuration can be chosen; the column verdict says why.")
+    else:
+        values = reached_s[best]
+        assert advice.best.value.centre == pytest.approx(math.prod(values) ** (1 / 3))
 
 
 def test_times_of_runs_that_missed_the_target_are_compared_with_no_other() -> None:
     # One of 16's runs ended after 2.2 s without it, and it is not known when it would have got there.
     advice = advise(learning({16: [2.0, 2.1, None], 32: [9.0, 9.1, 9.2]}, total_s=2.2), "time-to-accuracy")
-    assert advice.best is not None
     assert (advice.best.name, advice.best.all_reached) == ("batch_per_rank=16", False)
     assert batches(advice, "not distinguished") == [32]
     # The other way round, at least 10 seconds is worse than 2.
@@ -213,25 +215,16 @@ def test_an_unknown_time_is_compared_with_no_other() -> None:
             # A user function that reported the target as reached, and a time that is no number.
             record.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.95})]
     advice = advise(swept, "time-to-accuracy")
-    assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
     assert reasons(advice) == {16: "times of its epochs not known"}
-
-
-def test_where_none_reached_the_target_none_is_chosen() -> None:
-    advice = advise(results(BATCHES, uneven, accuracy=lambda values, repeat: 0.8), "time-to-accuracy", target=0.95)
-    assert advice.best is None
-    assert reasons(advice) == dict.fromkeys((16, 32, 64), "not yet (0 of 3)")
-    assert headline(advice) == "For time-to-accuracy no configuration can be chosen; the column verdict says why."
 
 
 def test_cost_is_the_price_of_all_ranks_for_a_run_or_to_the_target() -> None:
     swept = of_machine(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0), total_s=1800.0)
     costs = {row["world_size"]: row["cost/run [95%]"] for _, row in
-             frame(advise(swept, "cost", price_per_hour=2.0)).iterrows()}  # fmt: skip
+             advise(swept, "cost", price_per_hour=2.0).frame().iterrows()}  # fmt: skip
     assert costs == {"1": "1 [1, 1]", "2": "2 [2, 2]"}
     to_target = advise(learning({16: [3600.0, 3600.0, 3600.0]}), "cost", target=0.9, price_per_hour=2.0)
-    assert to_target.best is not None
     assert to_target.best.value.centre == pytest.approx(2.0)
 
 
@@ -240,7 +233,6 @@ def test_a_target_says_what_a_fast_configuration_must_come_to() -> None:
         return 0.95 if values["batch_per_rank"] == 16 else 0.5
 
     advice = advise(results(BATCHES, uneven, accuracy=accurate), "throughput", target=0.9)
-    assert advice.best is not None
     assert advice.best.name == "batch_per_rank=16"
     assert reasons(advice) == {32: "test accuracy 0.500", 64: "test accuracy 0.500"}
 
@@ -249,14 +241,14 @@ def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
     swept = of_machine(results(BATCHES, uneven), validation_accuracy=0.7)
     advice = advise(swept, "accuracy")
     assert advice.objective.metric == "validation_accuracy"
-    assert not any("Chosen by test samples" in note for note in notes(advice))
-    assert any("Chosen by test samples" in note for note in notes(advise(swept, "accuracy", metric="test_accuracy")))
+    assert not any("Chosen by test samples" in note for note in advice.notes())
+    assert any("Chosen by test samples" in note for note in advise(swept, "accuracy", metric="test_accuracy").notes())
 
 
 def test_trials_that_do_less_work_are_said_to() -> None:
     swept = results({"batch_per_rank": 16, "epochs": [1, 2]}, lambda *_: 100.0)
-    assert any("differ in epochs" in note for note in notes(advise(swept, "cost", price_per_hour=1)))
-    assert not any("equal work" in note for note in notes(advise(swept, "throughput")))
+    assert any("differ in epochs" in note for note in advise(swept, "cost", price_per_hour=1).notes())
+    assert not any("equal work" in note for note in advise(swept, "throughput").notes())
 
 
 def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
@@ -266,7 +258,6 @@ def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
         ({"name": "accuracy", "metric": "loss"}, "width=16", 0.0625),
     ):
         best = advise(swept, **asked).best
-        assert best is not None
         assert (best.name, best.value.centre) == (name, pytest.approx(value))
     with pytest.raises(ConfigError, match="no run reports test_accuracy; give --metric, one of loss"):
         advise(swept, "accuracy")
@@ -278,7 +269,6 @@ def test_a_custom_metric_is_judged_only_if_what_is_better_is_known() -> None:
         advise(swept, "accuracy", metric="mae")
     for minimizes, name in ((True, "width=16"), (False, "width=8")):
         best = advise(swept, "accuracy", metric="mae", minimizes=minimizes).best
-        assert best is not None
         assert best.name == name
 
 
@@ -359,7 +349,6 @@ def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch()
         if record.config["batch_per_rank"] == 64:
             record.metrics["stopped_epoch"] = 1
     advice = advise(searched, "accuracy")
-    assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
     assert reasons(advice) == {64: "stopped early"}
 
@@ -394,7 +383,7 @@ def test_a_configuration_whose_ranks_trained_apart_is_not_chosen_and_the_reason_
     advice = advise(apart({64}), **asked)
     assert sorted(item.name for item in advice.trials if item.value) == ["batch_per_rank=16", "batch_per_rank=32"]
     assert reasons(advice) == {64: "independent ranks"}
-    last = frame(advice).iloc[-1]
+    last = advice.frame().iloc[-1]
     assert (last["batch_per_rank"], last["front"], last["verdict"]) == ("64", "", "independent ranks")
 
 
@@ -414,30 +403,13 @@ def test_a_resident_set_that_did_not_grow_is_the_least_memory() -> None:
         return advise(swept, "memory")
 
     nothing = advice({16: 0.0, 32: 0.0, 64: 0.0})
-    assert nothing.best is not None
     assert nothing.best.value.centre == 0
     assert len(batches(nothing, "not distinguished")) == 2
     assert not nothing.excluded
     some = advice({16: 0.0, 32: 2.0, 64: 80.0})
-    assert some.best is not None
     assert some.best.name == "batch_per_rank=16"
     assert batches(some, "not distinguished") == [32], "below the noise"
     assert batches(some, "worse") == [64]
-
-
-def test_the_interval_against_the_best_is_that_of_the_table() -> None:
-    swept = results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}))
-    advice = advise(swept, "throughput")
-    first, _, best = make_table(swept).rows
-    ratio, effect = first.speed_against(best), advice.trials[-1].against_best
-    assert ratio is not None
-    assert effect is not None
-    assert (effect.centre, effect.low, effect.high) == pytest.approx((ratio.centre, ratio.low, ratio.high))
-    cells = frame(advice).set_index("batch_per_rank")["against best [95%]"]
-    assert cells["64"] == ""
-    assert cells["16"].startswith(f"{ratio.centre:.2f} [")
-    effects = [item.against_best and item.against_best.centre for item in advise(swept, "accuracy").trials]
-    assert effects == [None, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["throughput", "cost", "memory"])
@@ -456,7 +428,6 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
         record.independent_ranks = "no collective" if record.config["batch_per_rank"] == 128 else ""
     priced = {"price_per_hour": 1.0, "target": None} if name == "cost" else {"target": 0.8}
     advice, table = advise(swept, name, **priced), make_table(swept)
-    assert advice.best is not None
     compared = [item for item in advice.trials if item.against_best is not None]
     assert len(compared) == (2 if name == "cost" else 1)
     rows = {row.trial_id: row for row in table.rows}
@@ -465,3 +436,18 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
         row = rows[item.row.trial_id]
         ratio = row.comparisons.against(row, rows[advice.best.row.trial_id], metric, is_ratio=True)
         assert format_interval(item.against_best, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
+
+
+def test_what_another_point_beats_in_one_thing_and_loses_to_it_in_none_is_not_on_the_front() -> None:
+    #        fast, small   beaten by 0   slow, smaller   beaten by 2
+    points = [(1.0, 5.0), (1.0, 6.0), (3.0, 2.0), (4.0, 3.0)]
+    assert front(points) == [0, 2]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=12))
+def test_the_front_is_what_comparing_every_pair_leaves(points: list[tuple[int, int, int]]) -> None:
+    def beaten(point: tuple[int, int, int]) -> bool:
+        as_good = [other for other in points if all(a <= b for a, b in zip(other, point, strict=True))]
+        return any(any(a < b for a, b in zip(other, point, strict=True)) for other in as_good)
+
+    assert front(points) == [place for place, point in enumerate(points) if not beaten(point)]

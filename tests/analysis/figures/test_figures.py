@@ -7,8 +7,8 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.columns import INTERVAL
-from dmls_ray.analysis.table.shown import shown_columns
+from dmls_ray.analysis.table.layouts import shown_columns
+from dmls_ray.analysis.table.model import INTERVAL
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import points
 from tests.analysis.samples import own_results, results

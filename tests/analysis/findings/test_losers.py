@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.advise.pareto import front_of
-from dmls_ray.analysis.advise.rank import advise, race_for
-from dmls_ray.analysis.advise.text import frame, notes
+from dmls_ray.analysis.advise.rank import advise, front_of, race_for
 from dmls_ray.analysis.figures.learning import tradeoff_chart
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.question import decide
@@ -143,13 +141,13 @@ def test_a_choice_that_loses_accuracy_is_named_with_what_it_loses_and_is_on_the_
     advice = advise(of_optimizers(), "throughput")
     (excluded,) = advice.excluded
     assert (excluded.row.factors["optimizer"], excluded.verdict) == ("sgd", "loses")
-    assert any("--any-accuracy" in note for note in notes(advice))
-    front = frame(advice).set_index("optimizer")["front"]
+    assert any("--any-accuracy" in note for note in advice.notes())
+    front = advice.frame().set_index("optimizer")["front"]
     assert (front["adamw"], front["sgd"]) == ("yes", "")
     asked = advise(of_optimizers(), "throughput", any_accuracy=True)
     assert asked.loss is not None
     assert asked.loss.contrast.centre == pytest.approx(-0.85, abs=0.0005)
-    assert frame(asked).set_index("optimizer").loc["sgd", "front"] == "yes"
+    assert asked.frame().set_index("optimizer").loc["sgd", "front"] == "yes"
 
 
 def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
@@ -157,7 +155,7 @@ def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     assert advice.loss is not None
     assert advice.loss.pair.trial.factors["batch_per_rank"] == 128
     assert (advice.loss.pair.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
-    assert notes(advice)[0].startswith("The best one loses accuracy: test acc. -0.11")
+    assert advice.notes()[0].startswith("The best one loses accuracy: test acc. -0.11")
 
 
 def test_asking_for_any_accuracy_where_accuracy_is_the_aim_is_refused() -> None:

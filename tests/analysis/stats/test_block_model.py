@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 from scipy.stats import studentized_range, t, ttest_rel
 
 from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, is_decided
-from dmls_ray.analysis.stats.critical_value import critical_value
-from dmls_ray.analysis.stats.looks import Looks
+from dmls_ray.analysis.stats.looks import Looks, critical_value, error_of_look, next_look
+from dmls_ray.analysis.stats.noise import lack_of_fit
 
 
 def blocks(*values: float) -> dict[int, float]:
@@ -24,15 +25,11 @@ def drawn(trials: int, count: int, *, deviation: float = 0.1, seed: int = 0) -> 
 
 
 def contrast(model: BlockModel, trial: str, base: str) -> Contrast:
-    found = model.against(trial, base)
-    assert found is not None
-    return found
+    return model.against(trial, base)
 
 
 def half_width(model: BlockModel, trial: str, base: str) -> float:
-    found = contrast(model, trial, base).half_width
-    assert found is not None
-    return found
+    return contrast(model, trial, base).half_width
 
 
 def test_two_trials_have_the_interval_of_the_paired_t_test_of_their_logarithms() -> None:
@@ -177,7 +174,6 @@ def test_an_interval_ends_at_the_largest_possible_difference() -> None:
     for limit in (1.0, math.inf):
         model = BlockModel(values, is_ratio=False, limit=limit)
         mean = model.combined({"a": 0.5, "b": 0.5, "c": -1.0})
-        assert mean is not None
         ends = [*contrast(model, "a", "b").ends, *mean.ends]
         assert [abs(end) <= 1 for end in ends] == [limit == 1.0] * 4
         assert half_width(model, "a", "b") > 1, "how rough it is does not change"
@@ -189,7 +185,6 @@ def test_the_slope_of_a_line_is_that_of_least_squares_and_a_curve_has_none() -> 
     logs = {trial: 0.3 * place + random.normal(0, 0.05, 6) for trial, place in places.items()}
     model = BlockModel({trial: blocks(*np.exp(values)) for trial, values in logs.items()}, is_ratio=True)
     found = model.slope(places)
-    assert found is not None
     low, high = found.ends
     fitted = np.polyfit(list(places.values()), np.array(list(logs.values())), 1)[0]
     assert found.centre == pytest.approx(math.exp(fitted.mean()))
@@ -208,5 +203,56 @@ def test_the_half_width_after_more_blocks_is_that_of_as_many_blocks_of_the_same_
         )
         for n in (12, 40)
     )
-    assert few.half_width_after is not None
     assert few.half_width_after(40) == pytest.approx(many.half_width, rel=0.05)
+
+
+def test_the_last_look_spends_what_those_before_it_have_left() -> None:
+    assert error_of_look(3, is_last=True) == pytest.approx(0.07)
+    assert error_of_look(12, is_last=True) == pytest.approx(0.07 * 0.8)
+    assert error_of_look(30, is_last=True) == pytest.approx(0.07 * 0.4)
+
+
+def test_the_errors_of_all_looks_together_are_bounded() -> None:
+    looks = itertools.islice(itertools.accumulate(itertools.repeat(3), lambda blocks, _: next_look(blocks)), 40)
+    assert 0.069 < sum(map(error_of_look, looks)) <= 0.07
+
+
+CURVED = (1.0, 1.59, 1.59 * 1.44, 1.59 * 1.44 * 1.23)
+
+
+def misfit(factors: tuple[float, ...], noise: float, blocks: int, seed: int = 0) -> float | None:
+    random = np.random.default_rng(seed)
+    values = np.log(factors) + noise * random.normal(size=(blocks, len(factors)))
+    centred = np.arange(len(factors)) - (len(factors) - 1) / 2
+    slopes = values @ centred / (centred @ centred)
+    return lack_of_fit(values - values.mean(axis=1, keepdims=True) - np.outer(slopes, centred))
+
+
+def test_one_contrast_is_tested_by_students_t() -> None:
+    from scipy.stats import ttest_1samp
+
+    curvature = np.array([0.3, 0.1, 0.25, -0.1])
+    residuals = np.outer(curvature, [1.0, -2.0, 1.0]) / np.sqrt(6)
+    assert lack_of_fit(residuals) == pytest.approx(ttest_1samp(curvature, 0).pvalue)
+
+
+def test_a_curve_is_refuted_and_a_line_without_noise_is_not() -> None:
+    assert (misfit(CURVED, 0.03, 12) or 0.0) < 1e-4
+    assert misfit(CURVED, 0.0, 3) == 0.0
+    assert misfit((1.0, 1.5, 2.25, 3.375), 0.0, 3) == 1.0
+
+
+def test_two_blocks_do_not_tell_how_well_a_line_fits() -> None:
+    assert misfit(CURVED, 0.03, 2) is None
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+@pytest.mark.parametrize(("blocks", "points"), [(3, 4), (5, 3), (12, 5)])
+def test_a_straight_line_is_refuted_at_most_as_often_as_the_level_says(blocks: int, points: int, unequal: bool) -> None:
+    random = np.random.default_rng(7)
+    places = np.arange(points) - (points - 1) / 2
+    beside = np.eye(points) - np.outer(places, places) / (places @ places) - 1 / points
+    spread = np.where(np.arange(points) == 0, 5.0, 1.0) if unequal else np.ones(points)
+    found = [lack_of_fit((random.normal(size=(blocks, points)) * spread) @ beside) or 0.0 for _ in range(1000)]
+    for level in (0.05, 0.2):
+        assert np.mean(np.array(found) < level) <= level + 0.03

@@ -22,16 +22,12 @@ DRAWS = 500
 
 
 def compare(rates: Mapping[int, float], base: Mapping[int, float]) -> Contrast:
-    found = BlockModel({"one": rates, "base": base}, is_ratio=True).against("one", "base")
-    assert found is not None
-    return found
+    return BlockModel({"one": rates, "base": base}, is_ratio=True).against("one", "base")
 
 
 def difference(values: Mapping[int, float], base: Mapping[int, float], *, resolution: float = 0.0) -> Contrast:
     model = BlockModel({"one": values, "base": base}, is_ratio=False, resolution=resolution)
-    found = model.against("one", "base")
-    assert found is not None
-    return found
+    return model.against("one", "base")
 
 
 def speed(ratio: Interval) -> str:

@@ -16,8 +16,6 @@ def test_the_share_that_speed_ups_were_made_with_is_found_again() -> None:
     assert isinstance(fit, Fit)
     share = fit.parameters["serial share"]
     assert share.values[0] == pytest.approx(0.1)
-    assert share.low is not None
-    assert share.high is not None
     assert share.low < 0.1 < share.high
     assert fit.curve(8).values[0] == pytest.approx(amdahl(8, 0.1))
 
@@ -60,8 +58,6 @@ def test_the_interval_of_a_parameter_holds_it_95_times_in_100_at_its_bound_too(s
         fit, _ = fits(noisy)
         if isinstance(fit, Fit):
             share = fit.parameters["serial share"]
-            assert share.low is not None
-            assert share.high is not None
             covered, count = covered + (share.low <= serial <= share.high), count + 1
     assert count >= 190
     assert 0.9 <= covered / count <= 0.99

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.advise.rank import advise
-from dmls_ray.analysis.advise.text import frame
 from dmls_ray.analysis.figures.style import LIGHT, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.findings.answer import Answer
@@ -105,8 +104,8 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
             record.metrics["host_mem_mib"] = 1000.0 if record.config["implementation"] == "cpp" else 500.0
             record.metrics["total_s"] = 1.0 if record.config["implementation"] == "cpp" else 2.0
     advice = advise(results, "throughput")
-    assert "host MiB" in frame(advice)
-    assert "s/run" not in frame(advice)
+    assert "host MiB" in advice.frame()
+    assert "s/run" not in advice.frame()
     assert not advice.front
     with pytest.raises(ConfigError, match="for as long as --timed-s says; give --for throughput"):
         advise(results, "cost", price_per_hour=1.0)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from dmls_ray.analysis.stats.formatting import INTEGER
-from dmls_ray.analysis.stats.time_to_target import steps_to_target, time_to_target
+from dmls_ray.analysis.stats.learning import overfit_epoch, steps_to_target, time_to_target
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -48,7 +51,6 @@ def test_the_time_to_the_target_is_the_median_of_runs_of_which_some_never_reach_
 def test_half_of_the_runs_are_a_median_whatever_the_rounding_of_their_survival(count: int) -> None:
     times = [float(place) for place in range(1, count // 2 + 1)]
     found = time_to_target(runs([*times, *[None] * len(times)], total_s=1000.0))
-    assert found is not None
     assert found.median == count // 2
 
 
@@ -57,7 +59,6 @@ def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
     # 1/3.
     killed = runs([None], total_s=1.5, outcome=Outcome.KILLED)
     found = time_to_target([*runs([1.0, 2.0, 3.0, None], total_s=9.0), *killed])
-    assert found is not None
     assert found.median == 3.0
 
 
@@ -93,7 +94,6 @@ def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
     for run in missed:
         run.metrics["steps"] = 100
     found = steps_to_target([*reached, *missed])
-    assert found is not None
     assert (found.median, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")
 
 
@@ -102,3 +102,55 @@ def test_steps_to_the_target_are_unknown_where_a_run_reached_it_and_does_not_say
     reached[0].metrics["target_steps"] = 10
     assert steps_to_target(reached) is None
     assert steps_to_target([]) is None
+
+
+def losses_of_runs(test: list[list[float]], train: list[float] | None = None) -> list[RunRecord]:
+    """One run for each list of test losses; train loss falls, unless it is given."""
+    records = []
+    for repeat, losses in enumerate(test):
+        falling = train or [1 / epoch for epoch in range(1, len(losses) + 1)]
+        made = record(repeat=repeat)
+        made.epochs = [
+            EpochRecord(epoch=epoch, metrics={"train_loss": falling[epoch - 1], "test_loss": loss})
+            for epoch, loss in enumerate(losses, start=1)
+        ]
+        records.append(made)
+    return records
+
+
+def test_a_trial_overfits_after_the_least_mean_test_loss_if_every_repeat_rises_from_there() -> None:
+    losses = [[1.0, 0.5, 0.6, 0.7], [1.1, 0.52, 0.58, 0.72], [0.9, 0.51, 0.62, 0.69]]
+    assert overfit_epoch(losses_of_runs(losses)) == 3
+    assert overfit_epoch(losses_of_runs(losses[:2])) is None, "two repeats have no interval"
+    assert overfit_epoch(losses_of_runs(losses, train=[1.0, 0.5, 0.6, 0.7])) is None, "train loss rises, too"
+    assert overfit_epoch(losses_of_runs([[1.0, 0.8, 0.6]] * 3)) is None
+    assert overfit_epoch(losses_of_runs([[1.0, 0.5, math.inf]] * 3)) is None
+    assert overfit_epoch(losses_of_runs([[0.5]] * 3)) is None
+    assert overfit_epoch([]) is None
+
+
+def test_the_epochs_that_all_repeats_have_are_compared() -> None:
+    assert overfit_epoch(losses_of_runs([[1.0, 0.5, 0.6, 0.2], [1.0, 0.5, 0.6], [1.0, 0.5, 0.6]])) == 3
+
+
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+@pytest.mark.parametrize("epochs", [5, 15, 30])
+@pytest.mark.parametrize("walks", [False, True])
+def test_a_level_test_loss_is_called_overfitting_at_most_5_times_in_100(repeats: int, epochs: int, walks: bool) -> None:
+    random = np.random.default_rng(9)
+    false = 0
+    for _ in range(400):
+        noise = random.normal(0, 0.001, (repeats, epochs))
+        losses = 1 + (noise.cumsum(axis=1) if walks else noise)
+        false += overfit_epoch(losses_of_runs(losses.tolist())) is not None
+    assert false <= 32  # of 400 at 1 in 20, more than 32 come once in 200
+
+
+def test_a_rise_of_several_deviations_is_found() -> None:
+    random = np.random.default_rng(10)
+    curve = 1 + 0.002 * (np.arange(15) - 7) ** 2
+    found = [
+        overfit_epoch(losses_of_runs((curve + random.normal(0, 0.01, (3, 15))).tolist())) is not None
+        for _ in range(100)
+    ]
+    assert sum(found) >= 80

@@ -1,0 +1,191 @@
+"""`Advice`: the trials of a sweep ranked by an objective, as data and as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pandas as pd
+
+from dmls_ray.analysis.advise.objectives import (
+    Objective,
+    costs_of,
+)
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.memory import EXACT
+from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.results import field_names
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, as_dict
+from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
+
+Verdict = Literal[
+    "best", "not distinguished", "worse", "not compared",
+    "times_unknown", "target_not_reached", "independent_ranks", "loses", "other",
+]  # fmt: skip
+"""Of a trial against the best one, or why it cannot be chosen. `not compared`: no block has both in one environment."""
+
+_WORK = {"model", "dataset", "image_size", "train", "epochs"}
+"""Fields of which another value is more work."""
+
+
+@dataclass
+class Ranked:
+    """A trial with its value of the objective, compared with the best one; or why it cannot be chosen."""
+
+    row: Trial
+    verdict: Verdict
+    text: str
+    """Its value with its interval; without a value, the reason."""
+    value: Interval | None = None
+    """None where it cannot be chosen."""
+    all_reached: bool = True
+    """Whether every run reached the target."""
+    against_best: Interval | None = None
+    """A ratio of values, or a difference of what was learned; the intervals of all trials hold together at 95%."""
+
+    @property
+    def name(self) -> str:
+        return describe_configuration(self.row.factors)
+
+    @property
+    def centre(self) -> float:
+        """Its value; only of a trial that can be chosen."""
+        assert self.value is not None
+        return self.value.centre
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without its text if it has a value; intervals have the keys value, low and high."""
+        data = {
+            "trial_id": self.row.trial_id,
+            "config": self.row.factors,
+            "verdict": self.verdict,
+            "n": len(self.row.counted),
+            "outcome": self.row.outcome,
+        }
+        if self.value is None:
+            return data | {"reason": self.text}
+        return data | as_dict(self.value) | {"against_best": self.against_best and as_dict(self.against_best)}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the runs of a sweep say to an objective."""
+
+    objective: Objective
+    trials: Sequence[Ranked]
+    """The best first, those that cannot be chosen last."""
+    front: Sequence[str]
+    """trial_id of those that no other one beats in all of `front_metrics`, by their means."""
+    front_metrics: Sequence[str]
+    loss: Effect | None
+    """By how much the best one is less accurate than the most accurate trial, beyond chance."""
+
+    spare: ClassVar = ("front", "outcome", "n")
+    """Heads of `frame` that a narrow terminal may leave out, the first first."""
+
+    @property
+    def best(self) -> Ranked | None:
+        """None where no trial can be chosen."""
+        return next((item for item in self.trials if item.verdict == "best"), None)
+
+    @property
+    def excluded(self) -> list[Ranked]:
+        """The trials that cannot be chosen."""
+        return [item for item in self.trials if item.value is None]
+
+    def with_verdict(self, verdict: Verdict) -> list[Trial]:
+        """The trials with a verdict, the best first."""
+        return [item.row for item in self.trials if item.verdict == verdict]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values as plain data, without texts; intervals have the keys value, low and high."""
+        loss = None
+        if self.loss is not None:
+            names = {"metric": self.loss.measure.name, "base": self.loss.pair.base.trial_id}
+            loss = names | as_dict(self.loss.contrast)
+        return {
+            "objective": self.objective.name,
+            "metric": self.objective.metric,
+            "minimizes": self.objective.minimizes,
+            "target": self.objective.target,
+            "is_ratio": not self.objective.is_learned,
+            "trials": [item.to_dict() | {"is_on_front": item.row.trial_id in self.front} for item in self.trials],
+            "front_metrics": list(self.front_metrics),
+            "loss": loss,
+        }
+
+    def headline(self) -> str:
+        """The configuration to use, and how many others have which verdict."""
+        objective, best = self.objective, self.best
+        if best is None:
+            return f"For {objective.name} no configuration can be chosen; the column verdict says why."
+        value = f"{objective.label} {best.text}, n={len(objective.samples(best.row))}"
+        counts = Counter(item.verdict for item in self.trials)
+        return (
+            f"For {objective.name} use {best.name}: {value}. Others: {counts['worse']} "
+            f"worse, {counts['not distinguished']} not distinguished, {counts['not compared']} not compared, "
+            f"{len(self.excluded)} left out."
+        )
+
+    def notes(self) -> list[str]:
+        """What a reader must know to follow the advice."""
+        rows, metric, texts = self.objective.table.rows, self.objective.metric, []
+        if self.loss is not None:
+            texts.append(f"The best one loses accuracy: {_describe_loss(self.loss)}.")
+        if self.with_verdict("loses"):
+            texts.append("Trials that lose accuracy are left out; --any-accuracy takes them in.")
+        if self.front:
+            front_metrics = ", ".join(map(label_of, self.front_metrics))
+            texts.append(f"Front: no other trial is as good in all of {front_metrics}, by means.")
+        fewest = min(len(row.counted) for row in rows if row.counted)
+        if fewest < MIN_REPEATS and metric not in EXACT:
+            texts.append(f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.")
+        by_test_samples = self.objective.target is not None or metric in ("test_accuracy", "test_loss")
+        if by_test_samples and len(rows) > 1:
+            texts.append(
+                "Chosen by test samples, so the accuracy on new samples is lower; choose by validation_accuracy."
+            )
+        work = _WORK.intersection(self.objective.table.varied)
+        if metric != "total_s":
+            work.discard("epochs")
+        if work and not self.objective.is_learned and metric != TIME_TO_TARGET:
+            texts.append(f"The trials do not do equal work: they differ in {', '.join(sorted(work))}.")
+        return texts
+
+    def frame(self) -> pd.DataFrame:
+        """The trials as texts, the best first."""
+        objective = self.objective
+        names = filter(objective.table.has, [*costs_of(objective.table), "test_accuracy"])
+        others = [name for name in names if name != objective.metric]
+        form, null = RATIO, 1.0
+        if objective.is_learned:
+            form, null = with_sign(objective.form), 0.0
+        rows = []
+        for item in self.trials:
+            row, value, verdict = item.row, item.text, str(item.verdict)
+            if item.value is None:
+                value, verdict = "", item.text
+            cells = {f"{objective.label} [95%]": value}
+            for name in others:
+                cells[label_of(name)] = row.text(name)
+            cells |= {
+                "against best [95%]": format_interval(item.against_best, form, null=null),
+                "n": str(len(row.counted)),
+                "front": "yes" if row.trial_id in self.front else "",
+                "verdict": verdict,
+                "outcome": row.outcome,
+            }
+            rows.append(factor_cells(row.factors, other_headers=cells) | cells)
+        return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
+
+
+def _describe_loss(loss: Effect) -> str:
+    metric = loss.measure.name
+    effect = format_interval(loss.contrast, with_sign(format_of(metric)), null=0)
+    if loss.measure.kind == "ratio":
+        effect = f"{format_interval(loss.contrast, RATIO, null=1)} times"
+    return f"{label_of(metric)} {effect} against {describe_configuration(loss.pair.base.factors)}"
