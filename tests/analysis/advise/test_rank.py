@@ -309,21 +309,14 @@ def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: 
     assert "\n" not in str(caught.value)
 
 
-def test_times_of_two_machines_are_not_compared() -> None:
-    swept = results({"batch_per_rank": [16, 32]}, by_batch({16: 100.0, 32: 900.0}))
-    for record in swept.records:
-        if record.config["batch_per_rank"] == 32:
-            record.machine = {"host": "big", "cpu": "Other CPU"}
-    advice = advise(swept, "throughput")
-    assert [item.verdict for item in advice.trials] == ["best", "not compared"]
-
-
-@pytest.mark.parametrize("aim", ["throughput", "accuracy"])
-def test_runs_of_two_versions_are_not_compared(aim: str) -> None:
+@pytest.mark.parametrize(
+    ("aim", "field"), [("throughput", "versions"), ("accuracy", "versions"), ("throughput", "machine")]
+)
+def test_runs_of_two_versions_are_not_compared_nor_times_of_two_machines(aim: str, field: str) -> None:
     swept = results(BATCHES, uneven, accuracy=lambda values, repeat: values["batch_per_rank"] / 100 + repeat / 1000)
     assert batches(advise(swept, aim), "worse")
     for record in swept.records:
-        record.versions = {"torch": str(record.config["batch_per_rank"])}
+        setattr(record, field, dict.fromkeys(("torch", "cpu"), record.config["batch_per_rank"]))
     advice = advise(swept, aim)
     assert [item.verdict for item in advice.trials] == ["best", "not compared", "not compared"]
 
@@ -436,12 +429,6 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) 
         row = rows[item.row.trial_id]
         ratio = row.comparisons.against(row, rows[advice.best.row.trial_id], metric, is_ratio=True)
         assert format_interval(item.against_best, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
-
-
-def test_what_another_point_beats_in_one_thing_and_loses_to_it_in_none_is_not_on_the_front() -> None:
-    #        fast, small   beaten by 0   slow, smaller   beaten by 2
-    points = [(1.0, 5.0), (1.0, 6.0), (3.0, 2.0), (4.0, 3.0)]
-    assert front(points) == [0, 2]
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=12))
