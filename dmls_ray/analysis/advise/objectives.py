@@ -132,7 +132,7 @@ class Objective:
             for record in row.records:
                 reached = time_to_target([record], self.target)
                 if reached is not None:
-                    values[record.repeat] = reached.median or record.metrics.get("total_s", 0.0)
+                    values[record.repeat] = reached.centre or record.metrics.get("total_s", 0.0)
         may_be_0 = self.is_learned or self.metric == "host_mem_mib"
         price = self.price_per_second(row)
         return {block: value * price for block, value in values.items() if may_be_0 or value > 0}

@@ -162,14 +162,14 @@ def _by_time_to_target(row: Trial, objective: Objective) -> Ranked:
     if reached is None and not row.timed:
         return Ranked(row, "other", "searched: no times" if row.counted else row.outcome)
     # The median may be known although fewer than half of the runs reached the target, which is not reliable.
-    if reached is not None and (reached.median is None or 2 * reached.reached < reached.n):
+    if reached is not None and (reached.centre is None or 2 * reached.reached < reached.n):
         return Ranked(row, "target_not_reached", f"not yet ({reached.reached} of {reached.n})")
-    if reached is None or not reached.median:
+    if reached is None or not reached.centre:
         return Ranked(row, "times_unknown", "times of its epochs not known")
     price = objective.price_per_second(row)
     low, high = (None if end is None else end * price for end in (reached.low, reached.high))
-    value = Interval(reached.median * price, low, high)
-    text = replace(reached, median=value.centre, low=low, high=high).describe(objective.form)
+    value = Interval(reached.centre * price, low, high)
+    text = replace(reached, centre=value.centre, low=low, high=high).describe(objective.form)
     return Ranked(row, "not compared", text, value, reached.reached == reached.n)
 
 

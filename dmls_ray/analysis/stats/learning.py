@@ -26,7 +26,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Median time, or number of optimizer steps, to a test accuracy.
+    """Median time, or number of optimizer steps, to a test accuracy, as an interval that may have no centre.
 
     If all runs reached it, the geometric mean, which is the median of log-normal times; else by Kaplan and Meier (JASA
     53, 1958).
@@ -37,7 +37,7 @@ class TimeToTarget:
     """Runs that were observed."""
     reached: int
     """Runs that reached the target."""
-    median: float | None
+    centre: float | None
     """Seconds from assignment, set-up and tests included, or steps; None if fewer than half of the runs reached the
     target."""
     low: float | None
@@ -51,13 +51,13 @@ class TimeToTarget:
 
     def describe(self, form: NumberFormat) -> str:
         """The median with its interval, and the number of runs that reached the target if not all did."""
-        if self.median is None:
+        if self.centre is None:
             text = "not yet"
         elif self.low is None and self.high is None:
-            text = form(self.median)
+            text = form(self.centre)
         else:
             high = math.inf if self.high is None else self.high
-            text = format_interval(Interval(self.median, self.low or 0.0, high), form)
+            text = format_interval(Interval(self.centre, self.low or 0.0, high), form)
         if self.reached < self.n:
             text += f" ({self.reached} of {self.n})"
         return text

@@ -14,7 +14,7 @@ from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, NumberFormat, format_interval
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
@@ -40,7 +40,7 @@ class Column:
     name: str
     """Of its numbers, for programs that read the table."""
     value: Callable[[Trial], Any]
-    """A number, an `Interval` or a text; None where a trial has none."""
+    """A number, a text or what has a `centre`, as an interval; None where a trial has none."""
     written: Callable[[Trial], str] | None = None
     """The text of a cell, if it is not the value as it is."""
     ends: Sequence[str] = ()
@@ -306,17 +306,11 @@ def _target_column(
         form: how it is written.
     """
 
-    def value(row: Trial) -> Interval | None:
-        found = reached_by(row.records)
-        if found is None or found.median is None:
-            return None
-        return Interval(found.median, found.low, found.high)
-
     def text(row: Trial) -> str:
         found = reached_by(row.records)
         return "" if found is None else found.describe(form)
 
-    return Column(head + INTERVAL, name, value, text, ("low", "high"))
+    return Column(head + INTERVAL, name, lambda row: reached_by(row.records), text, ("low", "high"))
 
 
 def _flag(head: str, is_so: Callable[[Trial], bool]) -> Column:

@@ -51,7 +51,7 @@ def test_the_time_to_the_target_is_the_median_of_runs_of_which_some_never_reach_
 def test_half_of_the_runs_are_a_median_whatever_the_rounding_of_their_survival(count: int) -> None:
     times = [float(place) for place in range(1, count // 2 + 1)]
     found = time_to_target(runs([*times, *[None] * len(times)], total_s=1000.0))
-    assert found.median == count // 2
+    assert found.centre == count // 2
 
 
 def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
@@ -59,7 +59,7 @@ def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
     # 1/3.
     killed = runs([None], total_s=1.5, outcome=Outcome.KILLED)
     found = time_to_target([*runs([1.0, 2.0, 3.0, None], total_s=9.0), *killed])
-    assert found.median == 3.0
+    assert found.centre == 3.0
 
 
 def test_any_target_is_found_in_the_epochs() -> None:
@@ -94,7 +94,7 @@ def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
     for run in missed:
         run.metrics["steps"] = 100
     found = steps_to_target([*reached, *missed])
-    assert (found.median, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")
+    assert (found.centre, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")
 
 
 def test_steps_to_the_target_are_unknown_where_a_run_reached_it_and_does_not_say_when() -> None:
