@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from dmls_ray.analysis.table.model import Table
@@ -73,26 +73,4 @@ def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tup
     if len(items) <= most:
         return list(items), []
     kept = [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
-    return kept, [_on_the_rest(most, len(items), noun)]
-
-
-def limit_rows(
-    table: Table, rows: Sequence[Trial], shows: Callable[[Trial], bool]
-) -> tuple[dict[str, Trial], list[str]]:
-    """Label -> trial, of at most `MAX_SERIES` trials, in a search the best ones, and a note on those left out.
-
-    Args:
-        table: table of the sweep.
-        rows: candidates.
-        shows: whether a trial has something to draw.
-    """
-    drawn = [row for row in rows if shows(row)]
-    if table.best_by is None:
-        drawn, _ = limit_items(drawn, "trials")
-    drawn = drawn[:MAX_SERIES]
-    named = dict(zip([label or SINGLE_LINE for label in trial_labels(table, drawn)], drawn, strict=True))
-    return named, [] if len(drawn) == len(rows) else [_on_the_rest(len(drawn), len(rows), "trials")]
-
-
-def _on_the_rest(kept: int, count: int, noun: str) -> str:
-    return f"{kept} of {count} {noun} are drawn; the table has all of them."
+    return kept, [f"{most} of {len(items)} {noun} are drawn; the table has all of them."]

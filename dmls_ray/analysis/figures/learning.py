@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from dmls_ray.analysis.advise.rank import Front, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.drawn_trials import MAX_SERIES, SINGLE_LINE, limit_items, limit_rows, trial_labels
+from dmls_ray.analysis.figures.drawn_trials import MAX_SERIES, limit_items, trial_labels
 from dmls_ray.analysis.figures.series import Plotted, dashed_line, measured_series, plotted_metric, run_ids
 from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.losers import level_text
@@ -23,7 +23,6 @@ _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""
 
 _EPOCH = Axis("epoch (passes over the data)")
-_OVERFITS = "overfitting begins"
 _METRICS = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 
 _ACCURACY = "test_accuracy"
@@ -38,26 +37,24 @@ _CURVE_POINTS = 33
 
 
 def learning_chart(table: Table) -> Chart | None:
-    """The figure; None if no counted run has a loss or an accuracy of at least two epochs."""
-    tested = [row for row in table.rows if not row.estimates.keys().isdisjoint(_METRICS)]
-    rows, notes = limit_rows(table, tested, lambda row: any(len(_curve(row, name)) > 1 for name in _METRICS))
+    """Loss and accuracy of training and test by epoch; None if no counted run has one of at least two epochs."""
+    several = [row for row in table.rows if any(len(_curve(row, name)) > 1 for name in _METRICS)]
+    rows, notes = limit_items(several, "trials")
     panels = []
     for kind, unit in (("loss", table.presentation.loss_unit), ("accuracy", "fraction of samples")):
-        splits = [split for split in ("test", "train") if any(_curve(row, f"{split}_{kind}") for row in rows.values())]
+        splits = [split for split in ("test", "train") if any(_curve(row, f"{split}_{kind}") for row in rows)]
         together = [[split] for split in splits]
         if splits and len(rows) <= _TOGETHER:
             together = [splits]
         for shown in together:
             y = Axis(f"{' and '.join(shown)} {kind} ({unit})")
-            panels.append(Panel(x=_EPOCH, y=y, series=_curves(rows, shown, kind)))
+            panels.append(Panel(x=_EPOCH, y=y, series=_curves(table, rows, shown, kind)))
     if not panels:
         return None
-    notes.append("A point is the mean over the runs of a trial; a curve ends with the shortest of them.")
-    if any(series.kind == "ring" for panel in panels for series in panel.series):
-        notes.append(
-            "Overfitting: the mean test loss ends above its minimum by more than chance between repeats, while the "
-            "train loss still falls."
-        )
+    notes.append(
+        "A point is the mean over the runs of a trial. A curve ends with the shortest of them; a trial of one epoch has "
+        "none."
+    )
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 
 
@@ -72,28 +69,27 @@ def _curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
     return {epoch: values for epoch, values in sorted(by_epoch.items()) if values.keys() == blocks}
 
 
-def _curves(rows: Mapping[str, Trial], splits: Sequence[str], kind: str) -> list[Series]:
+def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: str) -> list[Series]:
     """The curves of each trial, and rings where overfitting begins."""
     series: list[Series] = []
     rings = []
-    for name, row in rows.items():
+    for name, row in zip(trial_labels(table, rows), rows, strict=True):
+        # The first curve of a trial has the name that the trial has in other figures, and so its colour.
+        first = name or splits[0]
         for split in splits:
-            # The first curve of a trial has the name that the trial has in other figures, and so its colour.
-            label, first = f"{name}, {split}", name
-            if name == SINGLE_LINE:
-                label, first = split, splits[0]
-            elif split == splits[0]:
-                label = name
+            label, same_as = first, ""
+            if split != splits[0]:
+                label, same_as = ", ".join(filter(None, [name, split])), first
             metric = f"{split}_{kind}"
             by_epoch = _curve(row, metric)
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
-            same_as = first if label != first else ""
             series += measured_series(label, points, metric=metric, connected=True, same_as=same_as)
             if split == "test" and row.overfit_epoch in by_epoch:
                 middle = estimate(list(by_epoch[row.overfit_epoch].values())).centre
-                rings.append(Point(row.overfit_epoch, middle, text=f"{name}, n={len(row.counted)}"))
+                text = "the mean test loss rises from here beyond chance, while the train loss falls"
+                rings.append(Point(row.overfit_epoch, middle, text=f"{first}: {text}"))
     if rings:
-        series.append(Series(_OVERFITS, rings, "ring"))
+        series.append(Series("overfitting begins", rings, "ring"))
     return series
 
 
@@ -124,8 +120,6 @@ def tradeoff_chart(table: Table) -> Chart | None:
     ]
     if front.memory and front.memory not in front.axes:
         notes.append("Memory hardly differs and is left out.")
-    if any(row.independent_ranks for row in table.rows):
-        notes.append("Trials whose ranks did not train one model together are left out.")
     if front.losers:
         lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
         notes.append(f"Not on the front for what they lose: {lost}.")

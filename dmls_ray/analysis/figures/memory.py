@@ -19,8 +19,6 @@ from dmls_ray.analysis.memory import MEMORY_KINDS, memory_limit, memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 
-_MOST_LINES = 3
-"""Lines of trials that have a panel of their kinds of memory."""
 _WIDE = 4
 """Ratio of limit to highest value above which the limit is not drawn, so that the values remain readable."""
 
@@ -39,7 +37,7 @@ def _by_kind(table: Table, notes: list[str]) -> list[Panel]:
         return []
     kinds = [name for name in MEMORY_KINDS if any(row.value_of(name) for row in rows)]
     parts = {name.removesuffix("_mem_mib"): partial(Trial.value_of, metric=name) for name in kinds}
-    panels, note = stacked_panels(table, rows, Axis("peak of the tensors (MiB)", from_zero=True), parts, _MOST_LINES)
+    panels, note = stacked_panels(table, rows, Axis("peak of the tensors (MiB)", from_zero=True), parts)
     notes += note
     return panels
 
@@ -49,7 +47,7 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
     plotted = plotted_metric(metric, from_zero=True)
     field = batch_axis(table)
-    x, lines, note = metric_lines(table, [plotted], field)
+    x, lines, note = metric_lines(table, plotted, field)
     # On a logarithmic axis a straight line would be a curve.
     panels = line_panel(plotted, replace(x, log=False, from_zero=True, ticks=()), lines)
     if not panels:

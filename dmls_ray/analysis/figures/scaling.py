@@ -27,7 +27,7 @@ def scaling_chart(table: Table) -> Chart | None:
     Without a measured world size 1 there is no ideal, no efficiency and no fit.
     """
     rates = Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
-    x, lines, notes = metric_lines(table, [rates], "world_size")
+    x, lines, notes = metric_lines(table, rates, "world_size")
     throughput: list[Series] = []
     efficiency: list[Series] = []
     strong = table.fixed_batch_field == "global_batch"

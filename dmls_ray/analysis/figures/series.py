@@ -29,6 +29,8 @@ from dmls_ray.records.outcome import Outcome
 _MAX_TICKS = 9
 """Values of a field that have a tick each."""
 _MOST_MEASURES = 3
+_MOST_STACKED = 4
+"""Lines of trials that have a panel of bars."""
 _UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
 """Last words of the labels of metrics."""
 
@@ -132,7 +134,7 @@ def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str =
     return Series(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
 
 
-def line_panel(plotted: Plotted, x: Axis, lines: Iterable[Line], title: str = "") -> list[Panel]:
+def line_panel(plotted: Plotted, x: Axis, lines: Iterable[Line]) -> list[Panel]:
     """A panel with the trials of lines, joined where x is a number; empty if no trial has a value.
 
     A trial without a value is a cross.
@@ -142,11 +144,11 @@ def line_panel(plotted: Plotted, x: Axis, lines: Iterable[Line], title: str = ""
     for line in lines:
         measured += plotted.series(line.name, line.points, connected=not x.categories)
         lost += lost_crosses(line.name, line.points)
-    return [Panel(x=x, y=plotted.y, series=[*measured, *lost], title=title)] if measured else []
+    return [Panel(x=x, y=plotted.y, series=[*measured, *lost])] if measured else []
 
 
 def stacked_panels(
-    table: Table, rows: Sequence[Trial], y: Axis, parts: Mapping[str, Callable[[Trial], float | None]], most: int
+    table: Table, rows: Sequence[Trial], y: Axis, parts: Mapping[str, Callable[[Trial], float | None]]
 ) -> tuple[list[Panel], list[str]]:
     """Bars of the parts of an amount on each other, and notes.
 
@@ -157,9 +159,8 @@ def stacked_panels(
         rows: the trials.
         y: the amount.
         parts: name of each part and its value in a trial.
-        most: lines that have a panel.
     """
-    x, lines, notes = lines_or_categories(table, rows, [batch_axis(table)], most)
+    x, lines, notes = lines_or_categories(table, rows, [batch_axis(table)], _MOST_STACKED)
     panels = []
     for line in lines:
         bars = []
@@ -255,12 +256,12 @@ def lines_of_groups(
     return lines
 
 
-def metric_lines(table: Table, plotted: Collection[Plotted], field: str) -> tuple[Axis, list[Line], list[str]]:
+def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list[Line], list[str]]:
     """At most `MAX_SERIES` lines along a field with their axis, and a note on those left out.
 
-    The lines have the trials with any of these values, or with a run that ran out of memory.
+    The lines have the trials with a value, or with a run that ran out of memory.
     """
-    rows = [row for row in table.rows if oom_runs(row) or any(item.values(row) for item in plotted)]
+    rows = [row for row in table.rows if oom_runs(row) or plotted.values(row)]
     x, lines = lines_along(table, rows, field)
     return x, *limit_items(lines, "lines")
 

@@ -19,9 +19,6 @@ from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 from dmls_ray.records.epoch_and_rank import RankRecord
 
-_MOST_LINES = 4
-"""Lines of trials that have a panel of the parts of their steps."""
-
 _BOUNDS = {
     "input": "waiting for data",
     "communication": "communication and waiting for other ranks",
@@ -42,7 +39,7 @@ def step_parts_chart(table: Table) -> Chart | None:
         if any(item[name] > 0 for item in measured.values()):
             parts[words] = lambda row, name=name: measured[row.trial_id][name]
     y = Axis("time of an optimizer step (ms)", from_zero=True)
-    panels, notes = stacked_panels(table, rows, y, parts, _MOST_LINES)
+    panels, notes = stacked_panels(table, rows, y, parts)
     bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
     for bound, words in _BOUNDS.items():
         bounded = [describe_configuration(row.factors) for row in rows if bounds[row.trial_id] == bound]

@@ -37,8 +37,6 @@ _ROOM = 0.05
 """Room between the values and the end of an axis, as a fraction of the axis."""
 _DIGITS = 7
 """Digits of a number; the page shows fewer."""
-_LOG_LIMITS = (1e-300, 1e300)
-"""Between these, a logarithmic axis and its room are finite numbers."""
 _EDGE = 6
 """Pixels between the upper edge of a panel and a cross without a value."""
 _SYMBOLS = {"line": "stroke", "band": "square", "bar": "square"}
@@ -333,7 +331,7 @@ def _number(value: float | str | None, axis: Axis | None = None) -> float | None
     """A number as JSON has it; None if the axis cannot show it."""
     if value is None or isinstance(value, str):
         return None
-    if axis is not None and axis.log and not _LOG_LIMITS[0] < value < _LOG_LIMITS[1]:
+    if axis is not None and axis.log and value <= 0:
         return None
     return rounded(value, _DIGITS)
 

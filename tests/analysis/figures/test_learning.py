@@ -10,7 +10,7 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.epoch_and_rank import EpochRecord
-from tests.analysis.figures.reading import names, notes, panels, points, series
+from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import own_results, results
 
 TRAIN = [1.0, 0.6, 0.4, 0.3]
@@ -52,7 +52,8 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
     assert points(loss, "overfitting begins") == {3: 0.61}
     assert points(accuracy, "overfitting begins") == {3: 0.7}
     assert series(loss, "overfitting begins").kind == "ring"
-    assert notes(found)[-1].startswith("Overfitting: the mean test loss ends above its minimum")
+    (ring,) = series(loss, "overfitting begins").points
+    assert ring.text == "test: the mean test loss rises from here beyond chance, while the train loss falls"
 
 
 def test_a_curve_ends_where_the_first_of_its_runs_has_ended() -> None:

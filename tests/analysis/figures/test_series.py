@@ -2,9 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from dmls_ray.analysis.figures.drawn_trials import limit_items, limit_rows, trial_label, trial_labels
+from dmls_ray.analysis.figures.drawn_trials import limit_items, trial_label, trial_labels
 from dmls_ray.analysis.figures.series import (
     field_axis,
     line_panel,
@@ -107,12 +105,3 @@ def test_no_more_is_drawn_than_is_distinguishable_and_the_rest_is_counted() -> N
     assert kept == [0, 3, 6, 9, 12, 15, 18, 21]
     assert notes == ["8 of 22 trials are drawn; the table has all of them."]
     assert limit_items(list(range(22)), "trials", 2)[0] == [0, 21]
-
-
-@pytest.mark.parametrize(("best_by", "depths"), [(("bits", True), range(1, 9)), (None, [1, 2, 3, 4, 6, 7, 8, 9])])
-def test_the_best_trials_of_a_search_are_drawn_and_else_some_from_first_to_last(best_by: Any, depths: Any) -> None:
-    runs = own_results({"depth": list(range(10))}, lambda values, repeat: (1.0, {"bits": values["depth"]}))
-    table = make_table(runs, best_by=best_by)
-    kept, notes = limit_rows(table, table.rows, lambda row: row.factors["depth"] > 0)
-    assert [row.factors["depth"] for row in kept.values()] == list(depths)
-    assert notes == ["8 of 10 trials are drawn; the table has all of them."]

@@ -128,12 +128,6 @@ def svg_width(figure: Any) -> float:
     return float(figure.locator("svg").first.bounding_box()["width"])
 
 
-def test_the_page_opens_and_draws_every_figure_without_a_word_on_the_console(reader: Reader) -> None:
-    for number in range(2):
-        assert reader.draw(number).locator(MARKS).count() > 0
-    assert reader.page.locator("#trouble").is_hidden()
-
-
 def test_the_table_sorts_by_numbers_both_ways_also_by_keyboard_and_what_is_empty_comes_last(reader: Reader) -> None:
     head = reader.page.locator("#trials th", has_text="images/s [95%]")
     upwards = ["801", "1,601", "1,601", "3,201", "3,201", "6,401"]

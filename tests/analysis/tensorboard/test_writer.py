@@ -143,14 +143,6 @@ def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> 
     assert scalars_of["Run/Seconds"] == [(3, 20.0)]
 
 
-def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    made.records[0].metrics["best_epoch"] = 2
-    take_epochs(made.records[0], made.records[0].epochs)
-    scalars_of = read(write_tensorboard(made, VARIED) / run_name(made.records[0], VARIED))
-    assert (scalars_of["Run/Test accuracy"], scalars_of["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
-
-
 def test_a_new_axis_renames_the_folders_and_leaves_files_of_others(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board = write_tensorboard(made, VARIED)
