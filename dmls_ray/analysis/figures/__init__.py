@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.learning import critical_batch_chart, learning_chart, tradeoff_chart
-from dmls_ray.analysis.figures.memory import memory_chart
+from dmls_ray.analysis.figures.parts import memory_chart, step_parts_chart
 from dmls_ray.analysis.figures.question import answer_chart, changes_chart, search_chart
 from dmls_ray.analysis.figures.scaling import scaling_chart
-from dmls_ray.analysis.figures.steps import communication_chart, step_parts_chart
 from dmls_ray.analysis.table.model import Table
 
 _LEADING = ("search", "changes", "answer")
@@ -27,7 +26,6 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
     "memory": memory_chart,
     "learning": learning_chart,
     "step_parts": step_parts_chart,
-    "communication": communication_chart,
 }
 """Name of each chart -> the function that makes it, in the order of a report."""
 

@@ -8,8 +8,16 @@ from functools import partial
 
 from dmls_ray.analysis.advise.rank import Front, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.drawn_trials import MAX_SERIES, limit_items, trial_labels
-from dmls_ray.analysis.figures.series import Plotted, dashed_line, measured_series, plotted_metric, run_ids
+from dmls_ray.analysis.figures.series import (
+    MAX_SERIES,
+    Plotted,
+    dashed_line,
+    limit_items,
+    measured_series,
+    plotted_metric,
+    run_ids,
+    trial_labels,
+)
 from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.memory import MEMORY
@@ -52,8 +60,8 @@ def learning_chart(table: Table) -> Chart | None:
     if not panels:
         return None
     notes.append(
-        "A point is the mean over the runs of a trial. A curve ends with the shortest of them; a trial of one epoch has "
-        "none."
+        "A point is the mean over the runs of a trial. A curve ends with the shortest of them, and one epoch "
+        "is no curve."
     )
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 

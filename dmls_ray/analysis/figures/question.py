@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.drawn_trials import differing_fields, limit_items
 from dmls_ray.analysis.figures.series import (
     Line,
     Place,
     Plotted,
     dashed_line,
+    differing_fields,
     field_axis,
+    limit_items,
     line_panel,
     lines_along,
     lines_of_groups,

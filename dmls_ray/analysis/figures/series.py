@@ -1,41 +1,38 @@
-"""Trials as the series of a chart: lines of trials, means with intervals, crosses for lost runs."""
+"""Trials as the series of a chart: which are drawn, labels, lines, means with intervals, crosses for lost runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Panel, Point, Series
-from dmls_ray.analysis.figures.drawn_trials import (
-    MAX_SERIES,
-    SINGLE_LINE,
-    differing_fields,
-    format_factor,
-    limit_items,
-    trial_label,
-    trial_labels,
-)
+from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.axis import all_groups_along_axis
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values
+from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
+MAX_SERIES = 8
+"""Series of one panel that are distinguishable by colour and mark."""
+SINGLE_LINE = "measured"
+"""Name of the only line of a figure."""
+
+_ALWAYS_NAMED = {"world_size", *BATCHES}
 _MAX_TICKS = 9
 """Values of a field that have a tick each."""
 _MOST_MEASURES = 3
-_MOST_STACKED = 4
-"""Lines of trials that have a panel of bars."""
 _UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
 """Last words of the labels of metrics."""
 
 Place = float | str
 """The x of a point."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -147,34 +144,6 @@ def line_panel(plotted: Plotted, x: Axis, lines: Iterable[Line]) -> list[Panel]:
     return [Panel(x=x, y=plotted.y, series=[*measured, *lost])] if measured else []
 
 
-def stacked_panels(
-    table: Table, rows: Sequence[Trial], y: Axis, parts: Mapping[str, Callable[[Trial], float | None]]
-) -> tuple[list[Panel], list[str]]:
-    """Bars of the parts of an amount on each other, and notes.
-
-    Where trials differ in the batch, there is a panel for each line of them: its labels are short.
-
-    Args:
-        table: table of the sweep.
-        rows: the trials.
-        y: the amount.
-        parts: name of each part and its value in a trial.
-    """
-    x, lines, notes = lines_or_categories(table, rows, [batch_axis(table)], _MOST_STACKED)
-    panels = []
-    for line in lines:
-        bars = []
-        for name, value_of in parts.items():
-            points = []
-            for place, row in line.points:
-                text = f"n={len(row.counted)}"
-                points.append(Point(str(place), value_of(row), runs=run_ids(row.counted), text=text))
-            bars.append(Series(name, points, "bar"))
-        categories = Axis(x.label, categories=[str(place) for place, _ in line.points])
-        panels.append(Panel(x=categories, y=y, series=bars, title=line.title, stacked=True))
-    return panels, notes
-
-
 def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: bool = False) -> Plotted:
     """A metric on a y axis."""
     y = Axis(label or _label(name), log=log, from_zero=from_zero)
@@ -266,33 +235,6 @@ def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list
     return x, *limit_items(lines, "lines")
 
 
-def lines_or_categories(
-    table: Table, rows: Sequence[Trial], fields: Iterable[str], most: int = MAX_SERIES
-) -> tuple[Axis, list[Line], list[str]]:
-    """The lines along the first field of numbers that joins trials; without one, each trial is a category.
-
-    The categories are the values of the field in which the trials differ, or the labels of the trials if they differ
-    in several fields.
-
-    Args:
-        table: table of the sweep.
-        rows: the trials.
-        fields: candidates for the x axis.
-        most: how many lines to keep; a note counts the others.
-    """
-    for field in fields:
-        x, lines = lines_along(table, rows, field)
-        if lines and not x.categories:
-            return x, *limit_items(lines, "lines", most)
-    shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
-    label, texts = "trial", trial_labels(table, shown)
-    names = differing_fields(table, shown)
-    if len(names) == 1:
-        label = _with_unit(names[0], shown)
-        texts = [format_factor(row.factors[names[0]]) for row in shown]
-    return Axis(label, categories=texts), [Line(SINGLE_LINE, list(zip(texts, shown, strict=True)))], notes
-
-
 def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
     """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
     distinct = list(dict.fromkeys(row.factors[name] for row in rows))
@@ -333,3 +275,60 @@ def oom_runs(row: Trial) -> list[RunRecord]:
 def _with_unit(name: str, rows: Sequence[Trial]) -> str:
     spec = rows[0].workload.specs().get(name)
     return f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
+
+
+def differing_fields(table: Table, rows: Sequence[Trial]) -> list[str]:
+    """The fields in which trials differ; of the two batch fields only the fixed one, since the other follows."""
+    derived = BATCHES - {table.fixed_batch_field}
+    return [name for name in table.varied if name not in derived and count_values(rows, name) > 1]
+
+
+def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ()) -> str:
+    """Label of a trial by the fields in which trials differ: `world_size 2, optimizer adam`.
+
+    Of more than two fields those at their default are left out, except ranks and batch, unless all are.
+
+    Args:
+        row: the trial.
+        names: the fields.
+        changed: fields that were changed one at a time; they are one part of the label: `dropout=0.3`, `baseline`.
+    """
+    others = [name for name in names if name not in changed]
+    shown = others
+    if len(others) > 2:
+        shown = [name for name in others if name in _ALWAYS_NAMED or not _is_default(row, name)] or others
+    parts = [f"{name} {format_factor(row.factors[name])}" for name in shown]
+    if len(others) < len(names):
+        parts.insert(0, name_of_change(row, changed))
+    return ", ".join(parts)
+
+
+def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
+    """The label of each trial; a single trial is labelled by the fields that vary in the table."""
+    names = differing_fields(table, rows if len(rows) > 1 else table.rows)
+    return [trial_label(row, names, table.changed) for row in rows]
+
+
+def format_factor(value: Any) -> str:
+    """The value of a field in a legend."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _is_default(row: Trial, name: str) -> bool:
+    """Whether a field is at its default; the backend of one rank is None, which is no choice either."""
+    value, spec = row.factors[name], row.workload.specs().get(name)
+    return value is None or (spec is not None and value == spec.default)
+
+
+def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:
+    """At most so many items, spread evenly from the first to the last, and a note on those left out.
+
+    Args:
+        items: in the order of the table.
+        noun: what the note calls them.
+        most: how many to keep.
+    """
+    if len(items) <= most:
+        return list(items), []
+    kept = [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+    return kept, [f"{most} of {len(items)} {noun} are drawn; the table has all of them."]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.drawn_trials import limit_items
-from dmls_ray.analysis.figures.series import plotted_metric
+from dmls_ray.analysis.figures.series import limit_items, plotted_metric
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.published.reports import PUBLISHED, Match

@@ -63,18 +63,12 @@ def test_one_trial_has_no_figure_but_that_of_its_epochs() -> None:
     assert chart_names(runs) == []
 
 
-TIMED = {"scaling", "communication"}
-
-
-@pytest.mark.parametrize(("mode", "timed"), [("bench", TIMED), ("search", set())])
+@pytest.mark.parametrize(("mode", "timed"), [("bench", {"scaling"}), ("search", set())])
 def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed: set[str]) -> None:
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2, 4]}, lambda values, repeat: 100.0)
     for record in runs.records:
         record.mode = mode
-        for rank in record.ranks:
-            rank.metrics |= {"forward_ms": 1.0, "backward_ms": 1.0, "comm_ms": 2.0, "exposed_comm_ms": 1.0}
-    assert {*chart_names(runs)} - TIMED == {"tradeoff", "memory", "learning"}
-    assert TIMED & {*chart_names(runs)} == timed
+    assert {*chart_names(runs)} == {"tradeoff", "memory", "learning"} | timed
 
 
 def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
@@ -99,7 +93,7 @@ def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folde
 
 def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
     found = {chart.name: chart for chart in charts(summarize(load(REFERENCE / "cifar10_convnet")).table)}
-    assert list(found) == ["answer", "tradeoff", "scaling", "memory", "step_parts", "communication"]
+    assert list(found) == ["answer", "tradeoff", "scaling", "memory", "step_parts"]
     throughput, efficiency = found["scaling"].panels
     assert [round(value or 0) for value in points(throughput, "batch_per_rank 32").values()] == [345, 550]
     assert [round(value or 0, 2) for value in points(efficiency, "batch_per_rank 32").values()] == [1, 0.8]

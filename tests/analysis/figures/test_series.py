@@ -2,14 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.analysis.figures.drawn_trials import limit_items, trial_label, trial_labels
 from dmls_ray.analysis.figures.series import (
     field_axis,
+    limit_items,
     line_panel,
     lines_along,
-    lines_or_categories,
     measured_series,
     plotted_metric,
+    trial_label,
+    trial_labels,
 )
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
@@ -44,15 +45,6 @@ def test_choices_are_categories_and_numbers_a_logarithmic_axis_with_a_tick_each_
     axis = field_axis("batch_per_rank", rows)
     assert (axis.label, axis.log, axis.ticks) == ("batch_per_rank (samples)", True, [16, 32, 64])
     assert not field_axis("batch_per_rank", rows[:2]).log
-
-
-def test_trials_as_categories_have_a_fields_values_or_the_labels_of_the_trials() -> None:
-    table = table_of(DIGITS)
-    axis, (line,), _ = lines_or_categories(table, table.rows, [])
-    assert (axis.label, axis.categories, [x for x, _ in line.points]) == ("optimizer", ["adam", "sgd"], ["adam", "sgd"])
-    both = table_of({**DIGITS, "precision": ["fp32", "amp-bf16"]})
-    axis, _, _ = lines_or_categories(both, both.rows, [])
-    assert (axis.label, axis.categories[0]) == ("trial", "optimizer adam, precision fp32")
 
 
 def test_points_are_means_with_their_intervals_and_runs() -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.memory import memory_chart
+from dmls_ray.analysis.figures.parts import memory_chart, step_parts_chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.figures.reading import names, notes, panels, points, series
 from tests.analysis.samples import MACHINE, results, with_memory_kinds
+from tests.analysis.trials.test_steps import ALONE, with_parts
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
 
@@ -77,3 +78,31 @@ def test_each_world_size_has_its_kinds_of_memory_in_a_panel() -> None:
     assert list(first.x.categories) == ["16", "32"]
     assert not against_batch.stacked
     assert not against_batch.x.log, "a straight line would be a curve"
+
+
+def test_the_parts_of_each_trials_steps_stand_on_each_other_and_what_bounds_them_is_said() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: values["batch_per_rank"] * 1000.0)
+    with_parts(runs, ALONE)
+    found = step_parts_chart(make_table(runs))
+    (panel,) = panels(found, 1)
+    assert panel.stacked
+    assert "communication not overlapped with compute" not in names(panel), "one rank communicates nothing"
+    assert sum(points(panel, name)["16"] or 0 for name in names(panel)) == 1.0
+    assert notes(found) == [
+        "Bound by what a step takes at any batch (launch-bound): batch_per_rank=16; batch_per_rank=32."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("axes", "label", "first"),
+    [
+        ({"optimizer": ["adam", "sgd"]}, "optimizer", "adam"),
+        ({"optimizer": ["adam", "sgd"], "precision": ["fp32", "amp-bf16"]}, "trial", "optimizer adam, precision fp32"),
+    ],
+)
+def test_bars_of_trials_that_no_batch_joins_have_a_fields_values_or_labels(
+    axes: dict[str, Any], label: str, first: str
+) -> None:
+    runs = with_memory_kinds(results({"batch_per_rank": 16, **axes}, lambda values, repeat: 100.0))
+    (panel,) = panels(memory_chart(make_table(runs)), 1)
+    assert (panel.x.label, panel.x.categories[0]) == (label, first)
