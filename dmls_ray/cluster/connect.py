@@ -24,7 +24,7 @@ from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep
 from dmls_ray.cluster.local_cluster import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError, ClusterLostError
-from dmls_ray.util.text import check_utf8, first_line
+from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
@@ -73,12 +73,7 @@ def cluster_at(address: str | None) -> str | None:
 
     Raises:
         ClusterError: `auto` was given, and there is none.
-        ConfigError: Ray could not be given the command line or the folders of this process.
     """
-    places = {"The folder you call from": [os.getcwd()], "The word": sys.argv, "The folder": sys.path}
-    for place, texts in places.items():
-        for text in texts:
-            check_utf8(text, place)
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return "this process's own connection"
@@ -137,8 +132,8 @@ class RaySession:
                 signal.signal(signal.SIGTERM, on_sigterm)
             prestart_autoscaling_coordinator()
             loading.join()
-            for name, level in _TUNE_LEVELS.items():
-                logging.getLogger(name).setLevel(logging.INFO if self._verbose else level)
+            # It logs a traceback for each death of its actor; what ends a sweep is raised.
+            logging.getLogger("ray.tune").setLevel(logging.INFO if self._verbose else logging.CRITICAL)
             yield cluster_resources()
             connect_by_itself(True)
         except BaseException as error:
@@ -216,14 +211,6 @@ class RaySession:
             self._refused_since = self._refused_since or time.monotonic()
             if time.monotonic() - self._refused_since > HEAD_TIMEOUT_S:
                 raise ClusterLostError("The head of the Ray cluster does not answer any more")
-
-
-_TUNE_LEVELS = {
-    # It warns, among others, that it finds no files of its loggers.
-    "ray.tune": logging.ERROR,
-    # It logs a traceback for each death of its actor, which it starts again. What ends a sweep is raised.
-    "ray.tune.execution.tune_controller": logging.CRITICAL,
-}
 
 
 def _keep_quiet() -> None:

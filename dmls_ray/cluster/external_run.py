@@ -19,9 +19,6 @@ from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAbor
 Launch = Callable[..., list[RankResult]]
 """`dmls_ray.launchers.command.run_command` with the driver's module path and working folder."""
 
-CANCEL_TIMEOUT_S = 30.0
-"""How long a run that is cancelled may take to end; its killed processes have 10 s of it."""
-
 
 class LaunchedRun:
     """One run under way, in a thread.
@@ -35,7 +32,6 @@ class LaunchedRun:
     def __init__(self, job: Job, launch: Launch, limits: RunLimits) -> None:
         self._job, self._launch, self._limits = job, launch, limits
         self._events: queue.Queue[RunEvent] = queue.Queue()
-        self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"launched-{job.run_id}")
         self._thread.start()
 
@@ -48,11 +44,6 @@ class LaunchedRun:
         while not self._events.empty():
             events.append(self._events.get())
         return events
-
-    def cancel(self) -> None:
-        """End the run, and wait until its processes are gone, or do not end although they were killed."""
-        self._cancelled.set()
-        self._thread.join(CANCEL_TIMEOUT_S)
 
     def _run(self) -> None:
         queued: Queued | None = Queued(self._job)
@@ -75,7 +66,7 @@ class LaunchedRun:
                 self._events.put(event)
 
         def end_reason() -> str:
-            attempt.overdue = "cancelled" if self._cancelled.is_set() else attempt.overdue_reason(self._limits)
+            attempt.overdue = attempt.overdue_reason(self._limits)
             return attempt.overdue
 
         config = job.config.replace(device=job.device)
@@ -88,8 +79,6 @@ class LaunchedRun:
                 attempt.lose(name, result.reason)
             else:
                 attempt.take(name, result)
-        attempt.stopped = self._cancelled.is_set()
-
         verdict = attempt.verdict()
         if attempt.lost and not verdict.traceback:
             log = next(result.traceback for result in results if str(result.rank) in attempt.lost)

@@ -27,7 +27,6 @@ class Machine:
     """Ray's name of the node; empty for this machine before Ray has started."""
     cores: int
     gpus: int
-    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def cluster_resources() -> Resources:
     for node in alive:
         has, name, address = node["Resources"], node["NodeManagerHostname"], node["NodeManagerAddress"]
         name = name if same[name] == 1 else f"{name} ({address})"
-        machines.append(Machine(name, node["NodeID"], int(has.get("CPU", 0)), int(has.get("GPU", 0)), address))
+        machines.append(Machine(name, node["NodeID"], int(has.get("CPU", 0)), int(has.get("GPU", 0))))
     here = ray.get_runtime_context().get_node_id()
 
     def place(machine: Machine) -> tuple[int, int, bool, list[tuple[int, str]]]:

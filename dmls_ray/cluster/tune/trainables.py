@@ -116,11 +116,6 @@ class RunTrainable(Trainable):
     def end(self) -> None:
         """Called when the run is over; here the group's ranks stay."""
 
-    def cleanup(self) -> None:
-        """End the processes of a run that is under way; ranks of the broker end with the worker group."""
-        if self._launched is not None:
-            self._launched.cancel()
-
 
 class SearchTrainable(RunTrainable):
     """One run of a search: a step of it is an epoch, after which a scheduler decides whether it goes on."""
@@ -172,9 +167,6 @@ class SearchTrainable(RunTrainable):
     def _result(self, events: list[RunEvent], value: float | None, *, done: bool) -> dict[str, Any]:
         measured = {} if value is None else {self._metric: value}
         return {"run_id": self._job.run_id, "events": events, "done": done, "epoch": self._epoch, **measured}
-
-    def cleanup(self) -> None:
-        """The driver follows a run that a scheduler has stopped to its end."""
 
 
 def metric_of(event: RunEvent, metric: str, before: float | None = None) -> float | None:
