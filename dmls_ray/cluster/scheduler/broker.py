@@ -24,6 +24,7 @@ from typing import Any
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
+from dmls_ray.cluster.scheduler.membership import Rank
 from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, SkipKind, Verdict
@@ -258,28 +259,28 @@ class Broker(Dispatcher):
         if state is not None:
             early = deaths.keys() - state.lost
             state.lost -= deaths.keys()
-            is_starting = state.missing_since is not None
-            if is_starting and early and not any(death.left for death in deaths.values()):
-                self.start_failed(trainer, _died_early(len(early), state.where, deaths))
-        for index, death in deaths.items():
-            await self._rank_failed(trainer, index, death)
-
-    async def _rank_failed(self, trainer: str, index: int, death: RankDeath) -> None:
+            has_left = any(death.left for death in deaths.values())
+            # Train starts others by itself.
+            if early and state.missing_since is not None and not has_left and state.failed():
+                reason = _died_early(len(early), state.where, deaths)
+                self.give_up(trainer, f"{reason}, {state.failed_starts} times in a row")
         for name, rank in self.members.of_trainer(trainer).items():
-            registration = rank.registration
-            if registration.index != index:
-                continue
-            attempt = rank.attempt
-            if attempt is not None and not death.left:
-                memory, before = death.memory, attempt.begun.get(name)
-                if not memory and before is not None:
-                    after = await self.oom_kills_on(registration)
-                    memory = oom_kill_evidence(before, after, registration.machine)
-                attempt.oom_kill = attempt.oom_kill or memory
-            if name in self.members.ranks:
-                self.lose(name, departed=registration.machine if death.left else "")
-            if (state := self.members.trainers.get(trainer)) is not None:
-                state.lost.discard(index)
+            death = deaths.get(rank.registration.index)
+            if death is not None:
+                await self._rank_failed(name, rank, death)
+        if state is not None:
+            state.lost -= deaths.keys()
+
+    async def _rank_failed(self, name: str, rank: Rank, death: RankDeath) -> None:
+        attempt, registration = rank.attempt, rank.registration
+        if attempt is not None and not death.left:
+            memory, before = death.memory, attempt.begun.get(name)
+            if not memory and before is not None:
+                after = await self.oom_kills_on(registration)
+                memory = oom_kill_evidence(before, after, registration.machine)
+            attempt.oom_kill = attempt.oom_kill or memory
+        if name in self.members.ranks:
+            self.lose(name, departed=registration.machine if death.left else "")
 
     # --- the driver -----------------------------------------------------------------------------------------
 

@@ -161,12 +161,6 @@ class Dispatcher:
         self._killing.add(task)
         task.add_done_callback(self._killing.discard)
 
-    def start_failed(self, name: str, reason: str) -> None:
-        """Note that ranks of a trainer died before they could serve. Train starts others by itself."""
-        trainer = self.members.trainers[name]
-        if trainer.failed():
-            self.give_up(name, f"{reason}, {trainer.failed_starts} times in a row")
-
     def give_up(self, name: str, reason: str, *, is_lost: bool = False) -> None:
         """Continue without a trainer whose ranks cannot serve, or end all runs if they count on it.
 
