@@ -14,8 +14,14 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from dmls_ray.cluster.external_run import Launch, LaunchedRun
-from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable, TuneJobSet
+from dmls_ray.cluster.tune.trainables import (
+    IsolatedRunTrainable,
+    Launch,
+    LaunchedRun,
+    RunTrainable,
+    SearchTrainable,
+    TuneJobSet,
+)
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.records.run_events import RunEvent, RunStarted, is_last
 from dmls_ray.util.errors import ClusterLostError

@@ -1,9 +1,12 @@
-"""What Ray Tune is to run (`TuneJobSet`), and its Trainables: each stands for a run, which ranks elsewhere do."""
+"""What Ray Tune is to run (`TuneJobSet`), its Trainables, each of which stands for a run, and runs of launchers."""
 
 from __future__ import annotations
 
 import functools
 import math
+import queue
+import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,10 +16,24 @@ from typing import Any
 from ray.tune import Trainable
 
 from dmls_ray.cluster.broker_client import BrokerClient
-from dmls_ray.cluster.external_run import LaunchedRun
 from dmls_ray.cluster.messages import Job, TrainerSettings
-from dmls_ray.cluster.scheduler.dispatcher import skipped
-from dmls_ray.records.run_events import EpochEnded, RunEvent, RunFinished, RunStarted, SkipKind, is_last
+from dmls_ray.cluster.scheduler.attempt import Attempt
+from dmls_ray.cluster.scheduler.dispatcher import NEWS_INTERVAL_S, finished_run, skipped
+from dmls_ray.cluster.scheduler.retry import Queued, retry
+from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import (
+    EpochEnded,
+    Progress,
+    RankEvent,
+    RankResult,
+    RunAborted,
+    RunEvent,
+    RunFinished,
+    RunStarted,
+    SkipKind,
+    is_last,
+)
 
 JobOf = Callable[[dict[str, Any]], Job]
 """Gives the run of a trial's configuration in Tune, in the driver and in Tune's actor."""
@@ -58,6 +75,79 @@ def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
 
 LEAVE_TIMEOUT_S = 20.0
 """How long the ranks of a run with its own trainer may take to leave after it."""
+
+
+Launch = Callable[..., list[RankResult]]
+"""`dmls_ray.launchers.command.run_command` with the driver's module path and working folder."""
+
+
+class LaunchedRun:
+    """One run under way, in a thread.
+
+    Args:
+        job: the run.
+        launch: starts it, and returns the results of its ranks.
+        limits: timeouts, retries and the memory of ranks.
+    """
+
+    def __init__(self, job: Job, launch: Launch, limits: RunLimits) -> None:
+        self._job, self._launch, self._limits = job, launch, limits
+        self._events: queue.Queue[RunEvent] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"launched-{job.run_id}")
+        self._thread.start()
+
+    def events(self) -> list[RunEvent]:
+        """Events since the last call, as soon as there are some; none after `NEWS_INTERVAL_S`."""
+        try:
+            events = [self._events.get(timeout=NEWS_INTERVAL_S)]
+        except queue.Empty:
+            return []
+        while not self._events.empty():
+            events.append(self._events.get())
+        return events
+
+    def _run(self) -> None:
+        queued: Queued | None = Queued(self._job)
+        try:
+            while queued is not None:
+                queued = self._attempt(queued)
+        except BaseException as error:  # noqa: BLE001 - the sweep must learn what ended this thread
+            self._events.put(RunAborted(reason=f"{type(error).__name__}: {error}"))
+
+    def _attempt(self, queued: Queued) -> Queued | None:
+        """Run one attempt; returns the run to queue again, or None if it was the last."""
+        job = self._job
+        names = [str(rank) for rank in range(job.config.world_size)]
+        attempt = Attempt(job, job.run_id, names, queued.earlier, queued.retries_used)
+        self._events.put(attempt.start_event())
+
+        def emit(event: RankEvent) -> None:
+            attempt.progressed = time.monotonic()
+            if not isinstance(event, Progress):
+                self._events.put(event)
+
+        def end_reason() -> str:
+            attempt.overdue = attempt.overdue_reason(self._limits)
+            return attempt.overdue
+
+        config = job.config.replace(device=job.device)
+        results = self._launch(
+            config, train=job.train, identity=job.identity, artifacts=job.artifacts, emit=emit, end_reason=end_reason
+        )
+        for name, result in zip(names, results, strict=True):
+            attempt.begun[name] = None
+            if result.outcome == Outcome.KILLED:
+                attempt.lose(name, result.reason)
+            else:
+                attempt.take(name, result)
+        verdict = attempt.verdict()
+        if attempt.lost and not verdict.traceback:
+            log = next(result.traceback for result in results if str(result.rank) in attempt.lost)
+            verdict = replace(verdict, traceback=log)
+        again = retry(attempt, verdict, self._limits)
+        if again is None:
+            self._events.put(finished_run(attempt, verdict))
+        return again
 
 
 class RunTrainable(Trainable):
