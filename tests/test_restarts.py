@@ -185,12 +185,12 @@ def test_the_supervisor_gives_up_after_restarts_without_a_new_run(tmp_path: Path
         "if __name__ == '__main__':\n"
         "    if not is_to_be_supervised(None):\n"
         "        print('started', flush=True)\n"
-        "    from dmls_ray.execution import heartbeat\n"
-        "    made = heartbeat.Heartbeat.of_supervisor\n"
+        "    from dmls_ray.execution import supervisor\n"
+        "    made = supervisor.Heartbeat.of_supervisor\n"
         "    def die():\n"
         "        made().report(restarts=2)\n"
         "        os.kill(os.getpid(), signal.SIGSEGV)\n"
-        "    heartbeat.Heartbeat.of_supervisor = die\n"
+        "    supervisor.Heartbeat.of_supervisor = die\n"
         "    main(Preset(name='dying', axis=None, axes={}))\n"
     )
     done = subprocess.run(

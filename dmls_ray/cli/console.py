@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
+from rich import box
 from rich import console as rich_console
+from rich.cells import cell_len
+from rich.console import JustifyMethod
+from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.analysis.export.text_tables import LEFT_ALIGNED, plain_columns
@@ -27,10 +31,6 @@ _NARROWEST = 16
 """Characters that such a column keeps of its width."""
 _WIDEST_ANSWER = 100
 """Characters of a line of an answer: longer ones are hard to read."""
-_JUSTIFIED: dict[bool, Literal["left", "right"]] = {True: "left", False: "right"}
-"""Whether a column is of words -> how it is aligned."""
-_WIDEST = 1_000_000
-"""More than any table has; narrower ones would be cut to it when they are measured."""
 
 
 class Console(rich_console.Console):
@@ -77,66 +77,48 @@ def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Se
         except BrokenPipeError:
             console.on_broken_pipe()
         return
-    is_stacked = console.is_terminal and _least_width(frame, console) > console.width
-    droppable = [head for head in spare if head in frame.columns]
+    columns = {str(head): [str(head), *cells] for head, cells in frame.items()}
     hidden: list[str] = []
-    while is_stacked and droppable and _least_width(frame, console, stacked=True) > console.width:
-        hidden.append(droppable.pop(0))
-        frame = frame.drop(columns=hidden[-1])
-    drawn = _rich_table(frame, stacked=is_stacked)
-    needed = _least_width(frame, console, stacked=is_stacked) if console.is_terminal else _width(drawn, console)
-    console.width = max(console.width, needed)
-    console.print(drawn)
+    if console.is_terminal and _width(columns, is_wrapped=True) > console.width:
+        columns = {head: _stacked(texts) for head, texts in columns.items()}
+        for head in spare:
+            if head in columns and _width(columns, is_wrapped=True) > console.width:
+                columns.pop(head)
+                hidden.append(head)
+    console.width = max(console.width, _width(columns, is_wrapped=console.is_terminal))
+    console.print(_drawn(columns))
     if hidden:
         names = ", ".join(hidden)
         say(console, f"Not shown in this width: {names}; a wider terminal, or --format csv, has them.", "dim")
 
 
-def _width(drawn: Any, console: rich_console.Console) -> int:
-    from rich.measure import Measurement
-
-    return Measurement.get(console, console.options.update(max_width=_WIDEST), drawn).maximum
-
-
-def _least_width(frame: pd.DataFrame, console: rich_console.Console, *, stacked: bool = False) -> int:
-    """What a table needs at the least where its columns of words are wrapped."""
-    short = frame.copy(deep=False)
-    for head in _WRAPPED:
-        if head in short.columns:
-            short[head] = [cell[:_NARROWEST] for cell in short[head]]
-    return _width(_rich_table(short, stacked=stacked), console)
-
-
-def _rich_table(frame: pd.DataFrame, *, stacked: bool = False) -> Any:
-    """The table for the terminal, whose columns of words take as many lines as they need.
-
-    Args:
-        frame: the texts.
-        stacked: whether heads and intervals take separate lines.
-    """
-    from rich import box
-    from rich.table import Table
-
+def _drawn(columns: dict[str, list[str]]) -> Table:
+    """The table for the terminal, whose columns of words take as many lines as they need."""
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for head in frame.columns:
-        text = _stacked(head, frame[head]) if stacked else head
-        justify = _JUSTIFIED[head in LEFT_ALIGNED]
-        drawn.add_column(Text(text), justify=justify, no_wrap=head not in _WRAPPED, overflow="fold")
-    if stacked:
-        frame = frame.map(_in_lines)
-    for cells in frame.itertuples(index=False):
-        drawn.add_row(*map(Text, cells))  # as texts: what looks like mark-up in a name is none
+    for name, (head, *_) in columns.items():
+        # As texts: what looks like mark-up in a name is none.
+        justify: JustifyMethod = "left" if name in LEFT_ALIGNED else "right"
+        drawn.add_column(Text(head), justify=justify, no_wrap=name not in _WRAPPED, overflow="fold")
+    rows = list(zip(*columns.values(), strict=True))
+    for cells in rows[1:]:
+        drawn.add_row(*map(Text, cells))
     return drawn
 
 
-def _in_lines(cell: str) -> str:
-    """A value, and its interval on a further line."""
-    return cell.replace(" [", "\n[")
+def _width(columns: dict[str, list[str]], *, is_wrapped: bool) -> int:
+    """Characters that a table needs, at the least where its columns of words are wrapped."""
+    total = 1
+    for name, texts in columns.items():
+        width = max(cell_len(line) for line in "\n".join(texts).split("\n"))
+        if is_wrapped and name in _WRAPPED:
+            width = min(width, _NARROWEST)
+        total += width + 3
+    return total
 
 
-def _stacked(head: str, cells: Iterable[str]) -> str:
-    """A head in lines no wider than its cells, as far as it has places to break at."""
-    parts = [line for cell in cells for line in _in_lines(cell).splitlines()]
-    width = max(map(len, parts), default=0)
-    lines = _in_lines(head.replace("_", "_\n")).splitlines()
-    return "\n".join(textwrap.fill(line, max(width, 8), break_long_words=False) for line in lines)
+def _stacked(texts: Iterable[str]) -> list[str]:
+    """A head and its cells, the intervals on further lines; the head no wider than the cells, as far as it can."""
+    head, *cells = [text.replace(" [", "\n[") for text in texts]
+    width = max([8, *(len(line) for cell in cells for line in cell.split("\n"))])
+    lines = head.replace("_", "_\n").split("\n")
+    return ["\n".join(textwrap.fill(line, width, break_long_words=False) for line in lines), *cells]

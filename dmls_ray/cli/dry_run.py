@@ -1,28 +1,32 @@
-"""`show_plan`, which prints what a sweep would run (`--dry-run`)."""
+"""`show_plan`, which prints what a sweep would run, and about how long it would take (`--dry-run`)."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.console import say
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
-from dmls_ray.config.grid import Plan, configs_of
+from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.execution.estimate import describe_estimate
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.durations import Durations
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.location import records_at
-from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import workload_of
+
+START_UP_S = 15.0
+"""Seconds until Ray, the worker group and PyTorch have started, on two cores."""
 
 
-def show_plan(plan: Plan, options: Options, workload: Workload, console: ProgressConsole) -> None:
+def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     """Print the plan and start nothing.
 
     Raises:
@@ -37,10 +41,13 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
 
     here = local_resources()
     joined = cluster_at(options.address)
-    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(configs_of(plan.runs)))
+    jobs = JobFactory.of(plan, here, options, Path())
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
-    results_so_far = functools.partial(_results_so_far, plan, options, location, records)
-    state = FolderState(plan, options, records, results_so_far)
+    results = load(location) if records else Results(Path(), [])
+    planned = plan.run_ids
+    results = results.of([record for record in results.records if record.run_id in planned])
+    results.until = options.until
+    state = FolderState(plan, options, records, lambda: results)
     if joined is None:
         check_accelerator(here, configs_of(state.missing))
 
@@ -62,9 +69,20 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Progres
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
 
 
-def _results_so_far(plan: Plan, options: Options, location: Path | str, records: list[RunRecord]) -> Results:
-    results = load(location) if records else Results(Path(), [])
-    planned = plan.run_ids
-    results = results.of([record for record in results.records if record.run_id in planned])
-    results.until = options.until
-    return results
+def describe_estimate(pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
+    """How long the pending runs, of which there are some, will take, in a sentence that says how that is known."""
+    feasible = [run for run in pending if not run.skip]
+    if not feasible:
+        return "Every run that is missing is skipped."
+    durations = Durations(records)
+    seconds = [durations.expected_s(run.trial_id) for run in feasible]
+    text = "About {:.0f} s, start-up included, by the {} runs measured here."
+    if None in seconds:
+        seconds = [workload_of(run.values).estimate_s(run.config) for run in feasible]
+        text = (
+            "A guess of {:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
+            "are assumed."
+        )
+    if None in seconds:
+        return "No run was measured here yet and it is not known how much data there is: no estimate."
+    return text.format(START_UP_S + sum(filter(None, seconds)), len(records))

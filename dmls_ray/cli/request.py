@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.cli.default_axes import fitting_axes
-from dmls_ray.cli.flags import add_flags, add_workload_flags, flag_of, merge_axes, read_axes, read_options
-from dmls_ray.cli.parser import Parser, parse
-from dmls_ray.cli.preset import Preset
+from dmls_ray.cli.flags import (
+    Parser,
+    add_flags,
+    add_workload_flags,
+    flag_of,
+    merge_axes,
+    parse,
+    read_axes,
+    read_options,
+)
+from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.grid import Plan, Variant
 from dmls_ray.config.options import SEARCH_ONLY, Options
-from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.config.schema import Schema
+from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.execution.planning import folder_name, plan_sweep
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
@@ -72,7 +81,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     name, layout = preset.name, preset.layout
     if workload.name != default.name:
         name, layout = folder_name(workload), None
-        defaults, variants, left_out = fitting_axes(preset, schema)
+        defaults, variants, left_out = _axes_of_another_workload(preset, schema)
     preset_options = preset.options or {}
     add_flags(parser, schema, defaults, preset_options)
     given = vars(parse(parser, words))
@@ -136,3 +145,27 @@ def _workload_words(first: Namespace) -> list[str]:
         if (value := getattr(first, name)) is not None:
             words += [flag_of(name), value]
     return words
+
+
+def _axes_of_another_workload(preset: Preset, schema: Schema) -> tuple[dict[str, Any], Sequence[Variant], list[str]]:
+    """The axes of a script with several values, and its variants, as far as another workload has the fields.
+
+    Returns:
+        The axes, the variants, and the fields that are left out.
+
+    Raises:
+        ConfigError: the workload lacks the field that the script asks about.
+    """
+    if preset.axis and preset.axis not in schema.specs:
+        raise ConfigError(
+            f"{preset.axis}, which this script asks about, is no field of {schema.title}; use sweeps/grid.py, which "
+            "asks about any, or a workload that has it."
+        )
+    axes = {}
+    for name, given in preset.axes.items():
+        if isinstance(given, Range) or (isinstance(given, list | tuple) and len(given) > 1):
+            axes[name] = given
+    names = dict.fromkeys([*axes, *itertools.chain(*preset.variants)])
+    left_out = [name for name in names if name not in schema.specs]
+    variants = [variant for variant in preset.variants if variant.keys().isdisjoint(left_out)]
+    return {name: axes[name] for name in axes if name in schema.specs}, variants or [{}], left_out

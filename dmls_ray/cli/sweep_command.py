@@ -10,37 +10,20 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from dmls_ray.cli.best_of_search import BestOfSearch
 from dmls_ray.cli.console import say
-from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser
-from dmls_ray.cli.preset import Preset
+from dmls_ray.cli.flags import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser
 from dmls_ray.cli.request import Request, parse_request
-from dmls_ray.config.grid import Plan
-from dmls_ray.config.options import Options
-from dmls_ray.execution.heartbeat import EXIT_LOST, Heartbeat
-from dmls_ray.execution.planning import results_location, search_minimizes
+from dmls_ray.cli.sweep_script import Preset
+from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.supervisor import STOPPED
-from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.execution.supervisor import EXIT_LOST, Heartbeat
+from dmls_ray.execution.view import ProgressConsole, make_view
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.util.errors import (
-    ClusterError,
-    ClusterLostError,
-    ConfigError,
-    InputError,
-    NotKeptError,
-    WorkerGroupError,
-)
+from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.interrupts import stop_on_signals
 from dmls_ray.util.module_path import leave_out_folder
-from dmls_ray.util.uri import below
-from dmls_ray.workloads import registry
-
-if TYPE_CHECKING:
-    from dmls_ray.analysis.results import Results
-    from dmls_ray.analysis.summary import SweepSummary
 
 EXIT_TIMEOUT_S = 60.0
 """How long the end of the process may take once the sweep is over."""
@@ -89,7 +72,7 @@ def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Hea
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         if not heartbeat.is_supervised:
-            print(STOPPED, file=sys.stderr)
+            print(heartbeat.stopped, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -102,83 +85,24 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
     if request.dry_run:
         from dmls_ray.cli.dry_run import show_plan
 
-        show_plan(plan, options, request.workload, console)
+        show_plan(plan, options, console)
         return EXIT_OK
-    from dmls_ray.cli.progress import make_view
 
-    started = _with_folder(options, heartbeat)
     again = "the same command"
     if options.fresh:
+        # Another start of this sweep continues in the same folder.
+        options = replace(options, out=heartbeat.folder or str(results_location(options)), fresh=False)
+        heartbeat.report(folder=options.out)
         again += ", with --out on its folder in place of --fresh,"
-    shown = f"dmls-ray table {shlex.quote(str(results_location(started)))}"
-    stopped = f"Stopped. The runs that had ended are kept: `{shown}` shows them, and {again} runs the others."
-    heartbeat.report(restarts=request.restarts, stopped=stopped)
-    try:
-        with make_view(console) as view:
-            results = run_plan(plan, started, view, space=space, heartbeat=heartbeat)
-    except KeyboardInterrupt:
-        if not heartbeat.is_supervised:
-            print(stopped, file=sys.stderr)
-        return EXIT_INTERRUPTED
-    _show_results(results, plan, request, console)
+    shown = f"dmls-ray table {shlex.quote(str(results_location(options)))}"
+    heartbeat.stopped = f"Stopped. The runs that had ended are kept: `{shown}` shows them, and {again} runs the others."
+    heartbeat.report(restarts=request.restarts, stopped=heartbeat.stopped)
+    with make_view(console) as view:
+        results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
+    from dmls_ray.cli.sweep_output import show_results
+
+    show_results(results, plan, request, console)
     is_kept_here = results.mirror is not None and results.mirror.is_kept
     outcomes = {record.outcome for record in results.records}
     is_answered = all(outcome.is_answer() for outcome in outcomes) and outcomes != {Outcome.SKIPPED}
     return EXIT_OK if is_answered and not is_kept_here else EXIT_FAILED
-
-
-def _with_folder(options: Options, heartbeat: Heartbeat) -> Options:
-    """The options with the folder that `--fresh` makes: another start of this sweep continues in the same one."""
-    if not options.fresh:
-        return options
-    folder = heartbeat.folder or str(results_location(options))
-    heartbeat.report(folder=folder)
-    return replace(options, out=folder, fresh=False)
-
-
-def _show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the table, the answer, how to go on, and where the files are."""
-    from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
-    from dmls_ray.analysis.findings.question import SweepQuestion
-    from dmls_ray.analysis.summary import SweepSummary
-    from dmls_ray.cli.commands.tables import print_summary
-    from dmls_ray.cli.saved_weights import describe_saved_weights
-
-    options = request.options
-    question = SweepQuestion(
-        text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed,
-        minimizes=search_minimizes(options), metric=options.metric if options.mode == "search" else None,
-    )  # fmt: skip
-    summary = SweepSummary(results, question)
-    print_summary(summary, "text", console, by=options.layout)
-    say(console, "")
-    if question.metric is not None:
-        _show_best(summary, plan, request, console)
-    if options.save_weights:
-        lines = ["Weights: a training function saves its own, into rank.artifacts.folder."]
-        if registry.workload_of(plan.runs[0].values).saves_weights:
-            lines = describe_saved_weights(results)
-        say(console, "\n".join([*lines, ""]))
-    if derived_files_are_current(results.folder):
-        files = ", ".join(DERIVED_FILES[1:])
-        report = below(results.where, "report.html")
-        say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
-
-
-def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the commands that train the best configuration of a search again."""
-    from dmls_ray.analysis.findings.answer import best_first
-
-    options, results = request.options, summary.results
-    for row in best_first(summary.table, options.metric)[:1]:
-        best = BestOfSearch(
-            config=row.records[0].config, repeats=plan.repeats, where=results.where, request=request,
-            program=sys.argv[0],
-        )  # fmt: skip
-        try:
-            say(console, f"Train the best configuration with other seeds:\n  {best.confirm}")
-            if row.workload.saves_weights:
-                say(console, f"Train it for its weights:\n  {best.retrain}")
-        except ConfigError as error:
-            say(console, str(error))
-        say(console, "")

@@ -5,7 +5,7 @@ All that are missing come at once, or, with `--repeats auto`, more blocks until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dmls_ray.analysis.findings.question import SweepQuestion
@@ -17,9 +17,8 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.jobs import run_folder
 from dmls_ray.execution.planning import finished_run_ids
-from dmls_ray.execution.run_folder import run_folder
-from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import describe_stale
 
@@ -52,19 +51,22 @@ class FolderState:
         self._handed_out = set(self.finished)
         self.reason = ""
         """Why the last runs were handed out, or why there were none; empty where runs are simply not there."""
-        self.missing = self.next()
-        """The runs that come first; of a searcher's the examples of the plan, if it is to propose more."""
         self.proposed: list[RunRecord] = []
         """The runs that a searcher proposed before."""
-        if space is not None:
+        self.answered: list[RunRecord] = []
+        """Those of them with an answer; others take the place of failed ones."""
+        self.left_to_propose: int | None = None
+        """How many runs a searcher is still to propose; None without one."""
+        self.missing: tuple[Run, ...]
+        """The runs that come first; of a searcher's the examples of the plan, if it is to propose more."""
+        if space is None:
+            self.missing = self.next()
+        else:
             self.proposed = proposed_before(space, records)
-            has_enough = self._answered >= space.at_most(options.samples)
-            self.missing = () if has_enough else plan.runs
-
-    @property
-    def _answered(self) -> int:
-        """How many of the proposed runs have an answer."""
-        return sum(record.outcome.is_answer() for record in self.proposed)
+            self.answered = [record for record in self.proposed if record.outcome.is_answer()]
+            self.left_to_propose = space.at_most(options.samples) - len(self.answered)
+            self.missing = plan.runs if self.left_to_propose > 0 else ()
+            self.candidates = self.missing
 
     def next(self) -> tuple[Run, ...]:
         """The next runs, when all that were handed out have ended; empty if those were all."""
@@ -109,7 +111,7 @@ class FolderState:
             identity = join_identities(run.identity for run in self.plan.runs)
             return describe_stale(self.records, {**identity.code, **identity.data})
         if self.space is not None:
-            return f"Nothing to run: the {count_noun(self._answered, 'run')} of this search are there."
+            return f"Nothing to run: the {count_noun(len(self.answered), 'run')} of this search are there."
         if self.reason:
             return f"Nothing to run. {self.reason}"
         if len(self.finished) == 1:
@@ -122,11 +124,9 @@ class FolderState:
         Args:
             folder: the results folder.
         """
-        options = self.options
-        repeats_with = {
-            "weights.pt": self.plan.repeats if options.save_weights else 0,
-            "trace-rank0.json.gz": options.trace,
-        }
+        repeats_with = {"weights.pt": 0, "trace-rank0.json.gz": self.options.trace}
+        if self.options.save_weights:
+            repeats_with["weights.pt"] = self.plan.repeats
         for name, repeats in repeats_with.items():
             ended = [run for run in self.plan.runs if run.run_id in self.finished and run.repeat < repeats]
             folders = [run_folder(folder, run.run_id) for run in ended]
@@ -136,3 +136,9 @@ class FolderState:
                     f"{count_noun(len(lacking), 'run')} that ended before left no {name}, which is written at the end "
                     "of a run. Pass --fresh to run all again."
                 )
+
+
+def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The records of runs that a searcher proposed from this space, with the present code and data."""
+    proposed = [record for record in records if record.proposed and space.contains(record.proposed)]
+    return [record for record in proposed if space.run_of(record.proposed).run_id == record.run_id]

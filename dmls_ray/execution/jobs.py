@@ -1,20 +1,21 @@
-"""`JobFactory`: from runs of a plan to jobs of the cluster."""
+"""`JobFactory`: from runs of a plan to jobs of the cluster; and the folder of a run's files."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources
-from dmls_ray.config.grid import Run
+from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import workload_of
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,14 @@ class JobFactory:
     workload: Workload
     folder: Path
     """The results folder."""
-    holds_gpus: bool = False
+    holds_gpus: bool
     """Whether each rank of the worker group holds a GPU; see `Resources.holds_gpus`."""
+
+    @classmethod
+    def of(cls, plan: Plan, resources: Resources, options: Options, folder: Path) -> JobFactory:
+        """The factory of the jobs of a plan."""
+        workload = workload_of(plan.runs[0].values)
+        return cls(resources, options, workload, folder, resources.holds_gpus(configs_of(plan.runs)))
 
     def create(self, run: Run) -> Job:
         """The job of a run. Its `skip` is the reason why the run is not feasible, or empty."""
@@ -81,3 +88,27 @@ class JobFactory:
         return ArtifactOptions(
             folder=str(folder), checkpoints=options.checkpoints, weights=options.save_weights, trace=is_traced
         )
+
+
+CHECKPOINT_FILES = "*.rank-*.pt"
+"""The files in `checkpoints/` that ranks write; a user-defined function may have others there."""
+
+
+def run_folder(results: Path, run_id: str) -> Path:
+    """Return the folder of a run's files in a local results folder."""
+    return results.resolve() / "runs" / run_id
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Delete the checkpoints of a run whose record is kept: until then, it may have to be resumed.
+
+    Args:
+        folder: the folder of the run.
+    """
+    checkpoints = folder / "checkpoints"
+    if folder.is_symlink() or checkpoints.is_symlink():
+        return  # it may lead anywhere
+    with suppress(OSError):  # those that stay take space, and do no other harm
+        for path in checkpoints.glob(CHECKPOINT_FILES):
+            path.unlink()
+        checkpoints.rmdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,20 +16,13 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import Identity, join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.records import provenance
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import (
-    describe_checkout,
-    describe_environment,
-    describe_git,
-    describe_machine,
-    describe_versions,
-    load_average,
-    machine_text,
-)
 from dmls_ray.records.run_events import RunFinished, RunStarted
 from dmls_ray.util.source_digest import file_of_user_module
 from dmls_ray.workloads.base import Workload
@@ -46,21 +39,19 @@ class Recorder:
     """When the call began: names it in its records."""
     oversubscribes: Callable[[RuntimeConfig], bool] = lambda config: False
     """Whether a configuration has more threads than the cluster has cores."""
-    _started: dict[str, tuple[str, float | None]] = field(init=False, default_factory=dict)
-    """Start (UTC) and load average of each run that is under way."""
+    _begun: dict[str, RunRecord] = field(init=False, default_factory=dict)
+    """By run that is under way: the record that it would have if it never ended."""
     _epochs: dict[str, list[EpochRecord]] = field(init=False, default_factory=dict)
-    _configs: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
-    """By trial: one object for all of its records."""
     _last_end: float | None = field(init=False, default=None)
 
     def started(self, run: Run, event: RunStarted) -> RunRecord:
         """Note the start of a run, and return the record that it would have if it never ended."""
-        self._started[run.run_id] = (_now(), load_average())
+        record = self._record(run, Outcome.KILLED, "")
+        record.load_average = provenance.load_average()
+        record.attempts = event.attempt
+        self._begun[run.run_id] = record
         self._epochs[run.run_id] = []
         self._last_end = self._last_end or time.monotonic()
-        record = self._record(run, Outcome.KILLED, "")
-        record.started_at, record.load_average = self._started[run.run_id]
-        record.attempts = event.attempt
         return record
 
     def epoch_ended(self, run: Run, epoch: EpochRecord) -> None:
@@ -73,13 +64,16 @@ class Recorder:
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
-        if run.run_id in self._started:
+        if run.run_id in self._begun:
             # Else it was skipped.
-            record.started_at, record.load_average = self._started.pop(run.run_id)
+            begun = self._begun.pop(run.run_id)
+            record.started_at, record.load_average = begun.started_at, begun.load_average
         take_results(record, event.results, self.workload.metrics)
         if event.machines:
             first, *others = event.machines
-            record.machine = {**first, "beside": [machine_text(machine) for machine in others]} if others else first
+            record.machine = dict(first)
+            if others:
+                record.machine["beside"] = [provenance.machine_text(machine) for machine in others]
 
         epochs = self._epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
@@ -113,36 +107,33 @@ class Recorder:
             seed=run.seed,
             outcome=outcome,
             reason=reason,
-            config=self._configs.setdefault(run.trial_id, dict(run.values)),
+            config=dict(run.values),
             sweep=self.options.name,
             session=self.session,
             isolation=self.options.isolation,
             mode=self.options.mode,
             proposed=dict(run.proposed),
             oversubscribed=oversubscribed,
-            started_at=_now(),
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             code=dict(run.identity.code),
             data=dict(run.identity.data),
-            machine=describe_machine(),
-            versions=describe_versions(),
-            git=describe_git(),
+            machine=provenance.describe_machine(),
+            versions=provenance.describe_versions(),
+            git=provenance.describe_git(),
         )
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def describe_session(plan: Plan, options: Options, proposable: Iterable[Run] = ()) -> dict[str, Any]:
+def describe_session(plan: Plan, options: Options, space: SearchSpace | None = None) -> dict[str, Any]:
     """One call of a sweep, as sweep.json records it.
 
     Args:
         plan: its runs.
         options: how they are run.
-        proposable: runs with the code and data of those that a searcher may propose.
+        space: what a searcher proposes from, with its code and data.
     """
+    proposable = space.run_of_each_choice() if space else []
     identity = join_identities(run.identity for run in (*plan.runs, *proposable))
-    return {
+    session: dict[str, Any] = {
         # The words of the command line; none in a notebook.
         "command": [] if "ipykernel" in sys.modules else ["python", *sys.argv],
         "name": options.name,
@@ -150,21 +141,27 @@ def describe_session(plan: Plan, options: Options, proposable: Iterable[Run] = (
         "axis": options.axis,
         "axes": {name: list(values) for name, values in plan.axes.items()},
         "changed": list(plan.changed),
-        "repeats": plan.repeats if options.until is None else min(FIRST_LOOK, plan.repeats),
-        **({} if options.until is None else {"until": options.until.describe()}),
-        **({} if options.mode == "search" else {"trials": list(dict.fromkeys(run.trial_id for run in plan.runs))}),
+        "repeats": plan.repeats,
         "order_seed": plan.order_seed,
         "isolation": options.isolation,
         "mode": options.mode,
-        **({"metric": options.metric, "minimizes": search_minimizes(options)} if options.mode == "search" else {}),
-        **({"code": dict(identity.code)} if identity.code else {}),
-        **({"data": dict(identity.data)} if identity.data else {}),
-        "machine": describe_machine(),
-        "versions": describe_versions(),
-        "git": describe_git(),
-        "user_git": describe_checkout(_code_of_the_user(identity)),
-        "environment": describe_environment(),
+        "machine": provenance.describe_machine(),
+        "versions": provenance.describe_versions(),
+        "git": provenance.describe_git(),
+        "user_git": provenance.describe_checkout(_code_of_the_user(identity)),
+        "environment": provenance.describe_environment(),
     }
+    if options.until is not None:
+        session |= {"repeats": min(FIRST_LOOK, plan.repeats), "until": options.until.describe()}
+    if options.mode == "search":
+        session |= {"metric": options.metric, "minimizes": search_minimizes(options)}
+    else:
+        session["trials"] = list(dict.fromkeys(run.trial_id for run in plan.runs))
+    if identity.code:
+        session["code"] = dict(identity.code)
+    if identity.data:
+        session["data"] = dict(identity.data)
+    return session
 
 
 def _code_of_the_user(identity: Identity) -> Path:

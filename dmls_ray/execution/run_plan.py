@@ -20,22 +20,14 @@ from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.folder_state import FolderState
-from dmls_ray.execution.heartbeat import Heartbeat
+from dmls_ray.execution.folder_state import FolderState, proposed_before
 from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
-from dmls_ray.execution.search import proposed_before
+from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import PlainView
+from dmls_ray.records import provenance
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import (
-    describe_git,
-    describe_machine,
-    describe_versions,
-    differing_facts,
-    hardware_key,
-    software_facts,
-)
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
@@ -82,21 +74,26 @@ def run_plan(
             view.note(note)
         if summary := state.summary():
             view.note(summary)
-        was_restored = not state.missing and _restore_trials(plan, options, store)
+        stale_ids = {record.run_id for record in store.split.stale}
+        is_restored = not state.missing and not plan.run_ids.isdisjoint(stale_ids)
+        if is_restored:
+            # An edit was undone, so that stale trials are current again: no new run says so.
+            started_at = datetime.now(UTC).isoformat(timespec="seconds")
+            store.add_session({"started_at": started_at, **describe_session(plan, options)})
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         before, has_space = len(store.all_records), True
         try:
             if state.missing:
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
-                heartbeat.report(done=len(store.all_records))
+                heartbeat.report(done=before)
                 Executor(state, store, view, board, heartbeat).run()
         except NotKeptError:
             has_space = False
             raise
         finally:
             if has_space:
-                _write_derived(store, view, changed=was_restored or len(store.all_records) > before)
+                _write_derived(store, view, changed=is_restored or len(store.all_records) > before)
             board.end(store.records)
         results = results_so_far()
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
@@ -108,8 +105,12 @@ def run_plan(
 def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpace | None) -> Results:
     """The results of the runs that this call asks for."""
     split = store.split
-    asked = replace(split, current=_of_this_call(plan, space, split.current))
-    results = results_of(store.folder, asked, mirror=store.mirror, stale=options.stale)
+    if space is None:
+        wanted = plan.run_ids
+        current = [record for record in split.current if record.run_id in wanted]
+    else:
+        current = proposed_before(space, split.current)
+    results = results_of(store.folder, replace(split, current=current), mirror=store.mirror, stale=options.stale)
     if options.until is not None:
         results.until = options.until
     return results
@@ -180,42 +181,24 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
         )
 
 
-def _restore_trials(plan: Plan, options: Options, store: Store) -> bool:
-    """Note in sweep.json that stale trials are current again since an edit was undone: no new run says so.
-
-    Returns:
-        Whether any was stale.
-    """
-    if plan.run_ids.isdisjoint(record.run_id for record in store.split.stale):
-        return False
-    started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    store.add_session({"started_at": started_at, **describe_session(plan, options)})
-    return True
-
-
-def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:
-    if space is not None:
-        return proposed_before(space, records)
-    wanted = plan.run_ids
-    return [record for record in records if record.run_id in wanted]
-
-
 def _note_other_runs(records: Sequence[RunRecord], view: PlainView) -> None:
     """Note that the folder has runs of other machines or versions: no comparison pairs them with the runs to come."""
     measured = [record for record in records if record.outcome is not Outcome.SKIPPED]
-    here = describe_machine()
-    others = [record.machine for record in measured if hardware_key(record.machine) != hardware_key(here)]
+    here = provenance.describe_machine()
+    hardware = provenance.hardware_key(here)
+    others = [record.machine for record in measured if provenance.hardware_key(record.machine) != hardware]
     if others:
         hosts = sorted({machine.get("host", "another machine") for machine in others})
         view.note(
             f"This folder holds runs of {', '.join(hosts)}, and this is {here['host']}: their times cannot be "
             "compared. Pass --fresh to start a new folder."
         )
-    now = software_facts(describe_versions(), describe_git())
-    versions = [software_facts(record.versions, record.git) for record in measured]
-    for facts in {str(facts): facts for facts in versions if facts != now}.values():
-        there, present = differing_facts([facts, now])
+    now = provenance.software_facts(provenance.describe_versions(), provenance.describe_git())
+    versions = [provenance.software_facts(record.versions, record.git) for record in measured]
+    changed = [facts for facts in versions if facts != now]
+    if changed:
+        there, present = provenance.differing_facts([changed[-1], now])
         view.note(
-            f"This folder holds {count_noun(versions.count(facts), 'run')} of other versions ({there}), and these are "
+            f"This folder holds {count_noun(len(changed), 'run')} of other versions ({there}), and these are "
             f"{present}: they are not compared. Pass --fresh to start a new folder."
         )

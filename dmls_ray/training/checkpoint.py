@@ -6,7 +6,7 @@
 
 Files are written under a temporary name and renamed. A file that the disk damaged fails its checksums, and the
 checkpoint before it is used. Runs on several machines need the folder on a shared disk. The driver deletes the
-checkpoints of a run when the record of the run is kept (`execution/run_folder.py`).
+checkpoints of a run when the record of the run is kept (`execution/jobs.py`).
 """
 
 from __future__ import annotations

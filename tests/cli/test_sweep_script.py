@@ -156,24 +156,22 @@ def test_runs_with_values_that_a_model_cannot_take_are_skipped_with_the_reason(
     assert any(varied in line for line in planned) is bool(varied)
 
 
-def test_default_axes_that_a_function_cannot_take_are_left_out_and_named(
+def test_default_axes_that_a_function_lacks_are_left_out_and_named(
     empty_folder: Path, monkeypatch: pytest.MonkeyPatch, sweep_in_process: Command
 ) -> None:
     (empty_folder / "own_function.py").write_text(
         "from dataclasses import dataclass\nfrom typing import Literal\n"
-        "@dataclass\nclass Config:\n    lr: float = 0.1\n    optimizer: Literal['sgd', 'adam', 'lion'] = 'lion'\n"
-        "    dropout: int = 0\ndef train(config: Config, rank, emit): ...\n"
+        "@dataclass\nclass Config:\n    lr: float = 0.1\n    optimizer: Literal['sgd', 'lion'] = 'lion'\n"
+        "def train(config: Config, rank, emit): ...\n"
     )
     monkeypatch.syspath_prepend(empty_folder)
     flags = ("--train", "own_function:train", "--dry-run")
-    done = sweep_in_process("search", *flags)
-    assert done.stdout.startswith(
-        "Left out: batch_per_rank, optimizer, dropout (not for the configuration of own_function:train)."
-    )
-    assert " lr=0.0" in done.stdout
-    replaced = sweep_in_process("search", *flags, "--optimizer", "lion", "sgd", "--dropout", "1", "2")
-    assert replaced.stdout.startswith("Left out: batch_per_rank (")
+    refused = sweep_in_process("search", *flags)
+    assert (refused.returncode, refused.stderr.count("choose from sgd, lion")) == (2, 1)
+    replaced = sweep_in_process("search", *flags, "--optimizer", "lion", "sgd")
+    assert replaced.stdout.startswith("Left out: batch_per_rank, dropout (not for the configuration of own_function:")
     assert "optimizer=lion" in replaced.stdout
+    assert " lr=0.0" in replaced.stdout
     few = sweep_in_process("regularization", *flags)
     assert few.stdout.startswith("Left out: dropout, batch_norm, label_smoothing, ")
 

@@ -18,10 +18,10 @@ from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, make_search_space
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.folder_state import proposed_before
 from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import workload, workload_of_function
 from tests.conftest import PROJECT
@@ -49,7 +49,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def run(self: Executor) -> None:
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options)})
-        for item in self._missing:
+        for item in self.state.missing:
             names.append(item.label(self.plan.varied))
             self.store.append(self.recorder._record(item, Outcome.OK, ""))
 

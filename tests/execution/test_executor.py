@@ -10,13 +10,12 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
-from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.folder_state import FolderState
-from dmls_ray.execution.heartbeat import Heartbeat
+from dmls_ray.execution.jobs import run_folder
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.run_folder import run_folder
+from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunAborted, RunFinished, RunStarted, Verdict
 from dmls_ray.storage.folder import Store
@@ -116,13 +115,3 @@ def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     monkeypatch.setattr(Store, "append", look)
     end_run(executor, 0, outcome)
     assert checkpoints.exists() is not outcome.is_final(), "a run that is repeated resumes there"
-
-
-def test_runs_that_lacked_machines_are_run_once_machines_have_joined_that_have_room(executor: Executor) -> None:
-    one, two = Machine("one", "1", 1, 0), Machine("two", "2", 1, 0)
-    lacking = {run.run_id for run in executor.plan.runs if run.values["world_size"] == 2}
-    executor._set_aside(Resources((one,)))
-    assert executor._lacking == lacking != set()
-    assert executor._feasible_now(Resources((one,)), Resources((one,))) == []
-    assert {run.run_id for run in executor._feasible_now(Resources((one,)), Resources((one, two)))} == lacking
-    assert executor._feasible_now(Resources((one,)), Resources((one, two))) == [], "once"

@@ -12,6 +12,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_plan import run_plan
+from dmls_ray.records import provenance
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import NotKeptError
@@ -89,15 +90,15 @@ def test_runs_of_other_versions_are_named_before_the_sweep_starts(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Executor, "run", lambda *_: None)
-    monkeypatch.setattr(run_plan_module, "describe_versions", lambda: {"python": "3.11", "torch": "3", "ray": "2.60"})
-    monkeypatch.setattr(run_plan_module, "describe_git", dict)
+    monkeypatch.setattr(provenance, "describe_versions", lambda: {"python": "3.11", "torch": "3", "ray": "2.60"})
+    monkeypatch.setattr(provenance, "describe_git", dict)
     grid = make_plan({**GRID, "batch_per_rank": [16, 32, 64]})
     _, notes = call(finished, grid)
     assert (
         "This folder holds 6 runs of other versions (torch 2), and these are torch 3: they are not compared. Pass "
         "--fresh to start a new folder."
     ) in notes
-    monkeypatch.setattr(run_plan_module, "describe_versions", lambda: {"python": "3.11", "torch": "2", "ray": "2.60"})
+    monkeypatch.setattr(provenance, "describe_versions", lambda: {"python": "3.11", "torch": "2", "ray": "2.60"})
     assert not any("other versions" in note for note in call(finished, grid)[1])
 
 

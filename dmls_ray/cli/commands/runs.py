@@ -15,7 +15,7 @@ from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.tables import add_format, print_result
 from dmls_ray.cli.console import Console, print_table, say
-from dmls_ray.cli.parser import Parser
+from dmls_ray.cli.flags import Parser
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.stale import CURRENT, FIELD
@@ -25,14 +25,14 @@ from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 from dmls_ray.util.text import utf8_safe
 
-_STALE = "stale"
-"""Head of the column of `ls` with the number of runs that were made with other code or data."""
-
 _SECTIONS = (
     "metrics", "facts", "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback",
     "earlier_attempts", "picture",
 )  # fmt: skip
 """Fields of a record that `show` prints apart from the others."""
+
+_WIDEST_CELL = 60
+"""Characters of a text in a table of `show`."""
 
 
 def _add_root(parser: Parser) -> None:
@@ -53,44 +53,35 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         )
     frame = pd.DataFrame(rows).fillna("")
     notes = []
-    if any(row.get(_STALE, "0") != "0" for row in rows):
+    if any(row.get("stale", "0") != "0" for row in rows):
         notes.append("Stale runs were made with other code or data, and are not in runs; table DIR --stale has them.")
     else:
-        frame = frame.drop(columns=_STALE, errors="ignore")
+        frame = frame.drop(columns="stale", errors="ignore")
     print_result(frame, notes, given.format, console)
 
 
 def _describe_sweep(folder: str | Path) -> dict[str, str]:
     """The row of a sweep; one that cannot be read has the reason."""
-    name = utf8_safe(str(folder))
+    row = {"folder": utf8_safe(str(folder))}
     try:
         everything = load(folder, stale=True)
         sessions = read_sweep(everything.folder).get("sessions", [])
     except InputError as error:
-        return {"folder": name, "outcome": utf8_safe(str(error))}
-    results = everything.of([record for record in everything.records if not _is_stale(record)])
+        return row | {"outcome": utf8_safe(str(error))}
+    records = [record for record in everything.records if record.config.get(FIELD, CURRENT) == CURRENT]
     last = sessions[-1] if sessions else {}
-    begun = max((record.started_at for record in results.records), default="")
-    return {
-        "folder": name,
-        "runs": _count_runs(results, last),
-        _STALE: str(len(everything) - len(results)),
-        "outcome": outcome_counts(record.ending for record in results.records),
+    ended = Counter(record.trial_id for record in records)
+    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in last.get("trials", []))
+    # The sweep was stopped before all runs of its last session had ended.
+    row["runs"] = f"{len(records)} of {len(records) + missing}" if missing else str(len(records))
+    begun = max((record.started_at for record in records), default="")
+    return row | {
+        "stale": str(len(everything) - len(records)),
+        "outcome": outcome_counts(record.ending for record in records),
         "last begun": begun[:16].replace("T", " "),
-        "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
+        "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in records})),
         "question": last.get("question") or last.get("axis") or "",
     }
-
-
-def _count_runs(results: Results, last: dict[str, Any]) -> str:
-    """`24`, or `5 of 24` where a sweep was stopped before all runs of its last session had ended."""
-    ended = Counter(record.trial_id for record in results.records)
-    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in last.get("trials", []))
-    return f"{len(results)} of {len(results) + missing}" if missing else str(len(results))
-
-
-def _is_stale(record: RunRecord) -> bool:
-    return record.config.get(FIELD, CURRENT) != CURRENT
 
 
 def show_arguments(parser: Parser) -> None:
@@ -101,13 +92,9 @@ def show_arguments(parser: Parser) -> None:
 def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
-    epochs = [epoch.values for epoch in record.epochs]
-    ranks = [rank.values for rank in record.ranks]
-    fields = {name: value for name, value in record.to_dict().items() if name not in _SECTIONS}
-    ended = record.ending
-    if record.reason:
-        ended += f", {record.reason}"
+    ended = f"{record.ending}, {record.reason}" if record.reason else record.ending
     say(console, f"{record.run_id} in {results.where}: {ended}")
+    fields = {name: value for name, value in record.to_dict().items() if name not in _SECTIONS}
     for title, values in (
         ("Configuration", record.config),
         ("Result", fields | record.metrics | record.facts),
@@ -121,10 +108,17 @@ def show(given: argparse.Namespace, console: Console) -> None:
         if lines:
             say(console, f"\n{title}", style="bold")
             say(console, "\n".join(lines))
-    for title, rows in (("Epochs", epochs), ("Ranks", ranks), ("Earlier attempts", record.earlier_attempts)):
+    for title, rows in (
+        ("Epochs", [epoch.values for epoch in record.epochs]),
+        ("Ranks", [rank.values for rank in record.ranks]),
+        ("Earlier attempts", record.earlier_attempts),
+    ):
         if rows:
             say(console, f"\n{title}", style="bold")
-            print_table(_as_texts(pd.DataFrame(rows)), console)
+            cells = pd.DataFrame(rows).map(_text)
+            widths = cells.apply(lambda column: column.str.len().max())
+            # Without columns that are empty or too long for a table.
+            print_table(cells.loc[:, (widths > 0) & (widths <= _WIDEST_CELL)], console)
     if record.traceback:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)
@@ -143,13 +137,6 @@ def _text(value: Any) -> str:
     return "" if value in (None, [], {}) else str(value)
 
 
-def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """The values of a frame as texts, without columns that are empty or that have texts of more than 60 characters."""
-    texts = frame.map(_text)
-    widths = texts.apply(lambda column: column.str.len().max())
-    return texts.loc[:, (widths > 0) & (widths <= 60)]
-
-
 def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     """The run with this run_id, or the only run whose run_id begins so, in a results folder or below.
 
@@ -158,19 +145,20 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     """
     sweeps = find_sweeps(folder)
     unread = ""
-    matches: list[tuple[Results, RunRecord]] = []
+    found: list[tuple[Results, RunRecord]] = []
     for path in sweeps:
         try:
             results = load(path, stale=True)
-            matches += [(results, record) for record in results.records if record.run_id.startswith(run)]
         except InputError as error:
             unread = f" Not all of them can be read: {error}"
-    found = [match for match in matches if match[1].run_id == run] or matches
+            continue
+        found += [(results, record) for record in results.records if record.run_id.startswith(run)]
     if not found:
         raise ConfigError(
             f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names.{unread}"
         )
-    if len(found) > 1:
+    exact = [match for match in found if match[1].run_id == run]
+    if len(exact or found) > 1:
         names = join_names([f"{record.run_id} in {results.where}" for results, record in found])
         raise ConfigError(f"{len(found)} runs are called {run}: {names}; give one, or its DIR.")
-    return found[0]
+    return (exact or found)[0]

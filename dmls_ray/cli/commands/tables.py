@@ -27,7 +27,7 @@ from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_colu
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
-from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder
+from dmls_ray.cli.flags import EXIT_OK, Parser, add_folder
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.quantities import share_of
@@ -48,7 +48,7 @@ def add_format(parser: Parser, *others: str) -> None:
     parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
 
 
-def print_json(data: Mapping[str, Any]) -> None:
+def _print_json(data: Mapping[str, Any]) -> None:
     print(msgspec.json.format(encode_json(data, default=str), indent=2).decode())
 
 
@@ -101,7 +101,7 @@ def table(given: argparse.Namespace, console: Console) -> None:
         raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
     reading = summarize(load(given.folder, stale=given.stale))
     if given.format == "json":
-        print_json(reading.answer.as_dict())
+        _print_json(reading.answer.as_dict())
         return
     print_summary(reading, given.format, console, by=given.by, columns=given.columns, published=given.published)
 
@@ -151,11 +151,10 @@ def compare_arguments(parser: Parser) -> None:
 
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
-    share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
     comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
     code, reason = EXIT_OK, ""
-    if share is not None:
-        code, reason = _judge(comparison, share, given.fail_if_slower)
+    if given.fail_if_slower is not None:
+        code, reason = _judge(comparison, given.fail_if_slower)
     _print_finding(comparison, given.format, console)
     return print_error(f"{given.parser.prog}: {reason}", code) if reason else code
 
@@ -163,21 +162,23 @@ def compare(given: argparse.Namespace, console: Console) -> int:
 def _print_finding(found: SweepComparison | Advice, form: str, console: Console) -> None:
     """Print a comparison or an advice."""
     if form == "json":
-        print_json(found.to_dict())
+        _print_json(found.to_dict())
     else:
         notes = [*found.notes(), "", found.headline()]
         print_result(found.frame(), notes, form, console, spare=found.spare)
 
 
-def _judge(comparison: SweepComparison, share: float, text: str) -> tuple[int, str]:
+def _judge(comparison: SweepComparison, text: str) -> tuple[int, str]:
     """The exit code, and why B is too slow, or may be; empty where a slowdown by more than a share is ruled out.
 
     Args:
         comparison: of B with A.
-        share: of A's speed.
-        text: the share as it was given.
+        text: the share of A's speed, `5%` or `0.05`.
     """
-    slower, unclear = comparison.judge_slowdown(share)
+    try:
+        slower, unclear = comparison.judge_slowdown(share_of(text))
+    except ValueError as error:
+        raise ConfigError(f"--fail-if-slower {text}: {error}.") from None
     if slower:
         return EXIT_SLOWER, f"B is slower than A by more than {text}: {join_names(slower)}."
     if comparison.lost:
@@ -188,14 +189,6 @@ def _judge(comparison: SweepComparison, share: float, text: str) -> tuple[int, s
     if not comparison.basis.knows_drift:
         why = f"{why}; a verdict needs {MIN_REPEATS} sessions of each"
     return EXIT_UNCLEAR, f"that B is slower than A by more than {text} is not ruled out: {why}."
-
-
-def _share(text: str) -> float:
-    """`5%` or `0.05` as a fraction."""
-    try:
-        return share_of(text)
-    except ValueError as error:
-        raise ConfigError(f"--fail-if-slower {text}: {error}.") from None
 
 
 def advise_arguments(parser: Parser) -> None:
@@ -235,17 +228,18 @@ def published_arguments(parser: Parser) -> None:
 def published(given: argparse.Namespace, console: Console) -> None:
     """Print tables, answers and curves of the published reports, from their figures alone."""
     figures = local_folder(given.figures, "--figures")
-    names = [given.report] if given.report else list(REPORTS)
-    tables = {name: [by for by in REPORTS[name].tables if given.by in (None, by)] for name in names}
-    count = sum(map(len, tables.values()))
-    if not count:
+    reports = [given.report] if given.report else list(REPORTS)
+    tables = [(name, by) for name in reports for by in REPORTS[name].tables if given.by in (None, by)]
+    if not tables:
         has = ", ".join(REPORTS[given.report].tables)
         raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
-    if given.format == "csv" and count > 1:
-        raise ConfigError(f"--format csv is one table, and these are {count}; name a report and a table: A --by rank.")
-    for name in names:
+    if given.format == "csv" and len(tables) > 1:
+        raise ConfigError(
+            f"--format csv is one table, and these are {len(tables)}; name a report and a table: A --by rank."
+        )
+    for name in reports:
         results = published_results(REPORTS[name].dataset)
-        for by in tables[name]:
+        for by in [by for report, by in tables if report == name]:
             _print_line(f"\nReport {name}, by {by}", given.format, console)
             of_layout = all_layouts()[by].published
             layout = render(of_layout() if of_layout else results, by)
@@ -254,9 +248,9 @@ def published(given: argparse.Namespace, console: Console) -> None:
                 notes.append(CAVEATS["test_accuracy"])
             print_result(layout.frame, notes, given.format, console)
         if given.by is None:
-            found = make_table(results)
+            table = make_table(results)
             for axis in REPORTS[name].axes:
-                print_answer_as(AnswerTable(answer_on_axis(found, axis)), given.format, console)
+                print_answer_as(AnswerTable(answer_on_axis(table, axis)), given.format, console)
         if figures is not None:
             for path in draw_figures(results, figures / name):
                 _print_line(str(path), given.format, console)

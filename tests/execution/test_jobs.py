@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmls_ray.execution.run_folder import remove_checkpoints
+from dmls_ray.execution.jobs import remove_checkpoints
 
 
 def test_only_the_checkpoints_of_ranks_are_deleted_and_none_behind_a_link(tmp_path: Path) -> None:

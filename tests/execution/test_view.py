@@ -5,9 +5,8 @@ import io
 from rich.console import Console
 from rich.text import Text
 
-from dmls_ray.cli.progress import LiveView, make_view
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.view import PlainView, describe_end
+from dmls_ray.execution.view import LiveView, PlainView, describe_end, make_view
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunStarted

@@ -3,22 +3,27 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
-from dmls_ray.cli.best_of_search import BestOfSearch
+from dmls_ray import load
+from dmls_ray.cli.sweep_output import confirming_flags, describe_saved_weights, training_command, weights_flags
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
+from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.user_function.schema import user_function_schema
+from tests.analysis.samples import results
 from tests.conftest import SMALL, Command
 
 FUNCTIONS = "tests.workloads.user_function.test_schema"
-MODULE = "tests.cli.test_best_of_search"
+MODULE = "tests.cli.test_sweep_output"
+BEST = TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
 
 
 @dataclass(frozen=True)
@@ -38,49 +43,47 @@ def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
     emit({"train_loss": config["rate"]})
 
 
-def best_of(config: dict[str, Any] | None = None, schema: Schema | None = None, **changes: Any) -> BestOfSearch:
-    config = config or TrialConfig(model="simplecnn", dropout=0.25, batch_per_rank=8, seed=7).canonical()
+def command_of(config: dict[str, Any] | None = None, schema: Schema | None = None, **changes: Any) -> str:
+    config = config or BEST
     asked = {
         "options": Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60),
         "workload": SimpleNamespace(schema=lambda: schema or ClassificationWorkload().schema()), "workload_words": [],
-        "script_fields": {"epochs", "augmentation"}, "set_fields": (),
+        "script_fields": {"epochs", "augmentation"}, "set_fields": (), **changes,
     }  # fmt: skip
-    found: dict[str, Any] = {"repeats": 1, "program": "sweeps/search.py", "where": "results/search"}
-    for name, value in changes.items():
-        (asked if name in asked else found)[name] = value
-    return BestOfSearch(config=config, request=SimpleNamespace(**asked), **found)  # type: ignore[arg-type]
+    return training_command(SimpleNamespace(**asked), config, "sweeps/search.py")  # type: ignore[arg-type]
 
 
 def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_not_used() -> None:
-    assert best_of(repeats=2).confirm == (
+    assert command_of() == (
         "python sweeps/search.py --mode bench --model simplecnn --batch-per-rank 8 --epochs 5 --dropout 0.25 "
-        "--augmentation none --oversubscribe true --run-timeout 60.0 --seed 20007 --repeats 5 --out results/search-best"
+        "--augmentation none --oversubscribe true --run-timeout 60.0"
     )
+    flags = confirming_flags(BEST, 2, "s3://bucket/lr search/")
+    assert flags == ["--seed", "20007", "--repeats", "5", "--out", "s3://bucket/lr search-best"]
 
 
-def test_its_weights_are_those_of_the_seed_that_won_and_lie_in_a_folder() -> None:
-    assert best_of().retrain.endswith("--seed 7 --repeats 1 --save-weights --out results/search-weights")
-    at_uri = best_of(where="s3://bucket/lr search/")
-    assert at_uri.retrain.endswith("--save-weights --out 'results/lr search-weights'")
-    assert at_uri.confirm.endswith("--out 's3://bucket/lr search-best'")
+@pytest.mark.parametrize("where", ["results/lr search", "s3://bucket/lr search/"])
+def test_its_weights_are_those_of_the_seed_that_won_and_lie_in_a_folder(where: str) -> None:
+    flags = ["--seed", "7", "--repeats", "1", "--save-weights", "--out", "results/lr search-weights"]
+    assert weights_flags(BEST, where) == flags
 
 
 def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
     schema = user_function_schema(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
     config = schema.make(x=0.5, name="12").canonical()
-    best = best_of(
-        schema=schema, config=config, set_fields=("x", "name"), script_fields=(),
-        program="sweep.py", workload_words=["--train", f"{FUNCTIONS}:of_a_dict"], options=Options(),
+    command = command_of(
+        config, schema, set_fields=("x", "name"), script_fields=(), options=Options(),
+        workload_words=["--train", f"{FUNCTIONS}:of_a_dict"],
     )  # fmt: skip
-    words = shlex.split(best.retrain)
-    assert words[1:4] == ["sweep.py", "--train", f"{FUNCTIONS}:of_a_dict"]
+    words = shlex.split(command)
+    assert words[1:4] == ["sweeps/search.py", "--train", f"{FUNCTIONS}:of_a_dict"]
     assert words[6:12] == ["--set", "x", "0.5", "--set", "name", "'12'"]
     assert schema.specs["name"].parse(words[11]) == "12"
 
 
 def retrain(schema: Schema, given: dict[str, Any]) -> str:
     config = json.loads(json.dumps(schema.make(**given).canonical()))
-    return best_of(schema=schema, config=config, script_fields=(), options=Options()).retrain
+    return command_of(config, schema, script_fields=(), options=Options())
 
 
 @pytest.mark.parametrize(
@@ -102,8 +105,7 @@ def retrain(schema: Schema, given: dict[str, Any]) -> str:
 def test_each_flag_of_the_command_is_read_as_the_value_that_won(given: dict[str, Any], texts: list[str]) -> None:
     schema = user_function_schema(f"{MODULE}:of_values")
     words = shlex.split(retrain(schema, given))
-    assert words[4:6] == texts
-    assert words[6] == "--seed"
+    assert words[4:] == texts
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,32 @@ def test_a_value_without_a_text_is_named_in_place_of_a_command_that_trains_somet
         f"The best configuration has {name}={value!r}, which no text of a flag means; train it from Python: "
         f"sweep(..., {{{name!r}: [{value!r}], ...}})."
     )
+
+
+def test_the_lines_that_open_weights_name_the_file_of_a_run_and_can_be_pasted(tmp_path: Path) -> None:
+    with Store(tmp_path / "out") as store:
+        for record in results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2).records:
+            store.append(record)
+    sweep = load(tmp_path / "out")
+    assert describe_saved_weights(sweep) == []
+    folder = tmp_path / "out" / sweep.records[-1].folder
+    folder.mkdir(parents=True)
+    (folder / "weights.pt").write_text("the weights")
+    content = {
+        "python": [
+            "import pathlib",
+            'opened = pathlib.Path("weights.pt").read_text()',
+            "def predict():",
+            "    return opened",
+        ]
+    }
+    (folder / "weights.json").write_text(json.dumps(content))
+    first, named, *code = describe_saved_weights(sweep)
+    assert str(tmp_path / "out" / "runs") in first
+    assert named == f"For {folder / 'weights.pt'}:"
+    found: dict[str, str] = {}
+    exec("\n".join(code), found)
+    assert found["opened"] == "the weights"
 
 
 @pytest.mark.slow

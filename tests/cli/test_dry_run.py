@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dmls_ray.execution.estimate import Durations, describe_estimate
+from dmls_ray.cli.dry_run import Durations, describe_estimate
 from dmls_ray.execution.planning import make_plan
 from tests.records.test_model import record
 

@@ -1,0 +1,160 @@
+"""What is printed at the end of a sweep: table, answer, the best configuration of a search, and where the files are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
+from dmls_ray.analysis.findings.answer import best_first
+from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.cli.commands.tables import print_summary
+from dmls_ray.cli.console import say
+from dmls_ray.cli.flags import flag_of
+from dmls_ray.cli.request import Request
+from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.grid import SEED_STRIDE, Plan
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY
+from dmls_ray.config.value_texts import as_flag_value, guess_value
+from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.uri import below, is_uri
+
+CONFIRMING_REPEATS = 5
+
+_NOT_KEPT = {*SEARCH_ONLY, "mode", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
+"""Options of a search that its best configuration is not trained with."""
+
+
+def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
+    """Print the table, the answer, how to go on, and where the files are."""
+    options = request.options
+    question = SweepQuestion(
+        text=options.question,
+        varied=plan.varied,
+        axis=options.axis,
+        changed=plan.changed,
+        minimizes=search_minimizes(options),
+        metric=options.metric if options.mode == "search" else None,
+    )
+    summary = SweepSummary(results, question)
+    print_summary(summary, "text", console, by=options.layout)
+    say(console, "")
+    if options.mode == "search":
+        _show_best(summary, plan, request, console)
+    if options.save_weights:
+        lines = ["Weights: a training function saves its own, into rank.artifacts.folder."]
+        if request.workload.saves_weights:
+            lines = describe_saved_weights(results)
+        say(console, "\n".join([*lines, ""]))
+    if derived_files_are_current(results.folder):
+        files = ", ".join(DERIVED_FILES[1:])
+        report = below(results.where, "report.html")
+        say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
+
+
+def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
+    """Print the commands that train the best configuration of a search again."""
+    rows = best_first(summary.table, request.options.metric)
+    if not rows:
+        return
+    config, where = rows[0].records[0].config, summary.results.where
+    try:
+        command = training_command(request, config, sys.argv[0])
+        words = shlex.join(confirming_flags(config, plan.repeats, where))
+        say(console, f"Train the best configuration with other seeds:\n  {command} {words}")
+        if request.workload.saves_weights:
+            words = shlex.join(weights_flags(config, where))
+            say(console, f"Train it for its weights:\n  {command} {words}")
+    except ConfigError as error:
+        say(console, str(error))
+    say(console, "")
+
+
+def confirming_flags(config: Mapping[str, Any], repeats: int, where: str) -> list[str]:
+    """The flags that train with other seeds: the seed that won is one of the reasons why it did.
+
+    Args:
+        config: the recorded configuration.
+        repeats: how many seeds the search has used.
+        where: the results folder, or its URI.
+    """
+    seed = config["seed"] + repeats * SEED_STRIDE
+    return ["--seed", str(seed), "--repeats", str(CONFIRMING_REPEATS), "--out", f"{where.rstrip('/')}-best"]
+
+
+def weights_flags(config: Mapping[str, Any], where: str) -> list[str]:
+    """The flags that train with the seed that won, and keep the weights; a folder is needed for them."""
+    folder = where.rstrip("/")
+    if is_uri(folder):
+        folder = below("results", folder.rpartition("/")[2])
+    return ["--seed", str(config["seed"]), "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"]
+
+
+def training_command(request: Request, config: Mapping[str, Any], program: str) -> str:
+    """The command that trains a recorded configuration, as the command line of its search would.
+
+    Raises:
+        ConfigError: a value has no text of a flag; the message says how to train it from Python.
+    """
+    words = [program, *request.workload_words, "--mode", "bench"]
+    if program.endswith(".py"):
+        words.insert(0, "python")
+    for name, spec in request.workload.schema().specs.items():
+        # world_size and machines give ranks_per_machine.
+        if name in ("seed", "ranks_per_machine") or name not in config:
+            continue
+        value = spec.check(config[name])  # a tuple is a list in a record
+        if name in request.set_fields:
+            words += ["--set", name, _text(spec, value)]
+        elif repr(value) != repr(spec.default) or name in request.script_fields:
+            words += [flag_of(name), _text(spec, value)]
+    for name, spec in FLAGS.items():
+        value = getattr(request.options, name)
+        if name not in _NOT_KEPT and value != spec.default:
+            words += [flag_of(name), _text(spec, value)]
+    return shlex.join(words)
+
+
+def _text(spec: FieldSpec, value: Any) -> str:
+    """The text that the flag reads as this very value: bare, in brackets as a list, or in quotation marks.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    text = as_flag_value(value)
+    for candidate in (text, f"[{text}]", f"'{text}'"):
+        if candidate.startswith("-") and isinstance(guess_value(candidate), str):
+            continue  # argparse takes it for a flag
+        with contextlib.suppress(ConfigError):
+            # By what they look like: 1 is not true.
+            if repr(spec.parse(candidate)) == repr(value):
+                return candidate
+    raise ConfigError(
+        f"The best configuration has {spec.name}={value!r}, which no text of a flag means; train it from Python: "
+        f"sweep(..., {{{spec.name!r}: [{value!r}], ...}})."
+    )
+
+
+def describe_saved_weights(results: Results) -> list[str]:
+    """Where the weights of a sweep's runs are, and the Python that opens those of one; empty where no run has any."""
+    folders = [results.folder / record.folder for record in results.records]
+    saved = [folder for folder in folders if (folder / "weights.json").exists()]
+    if not saved:
+        return []
+    path = saved[0] / "weights.pt"
+    description = json.loads((saved[0] / "weights.json").read_text(encoding="utf-8"))
+    return [
+        f"Weights: weights.pt in the folders below {Path(results.where) / 'runs'}. weights.json next to each has the "
+        "model, the scaling of its input, the order of the classes, and the Python that opens it.",
+        f"For {path}:",
+        *[line.replace('"weights.pt"', repr(str(path))) for line in description["python"]],
+    ]
