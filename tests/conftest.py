@@ -115,6 +115,23 @@ def sweep_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     return run
 
 
+DmlsRay = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> DmlsRay:
+    """Function that runs a command of dmls-ray in this process; returns its exit code, output and complaints."""
+    from dmls_ray.cli.main import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
 def command_line(script: str, *flags: str) -> list[str]:
     """Return the command line of a sweep script."""
     return [sys.executable, str(PROJECT / "sweeps" / f"{script}.py"), *flags]

@@ -18,7 +18,7 @@ import pytest
 
 from dmls_ray import load
 from tests.conftest import PROJECT, SMALL, Command, command_line
-from tests.test_sweeps import GRID, Family, cluster, epoch_metrics, lines, start
+from tests.test_sweeps import GRID, Family, cluster, epoch_metrics, lines, start, wait_for
 
 # On a busy machine the start of a sweep alone takes minutes. Limits of time end only tests that hang.
 pytestmark = pytest.mark.timeout(900)
@@ -167,8 +167,7 @@ def test_a_sweep_whose_broker_is_stopped_ends_at_ctrl_c(tmp_path: Path) -> None:
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     family, folder = Family(process), tmp_path / "results" / "batch_size"
-    while len(lines(folder)) < 1 and process.poll() is None:
-        time.sleep(0.02)
+    wait_for(process, lambda: lines(folder))
     find(family, PARTS["broker"]).suspend()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
@@ -318,38 +317,27 @@ def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_the_reason(
 
 
 @pytest.mark.slow
-def test_a_run_that_hangs_while_the_broker_dies_starts_again(here: Path) -> None:
-    flags = (*SHORT_RUNS, "--repeats", "1", "--model", "tests.failing:hangs_the_first_time")
-    process = start(*command_line("grid", *flags), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize(
+    ("victim", "attempts", "flags"),
+    [
+        (PARTS["broker"], 1, ()),
+        # Its trainer dies with that actor; the cores that it reserved are all there are.
+        ("ray::IsolatedRunTrainable", 2, ("--world-size", "2", "--isolation", "per_run", "--stall-timeout", "none")),
+    ],
+)
+def test_a_run_that_hangs_while_the_broker_or_tunes_actor_dies_starts_again(
+    here: Path, victim: str, attempts: int, flags: tuple[str, ...]
+) -> None:
+    how = (*SHORT_RUNS, "--repeats", "1", "--model", "tests.failing:hangs_the_first_time", *flags)
+    process = start(*command_line("grid", *how), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     family = Family(process)
-    deadline = time.monotonic() + 600
-    while not (here / "hangs").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    find(family, PARTS["broker"]).kill()
+    wait_for(process, (here / "hangs").exists)
+    find(family, victim).kill()
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, out + err
     (record,) = load(here / "results" / "grid").records
     assert record.outcome == "ok"
-    assert not family.left()
-
-
-@pytest.mark.slow
-def test_a_run_that_brings_its_ranks_starts_again_after_the_death_of_tunes_actor(here: Path) -> None:
-    # Its trainer dies with that actor; the cores that it reserved are all there are.
-    flags = (*SHORT_RUNS, "--repeats", "1", "--world-size", "2", "--model", "tests.failing:hangs_the_first_time")
-    process = start(
-        *command_line("grid", *flags, "--isolation", "per_run", "--stall-timeout", "none"),
-        cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    family = Family(process)
-    deadline = time.monotonic() + 600
-    while not (here / "hangs").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    find(family, "ray::IsolatedRunTrainable").kill()
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 0, out + err
-    (record,) = load(here / "results" / "grid").records
-    assert (record.outcome, record.attempts) == ("ok", 2)
+    assert record.attempts >= attempts
     assert not family.left()
 
 

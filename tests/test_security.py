@@ -21,8 +21,8 @@ from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.text import escape_control_chars
 from tests.analysis.samples import results
-from tests.cli.test_main import keep, run
-from tests.conftest import PROJECT
+from tests.cli.test_main import keep
+from tests.conftest import PROJECT, DmlsRay
 from tests.storage.reading import latest_records
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
@@ -210,11 +210,9 @@ def test_a_sweep_json_of_a_wrong_form_is_refused(folder: Path, session: Any) -> 
 
 
 @pytest.mark.parametrize(("name", "start"), [("sweep.json", "["), ("runs.jsonl", '{"facts":')])
-def test_json_nested_too_deeply_is_an_error_of_one_line(
-    folder: Path, name: str, start: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_nested_too_deeply_is_an_error_of_one_line(folder: Path, name: str, start: str, run: DmlsRay) -> None:
     (folder / name).write_text(start * 100_000 + "\n")
-    code, _, err = run(capsys, "table", folder)
+    code, _, err = run("table", folder)
     assert (code, err.count("\n")) == (2, 1)
 
 
@@ -230,7 +228,7 @@ def test_reading_does_not_block_on_a_pipe_in_place_of_a_file(folder: Path) -> No
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "sweep.json"])
 def test_a_link_in_place_of_a_file_is_refused_in_one_line_and_not_followed(
-    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, folder: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
     # `ls` lists it as a folder that cannot be read.
     commands = [words for words in reading_commands(folder) if words[0] != "ls"]
@@ -238,7 +236,7 @@ def test_a_link_in_place_of_a_file_is_refused_in_one_line_and_not_followed(
     (folder / name).symlink_to(elsewhere)
     before = elsewhere.read_bytes()
     for words in commands:
-        code, _, err = run(capsys, *words)
+        code, _, err = run(*words)
         assert (code, err.count("\n")) == (2, 1), words
         assert f"{folder / name} cannot be read (it is a link)" in err
     with pytest.raises(StoreError, match="it is a link"), Store(folder) as store:
@@ -247,7 +245,7 @@ def test_a_link_in_place_of_a_file_is_refused_in_one_line_and_not_followed(
 
 
 def test_reading_imports_no_module_that_a_record_names(
-    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: DmlsRay
 ) -> None:
     (tmp_path / "payload.py").write_text("raise SystemExit('it ran')\n")
     monkeypatch.chdir(tmp_path)
@@ -255,16 +253,16 @@ def test_reading_imports_no_module_that_a_record_names(
     config = {"train": "payload:run", "model": "payload:run", "world_size": 1, "code": "gASVAAAAAA=="}
     write_records(hostile, [record | {"config": config} for record in records_of(hostile)])
     for words in reading_commands(hostile):
-        assert run(capsys, *words)[0] in (0, 2), words
+        assert run(*words)[0] in (0, 2), words
     assert "payload" not in sys.modules
 
 
 def test_no_text_of_a_record_reaches_the_terminal_as_a_control_sequence_or_markdown_as_mark_up(
-    hostile: Path, capsys: pytest.CaptureFixture[str]
+    hostile: Path, run: DmlsRay
 ) -> None:
     documents = []
     for words in reading_commands(hostile):
-        code, out, err = run(capsys, *words)
+        code, out, err = run(*words)
         assert code == 0, (words, err)
         assert not CONTROL.search(out + err), words
         if words[0] == "show":
@@ -273,7 +271,7 @@ def test_no_text_of_a_record_reaches_the_terminal_as_a_control_sequence_or_markd
             documents.append(out)
     documents.append((hostile / "table.md").read_text())
     assert not any("<" in text or "](" in text for text in documents)
-    code, _, err = run(capsys, "table", f"{hostile}{ESCAPE}")
+    code, _, err = run("table", f"{hostile}{ESCAPE}")
     assert (code, err.count("\n"), "\x1b" in err) == (2, 1, False)
 
 
@@ -281,8 +279,8 @@ def test_control_characters_are_escaped_and_other_text_is_unchanged() -> None:
     assert escape_control_chars("a\x1b[1mb\r\n\tä\u202e\x85\ud800語") == "a\\x1b[1mb\\r\n\tä\\u202e\\x85\\ud800語"
 
 
-def test_the_report_shows_every_text_of_a_record_as_text(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "report", hostile)
+def test_the_report_shows_every_text_of_a_record_as_text(hostile: Path, run: DmlsRay) -> None:
+    run("report", hostile)
     page = (hostile / "report.html").read_text()
     assert "<img" not in page
     assert page.count("&lt;img src=x") > 3
@@ -292,10 +290,10 @@ def test_the_report_shows_every_text_of_a_record_as_text(hostile: Path, capsys: 
 
 
 def test_no_command_writes_through_a_symbolic_link_in_a_results_folder(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
     for command in ("report", "figures", "tensorboard"):
-        run(capsys, command, folder)
+        run(command, folder)
     derived = [path for path in folder.rglob("*") if path.is_file() and path.name not in ("runs.jsonl", "sweep.json")]
     assert {"table.md", "runs.csv", "report.html", "scaling.svg"} <= {path.name for path in derived}
     victim = tmp_path / "victim"
@@ -305,39 +303,37 @@ def test_no_command_writes_through_a_symbolic_link_in_a_results_folder(
         path.symlink_to(victim)
         path.with_name(f".{path.name}.new").symlink_to(victim)  # a name that a temporary file may have
     for words in reading_commands(folder):
-        assert run(capsys, *words)[0] == 0
+        assert run(*words)[0] == 0
     assert victim.read_text() == "unchanged"
     assert [path.name for path in derived if path.is_symlink()] == []
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "figures"])
 def test_a_symbolic_link_in_place_of_a_folder_is_not_followed(
-    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, folder: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
     (tmp_path / "home").mkdir()
     (folder / name).symlink_to(tmp_path / "home")
-    code, _, err = run(capsys, name, folder)
+    code, _, err = run(name, folder)
     assert (code, err.count("\n")) == (2, 1)
     assert "is a link" in err
     assert list((tmp_path / "home").iterdir()) == []
 
 
 def test_a_symbolic_link_in_place_of_the_events_of_a_run_is_replaced_and_not_emptied(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
     (tmp_path / "home" / "kept").mkdir(parents=True)
-    run(capsys, "tensorboard", folder)
+    run("tensorboard", folder)
     events = next((folder / "tensorboard").glob("*repeat=0"))
     shutil.rmtree(events)
     events.symlink_to(tmp_path / "home")
-    assert run(capsys, "tensorboard", folder)[0] == 0
+    assert run("tensorboard", folder)[0] == 0
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["kept"]
     assert not events.is_symlink()
 
 
-def test_no_file_behind_a_symbolic_link_gets_into_a_report(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_file_behind_a_symbolic_link_gets_into_a_report(folder: Path, tmp_path: Path, run: DmlsRay) -> None:
     first, second, *_ = latest_records(folder)
     (tmp_path / "token.txt").write_text("hunter2")
     (folder / "runs" / first.run_id).mkdir(parents=True)
@@ -348,4 +344,4 @@ def test_no_file_behind_a_symbolic_link_gets_into_a_report(
     assert "hunter2" not in payload
     assert "token.txt" not in payload
     assert "notes.txt" in payload
-    assert "token.txt" not in run(capsys, "show", second.run_id, folder)[1]
+    assert "token.txt" not in run("show", second.run_id, folder)[1]

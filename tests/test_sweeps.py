@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,12 @@ def python(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def by_model(folder: Path) -> dict[str, Any]:
     """Return the records of a folder by the names of their models, without modules."""
     return {record.config["model"].rpartition(":")[2]: record for record in load(folder).records}
+
+
+def wait_for(process: subprocess.Popen[str], is_there: Callable[[], object]) -> None:
+    """Wait until something is there, or the process has ended."""
+    while not is_there() and process.poll() is None:
+        time.sleep(0.02)
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -229,8 +235,7 @@ def test_a_sweep_killed_at_any_moment_continues_where_it_was(main_job: Path, tmp
     chance = random.Random(os.urandom(8))
     stop_after, delay = chance.randrange(0, 11), chance.uniform(0, 0.05)
     process = start(*command_line("batch_size", *GRID), cwd=tmp_path)
-    while len(lines(folder)) < stop_after and process.poll() is None:
-        time.sleep(0.02)
+    wait_for(process, lambda: len(lines(folder)) >= stop_after)
     time.sleep(delay)
     kill(process)
     moment = f"killed after {stop_after} lines and {delay:.3f} s"
@@ -259,8 +264,7 @@ def test_a_run_of_a_killed_sweep_resumes_from_its_checkpoint_with_equal_results(
     )  # fmt: skip
     process = start(*command_line(*flags, "--checkpoints"), cwd=tmp_path)
     runs = tmp_path / "results" / "grid" / "runs"
-    while not list(runs.glob("*/checkpoints/[1-9]?.rank-1.pt")) and process.poll() is None:
-        time.sleep(0.02)
+    wait_for(process, lambda: list(runs.glob("*/checkpoints/[1-9]?.rank-1.pt")))
     kill(process)
     assert not lines(tmp_path / "results" / "grid"), "the sweep was killed during the run"
     assert sweep_command(*flags, "--checkpoints").returncode == 0
@@ -325,8 +329,7 @@ def test_after_an_edit_the_same_command_trains_the_new_model_from_its_start_and_
     long = ("grid", *shared, "--batch-per-rank", "8", "--epochs", "150")
     process = start(*command_line(*long), cwd=tmp_path)
     folder = tmp_path / "results" / "grid"
-    while not list(folder.glob("runs/*/checkpoints/[1-9]?.rank-0.pt")) and process.poll() is None:
-        time.sleep(0.02)
+    wait_for(process, lambda: list(folder.glob("runs/*/checkpoints/[1-9]?.rank-0.pt")))
     kill(process)
     (tmp_path / "edited_width.py").write_text("WIDTH = 9\n")
     assert sweep_command(*long).returncode == 0

@@ -15,11 +15,10 @@ import pytest
 
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
-from dmls_ray.cli.main import main
 from dmls_ray.config.identity import Identity
 from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, DmlsRay
 
 
 def keep(runs: Results, folder: Path) -> Path:
@@ -46,15 +45,6 @@ def folder(tmp_path: Path) -> Path:
     return keep(rates(100), tmp_path / "results" / "sample")
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """Exit code, output and complaints of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    output = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, output.out, output.err
-
-
 def test_dmls_ray_and_the_module_are_the_same_command() -> None:
     expected = [
         subprocess.run([*words, "--help"], capture_output=True, text=True, check=True, cwd=PROJECT).stdout
@@ -75,19 +65,17 @@ def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
     assert expected.splitlines()[-1] == "loaded"
 
 
-def test_epochs_that_are_none_are_reported_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_epochs_that_are_none_are_reported_in_one_line(folder: Path, run: DmlsRay) -> None:
     first, *others = (folder / "runs.jsonl").read_text().splitlines()
     document = json.loads(first) | {"epochs": [["a"]]}
     (folder / "runs.jsonl").write_text("\n".join([json.dumps(document), *others]) + "\n")
-    code, _, err = run(capsys, "show", document["run_id"], folder)
+    code, _, err = run("show", document["run_id"], folder)
     assert (code, err.count("\n")) == (2, 1)
     assert f"the epochs and ranks of run {document['run_id']} cannot be read" in err
 
 
-def test_ls_lists_every_sweep_below_a_folder_with_the_runs_that_a_stopped_one_lacks(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = run(capsys, "ls", folder.parent)[1]
+def test_ls_lists_every_sweep_below_a_folder_with_the_runs_that_a_stopped_one_lacks(folder: Path, run: DmlsRay) -> None:
+    out = run("ls", folder.parent)[1]
     assert str(folder) in out
     assert "12 ok" in out
     assert "What does the batch do?" in out
@@ -96,18 +84,16 @@ def test_ls_lists_every_sweep_below_a_folder_with_the_runs_that_a_stopped_one_la
     trials = [json.loads(line)["trial_id"] for line in lines]
     session = {"repeats": 3, "trials": list(dict.fromkeys(trials))}
     (folder / "sweep.json").write_text(json.dumps({"schema": 2, "sessions": [session]}))
-    assert "5 of 12" in run(capsys, "ls", folder)[1]
+    assert "5 of 12" in run("ls", folder)[1]
 
 
-def test_show_prints_all_of_a_run_but_its_picture_and_texts_as_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_prints_all_of_a_run_but_its_picture_and_texts_as_they_are(tmp_path: Path, run: DmlsRay) -> None:
     runs = results({"batch_per_rank": [16], "world_size": 2}, lambda values, repeat: 100.0, repeats=1)
     (record,) = runs.records
     record.picture = "/9j/" + "A" * 2000
     record.traceback = "ValueError: [red]<script>[/red] :smile:"
     kept = keep(runs, tmp_path / "seen")
-    code, out, _ = run(capsys, "show", record.run_id, tmp_path)
+    code, out, _ = run("show", record.run_id, tmp_path)
     assert code == 0
     assert out.startswith(f"{record.run_id} in {kept}: ok")
     for text in ("batch_per_rank           16", "Epochs", "Ranks", "Some CPU", record.traceback):
@@ -125,25 +111,23 @@ def test_show_prints_all_of_a_run_but_its_picture_and_texts_as_they_are(
         ("latex", r"world\_size & batch\_per\_rank & "),
     ],
 )
-def test_the_table_is_written_in_every_format(
-    folder: Path, form: str, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(capsys, "table", folder, "--format", form)
+def test_the_table_is_written_in_every_format(folder: Path, form: str, expected: str, run: DmlsRay) -> None:
+    code, out, _ = run("table", folder, "--format", form)
     assert code == 0
     assert expected in out
     assert ("ranks 2 vs 1" in out) == (form != "csv")
 
 
-def test_the_effects_of_the_answer_are_written_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = json.loads(run(capsys, "table", folder, "--format", "json")[1])
+def test_the_effects_of_the_answer_are_written_as_json(folder: Path, run: DmlsRay) -> None:
+    answer = json.loads(run("table", folder, "--format", "json")[1])
     first = answer["effects"][0]
     assert set(first) == {"metric", "kind", "pair", "where", "value", "low", "high", "n", "verdict"}
     assert (first["metric"], first["n"]) == ("images_per_s", 3)
     assert answer["comparisons"] == 8
 
 
-def test_figures_are_drawn_into_the_sweeps_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "figures", folder)
+def test_figures_are_drawn_into_the_sweeps_folder(folder: Path, run: DmlsRay) -> None:
+    code, out, _ = run("figures", folder)
     assert code == 0
     drawn = [Path(line) for line in out.splitlines()]
     assert {path.parent for path in drawn} == {folder / "figures"}
@@ -151,12 +135,10 @@ def test_figures_are_drawn_into_the_sweeps_folder(folder: Path, capsys: pytest.C
     assert all(path.stat().st_size > 1000 for path in drawn)
 
 
-def test_export_writes_what_other_programs_read_beside_the_runs_themselves(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_writes_what_other_programs_read_beside_the_runs_themselves(folder: Path, run: DmlsRay) -> None:
     before = (folder / "runs.jsonl").read_text()
     for form in ("csv", "parquet", "json"):
-        assert run(capsys, "export", folder, "--format", form)[0] == 0
+        assert run("export", folder, "--format", form)[0] == 0
     assert pd.read_parquet(folder / "runs.parquet")["images_per_s"].notna().all()
     assert len(pd.read_parquet(folder / "ranks.parquet")) == 18
     assert len(json.loads((folder / "runs.json").read_text())) == 12
@@ -170,21 +152,19 @@ def in_sessions(swept: Results, name: str) -> Results:
     return swept
 
 
-def test_below_three_sessions_of_each_a_slowdown_can_neither_be_said_nor_ruled_out(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, "compare", folder, folder, "--fail-if-slower", "5%")
+def test_below_three_sessions_of_each_a_slowdown_can_neither_be_said_nor_ruled_out(folder: Path, run: DmlsRay) -> None:
+    code, out, err = run("compare", folder, folder, "--fail-if-slower", "5%")
     assert code == 4
     assert "not distinguished" in out
     assert err.startswith("dmls-ray compare: that B is slower than A by more than 5% is not ruled out: over all")
     assert "needs 3 sessions of each" in err
     other = keep(rates(10), folder.parent / "slow")
     for form in ("text", "markdown", "csv", "latex"):
-        code, out, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%", "--format", form)
+        code, out, err = run("compare", folder, other, "--fail-if-slower", "5%", "--format", form)
         assert (code, err.count("\n")) == (4, 1)
         assert out.count("different in these sessions") == (4 if form == "csv" else 5)
         assert "slower" not in out
-    code, out, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%", "--format", "json")
+    code, out, err = run("compare", folder, other, "--fail-if-slower", "5%", "--format", "json")
     assert (code, json.loads(out)["verdict"]) == (4, "different in these sessions")
 
 
@@ -205,43 +185,41 @@ def test_compare_fails_a_slowdown_beyond_doubt_with_3_and_one_that_is_not_ruled_
     share: str,
     code: int,
     names: str,
-    capsys: pytest.CaptureFixture[str],
+    run: DmlsRay,
 ) -> None:
     a, b = (
         keep(in_sessions(rates(*made), name), folder.parent / name)
         for name, made in (("a", (100.0,)), ("b", (speed, noise)))
     )
-    found, out, err = run(capsys, "compare", a, b, "--fail-if-slower", share)
+    found, out, err = run("compare", a, b, "--fail-if-slower", share)
     assert found == code
     assert err.startswith(f"dmls-ray compare: {names}" if names else "")
     assert bool(err) == bool(names)
     assert "different in these sessions" not in out
-    assert run(capsys, "compare", a, b)[0] == 0
+    assert run("compare", a, b)[0] == 0
 
 
 @pytest.mark.parametrize("fits", [[], [16]])
-def test_compare_fails_what_ended_ok_in_a_and_never_in_b(
-    folder: Path, fits: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_fails_what_ended_ok_in_a_and_never_in_b(folder: Path, fits: list[int], run: DmlsRay) -> None:
     def rate(values: dict[str, Any], repeat: int) -> float | None:
         return 100.0 + repeat if values["batch_per_rank"] in fits else None
 
     other = keep(results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, rate), folder.parent / "other")
-    code, _, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%")
+    code, _, err = run("compare", folder, other, "--fail-if-slower", "5%")
     assert code == 3
     assert err.startswith("dmls-ray compare: ok in A and never in B: ")
     assert err.count("\n") == 1
     assert "world_size=2 batch_per_rank=32" in err
     assert ("batch_per_rank=16" in err) == (16 not in fits)
-    assert run(capsys, "compare", folder, other)[0] == 0
-    assert run(capsys, "compare", other, folder, "--fail-if-slower", "5%")[0] == 4
+    assert run("compare", folder, other)[0] == 0
+    assert run("compare", other, folder, "--fail-if-slower", "5%")[0] == 4
 
 
-def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "advise", folder, "--for", "throughput")
+def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -> None:
+    code, out, _ = run("advise", folder, "--for", "throughput")
     assert code == 0
     assert "batch_per_rank" in out.splitlines()[-1]
-    code, out, _ = run(capsys, "advise", folder, "--for", "throughput", "--format", "json")
+    code, out, _ = run("advise", folder, "--for", "throughput", "--format", "json")
     assert (code, json.loads(out)["trials"][0]["verdict"]) == (0, "best")
 
 
@@ -273,7 +251,7 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.
     ],
 )
 def test_what_cannot_be_done_is_one_line_with_exit_code_2(
-    words: str, complaint: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, complaint: str, folder: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     (folder / "report.html").mkdir()
@@ -284,7 +262,7 @@ def test_what_cannot_be_done_is_one_line_with_exit_code_2(
     places = {"SWEEP": folder, "EMPTY": tmp_path / "empty", "FILE": tmp_path / "file"}
     for name, path in places.items():
         words = words.replace(name, str(path))
-    code, _, err = run(capsys, *words.split())
+    code, _, err = run(*words.split())
     assert (code, err.count("\n")) == (2, 1)
     assert complaint in err
 
@@ -306,13 +284,13 @@ def test_a_disk_without_room_for_the_output_is_one_line(folder: Path) -> None:
 
 
 def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, run: DmlsRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tables, "load", interrupt)
-    assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
+    assert run("table", folder) == (130, "", "dmls-ray table: stopped.\n")
 
 
 @pytest.fixture
@@ -337,13 +315,13 @@ def edited(tmp_path: Path) -> Path:
 
 
 def test_stale_runs_are_left_out_with_a_line_and_included_on_request(
-    edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    edited: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
-    code, out, _ = run(capsys, "table", edited)
+    code, out, _ = run("table", edited)
     assert code == 0
     assert "6 runs of other versions of m.py left out; --stale includes them." in " ".join(out.split())
     assert sorted(load(edited).runs["batch_per_rank"].unique()) == [16, 64]
-    code, out, _ = run(capsys, "table", edited, "--stale")
+    code, out, _ = run("table", edited, "--stale")
     assert code == 0
     assert "left out" not in out
     assert re.search(r"code current vs [0-9a-f]{8} +2\.00x", out), "two versions are values of an axis"
@@ -351,37 +329,37 @@ def test_stale_runs_are_left_out_with_a_line_and_included_on_request(
     rows = everything.assign(is_current=everything["code"] == "current").groupby(["is_current", "batch_per_rank"])
     assert rows.size().to_dict() == {(False, 16): 3, (False, 32): 3, (True, 16): 3, (True, 64): 3}
     for command in ("export", "figures"):
-        assert run(capsys, command, edited, "--stale", "--out", tmp_path / command)[0] == 0
+        assert run(command, edited, "--stale", "--out", tmp_path / command)[0] == 0
     assert len(pd.read_csv(tmp_path / "export" / "runs.csv")) == 12
-    assert "code" in run(capsys, "advise", edited, "--stale")[1]
+    assert "code" in run("advise", edited, "--stale")[1]
 
 
-def test_show_finds_a_stale_run_by_its_name(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_finds_a_stale_run_by_its_name(edited: Path, run: DmlsRay) -> None:
     for record, version in ((load(edited, stale=True).records[0], "old"), (load(edited).records[0], "new")):
-        code, out, err = run(capsys, "show", record.run_id, edited)
+        code, out, err = run("show", record.run_id, edited)
         assert (code, err) == (0, "")
         assert out.startswith(f"{record.run_id} in {edited}: ok")
         assert f"m.py                     {version}" in out
-        assert "3 runs are called" in run(capsys, "show", record.trial_id, edited)[2]
+        assert "3 runs are called" in run("show", record.trial_id, edited)[2]
 
 
-def test_ls_says_how_many_runs_are_stale(edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "ls", edited.parent, "--format", "csv")
+def test_ls_says_how_many_runs_are_stale(edited: Path, folder: Path, run: DmlsRay) -> None:
+    _, out, _ = run("ls", edited.parent, "--format", "csv")
     rows = pd.read_csv(io.StringIO(out)).set_index("folder")
     assert (rows.loc[str(edited), "runs"], rows.loc[str(edited), "stale"]) == (6, 6)
     assert rows.loc[str(folder), "stale"] == 0
-    assert "Stale runs were made with other code or data" in run(capsys, "ls", edited.parent)[1]
-    assert "tale" not in run(capsys, "ls", folder)[1]
+    assert "Stale runs were made with other code or data" in run("ls", edited.parent)[1]
+    assert "tale" not in run("ls", folder)[1]
 
 
-def test_a_copy_has_the_stale_runs_too(edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "12 of 12 runs added" in run(capsys, "copy", edited, tmp_path / "copy")[1]
-    assert "0 of 12 runs added" in run(capsys, "copy", edited, tmp_path / "copy")[1]
+def test_a_copy_has_the_stale_runs_too(edited: Path, tmp_path: Path, run: DmlsRay) -> None:
+    assert "12 of 12 runs added" in run("copy", edited, tmp_path / "copy")[1]
+    assert "0 of 12 runs added" in run("copy", edited, tmp_path / "copy")[1]
     assert len(load(tmp_path / "copy")) == 6
 
 
 def test_a_copy_adds_an_answer_that_is_better_than_the_one_there_and_hides_no_newer_version(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, run: DmlsRay
 ) -> None:
     there = tmp_path / "there"
     records = load(folder).records
@@ -390,26 +368,26 @@ def test_a_copy_adds_an_answer_that_is_better_than_the_one_there_and_hides_no_ne
             [records[0].replace(mode="search"), records[1].replace(mode="search", metrics={"stopped_epoch": 1})]
         )
         store.append_all([records[2]])
-    assert "11 of 12 runs added" in run(capsys, "copy", folder, there)[1]
-    assert "0 of 12 runs added" in run(capsys, "copy", folder, there)[1]
+    assert "11 of 12 runs added" in run("copy", folder, there)[1]
+    assert "0 of 12 runs added" in run("copy", folder, there)[1]
     assert [record.mode for record in load(there).records] == ["bench"] * 12
 
     for name, version, at in (("old", "v1", "2026-01-01T00:00:00"), ("new", "v2", "2026-02-01T00:00:00")):
         with Store(tmp_path / name) as store:
             store.add_session({"code": {"m.py": version}, "started_at": at})
             store.append(records[0].replace(code={"m.py": version}, started_at=at))
-    run(capsys, "copy", tmp_path / "old", tmp_path / "new")
+    run("copy", tmp_path / "old", tmp_path / "new")
     assert [record.code for record in load(tmp_path / "new").records] == [{"m.py": "v2"}]
 
 
-def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, run: DmlsRay) -> None:
     no_text = os.fsdecode(b"no text \xff")
     for name, text in (("bad_line", "{}\n"), ("bad_sweep", ""), ("no_number", ""), (no_text, "")):
         (folder.parent / name).mkdir()
         (folder.parent / name / "runs.jsonl").write_text(text)
     (folder.parent / "bad_sweep" / "sweep.json").write_text("[]")
     (folder.parent / "no_number" / "sweep.json").write_text('{"sessions": [{"repeats": NaN}]}')
-    code, out, _ = run(capsys, "ls", folder.parent, "--format", "csv")
+    code, out, _ = run("ls", folder.parent, "--format", "csv")
     rows = pd.read_csv(io.StringIO(out)).set_index("folder")
     assert code == 0
     assert rows.loc[str(folder), "outcome"] == "12 ok"
@@ -418,27 +396,27 @@ def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pyt
     assert "NaN is no number of JSON" in rows.loc[str(folder.parent / "no_number"), "outcome"]
     assert str(folder.parent / "no text \\udcff") in rows.index
     run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
-    assert run(capsys, "show", run_id, folder.parent)[0] == 0
-    code, _, err = run(capsys, "show", "nothing", folder.parent)
+    assert run("show", run_id, folder.parent)[0] == 0
+    code, _, err = run("show", "nothing", folder.parent)
     assert (code, err.count("\n")) == (2, 1)
     assert "Not all of them can be read: " in err
 
 
-def test_published_gives_the_reports_tables_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "published", "A")
+def test_published_gives_the_reports_tables_and_answers(run: DmlsRay) -> None:
+    code, out, _ = run("published", "A")
     assert code == 0
     assert "ranks 2 vs 1" in out
     assert "Report B" not in out
     assert "measured on NVIDIA GeForce RTX 3090." in out
     assert "Each value is of one run (n = 1) and has no interval." in out
     assert "rank 0's, over its share" in " ".join(out.split())
-    code, out, _ = run(capsys, "published", "A", "--by", "rank", "--format", "csv")
+    code, out, _ = run("published", "A", "--by", "rank", "--format", "csv")
     assert code == 0
     assert {"rank", "n"} <= set(pd.read_csv(io.StringIO(out)).columns)
 
 
-def test_in_latex_all_but_the_tables_is_a_comment(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "published", "C", "--format", "latex")
+def test_in_latex_all_but_the_tables_is_a_comment(run: DmlsRay) -> None:
+    code, out, _ = run("published", "C", "--format", "latex")
     outside = re.sub(r"\\begin{tabular}.*?\\end{tabular}", "", out, flags=re.DOTALL)
     assert code == 0
     assert out.count(r"\begin{tabular}") == 3

@@ -90,18 +90,9 @@ def test_a_run_that_no_rank_can_serve_ends_the_sweep(executor: Executor, is_lost
         )
 
 
-@pytest.mark.parametrize(
-    ("outcome", "is_left"),
-    [
-        (Outcome.OK, False),
-        (Outcome.DIVERGED, False),
-        (Outcome.OOM, False),
-        (Outcome.KILLED, True),
-        (Outcome.ERROR, True),
-    ],
-)
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.DIVERGED, Outcome.OOM, Outcome.KILLED, Outcome.ERROR])
 def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
-    executor: Executor, outcome: Outcome, is_left: bool, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = run_folder(executor.store.folder, executor.plan.runs[0].run_id) / "checkpoints"
     checkpoints.mkdir(parents=True)

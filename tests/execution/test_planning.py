@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dmls_ray.config.options import Options
@@ -38,23 +40,26 @@ def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_wh
     assert finished(records, mode="search", scheduler="none") == {0, 1}
 
 
-def test_a_trace_of_a_workload_that_writes_none_is_refused() -> None:
-    class WithoutTraces(Workload):
-        name, config = "without_traces", RuntimeConfig
+class Plain(Workload):
+    """A workload without traces and accuracies."""
 
-    with pytest.raises(ConfigError, match="--trace 1: runs of without_traces write no traces; leave it out"):
-        plan_sweep({"seed": [1]}, Options(trace=1), WithoutTraces())
+    name, config = "plain", RuntimeConfig
 
 
-def test_an_aim_that_no_run_can_be_judged_by_is_refused_before_anything_starts() -> None:
-    race = Options(race=True, aim="time-to-accuracy")
-    with pytest.raises(ConfigError, match="add --target-accuracy 0.9, say"):
-        plan_sweep({"batch_per_rank": [16, 32]}, race, workload("classification"))
-    with pytest.raises(ConfigError, match="--target-accuracy 0.2 0.3: --aim time-to-accuracy needs one target; give"):
-        plan_sweep({"batch_per_rank": [16], "target_accuracy": [0.2, 0.3]}, race, workload("classification"))
-
-    class WithoutAccuracy(Workload):
-        name, config = "without_accuracy", RuntimeConfig
-
-    with pytest.raises(ConfigError, match="--aim accuracy needs test accuracies, and without_accuracy has none"):
-        plan_sweep({"seed": [1]}, Options(race=True, aim="accuracy"), WithoutAccuracy())
+@pytest.mark.parametrize(
+    ("chosen", "axes", "options", "message"),
+    [
+        (Plain(), {"seed": [1]}, {"trace": 1}, "--trace 1: runs of plain write no traces; leave it out"),
+        (Plain(), {"seed": [1]}, {"aim": "accuracy"}, "--aim accuracy needs test accuracies, and plain has none"),
+        (None, {"batch_per_rank": [16, 32]}, {"aim": "time-to-accuracy"}, "add --target-accuracy 0.9, say"),
+        (
+            None, {"batch_per_rank": [16], "target_accuracy": [0.2, 0.3]}, {"aim": "time-to-accuracy"},
+            "--target-accuracy 0.2 0.3: --aim time-to-accuracy needs one target; give",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_run_can_have_is_refused_before_anything_starts(
+    chosen: Workload | None, axes: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_sweep(axes, Options(race="aim" in options, **options), chosen or workload("classification"))

@@ -31,34 +31,29 @@ def test_a_record_names_its_workload(name: str, axes: dict[str, object]) -> None
     assert record.workload == name
 
 
-def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("values", "clock", "overheads"),
+    [
+        # The time of instruments is no overhead.
+        ({"total_s": 6.0, "instruments_s": 3.5}, [100.0, 110.0], [0.5]),
+        # The driver learns of the first start late, which makes no negative time.
+        ({"total_s": 1.0}, [100.0, 100.9, 102.0], [None, 0.1]),
+    ],
+)
+def test_overhead_is_the_time_between_two_ends_that_no_run_took(
+    values: dict[str, float], clock: list[float], overheads: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     chosen = workload("classification")
-    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
+    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, repeats=len(overheads), schema=chosen.schema())
     recorder = Recorder(plan, Options(), chosen, session="")
-    monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 110.0]).__next__)
-    run = plan.runs[0]
-    recorder.started(run, RunStarted(attempt=1))
-    values = {"total_s": 6.0, "instruments_s": 3.5}
-    finished = RunFinished(
-        verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values=values),)
-    )
-    record = recorder.finished(run, finished)
-    assert (record.metrics["total_s"], record.metrics["instruments_s"], record.metrics["overhead_s"]) == (6.0, 3.5, 0.5)
-
-
-def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = workload("classification")
-    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, repeats=2, schema=chosen.schema())
-    recorder = Recorder(plan, Options(), chosen, session="")
-    monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 100.9, 102.0]).__next__)
-    finished = RunFinished(
-        verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values={"total_s": 1.0}),)
-    )
-    overheads = []
-    for run in plan.runs:
+    monkeypatch.setattr(recorder_module.time, "monotonic", iter(clock).__next__)
+    results = (RankResult(rank=0, values=values),)
+    finished = RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results)
+    for run, overhead_s in zip(plan.runs, overheads, strict=True):
         recorder.started(run, RunStarted(attempt=1))
-        overheads.append(recorder.finished(run, finished).metrics.get("overhead_s"))
-    assert overheads == [None, pytest.approx(0.1)]
+        metrics = recorder.finished(run, finished).metrics
+        assert metrics.get("overhead_s") == pytest.approx(overhead_s)
+        assert metrics.items() >= values.items()
 
 
 def checkout(folder: Path, file: str) -> str:

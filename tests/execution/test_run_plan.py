@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.records import provenance
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.location import open_store
+from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.sweep_file import read_sweep
-from dmls_ray.util.errors import NotKeptError
+from dmls_ray.util.errors import ConfigError, NotKeptError, StoreError
 from tests.analysis.samples import results
+from tests.records.test_model import record
 
 GRID = {"batch_per_rank": [16, 32], "world_size": 1}
 
@@ -31,17 +34,28 @@ class Notes:
         self.notes.append(text)
 
 
+def with_every_run(location: Path | str) -> None:
+    """Write results in which every run of the grid has ended."""
+    with open_store(location, print) as store:
+        store.add_session({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
+        store.append_all(results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records)
+
+
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     """A folder in which every run of the grid has ended."""
-    with Store(tmp_path) as store:
-        store.add_session({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
-        for record in results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records:
-            store.append(record)
+    with_every_run(tmp_path)
     return tmp_path
 
 
-def call(folder: Path, plan: Plan | None = None) -> tuple[Any, list[str]]:
+@pytest.fixture
+def finished_uri(bucket: str) -> str:
+    """A URI where every run of the grid has ended."""
+    with_every_run(f"{bucket}/a folder/sweep")
+    return f"{bucket}/a folder/sweep"
+
+
+def call(folder: Path | str, plan: Plan | None = None) -> tuple[Any, list[str]]:
     view = Notes()
     plan = plan or make_plan(GRID)
     return run_plan(plan, Options(out=str(folder), repeats=3), view), view.notes  # type: ignore[arg-type]
@@ -145,3 +159,45 @@ def test_a_disk_without_space_ends_the_sweep_without_further_files(
     with pytest.raises(SystemExit) as ended:
         main(Preset(name="test", question="What?", axis="batch_per_rank", axes=axes), ["--out", str(finished)])
     assert ended.value.code == 1
+
+
+def test_a_call_leaves_all_files_at_the_uri_and_the_next_leaves_them_as_they_are(finished_uri: str) -> None:
+    found, notes = call(finished_uri)
+    assert (len(found), notes) == (6, ["Nothing to run: all 6 runs are there."])
+    there = {item.name: item.modified_ns for item in ObjectStore(finished_uri).list()}
+    assert {"runs", "sessions", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there.keys()
+    assert b"batch_per_rank 32 vs 16" in (ObjectStore(finished_uri).get("table.md") or b"")
+    call(finished_uri)
+    assert {item.name: item.modified_ns for item in ObjectStore(finished_uri).list()} == there
+
+
+def test_no_file_at_the_uri_names_a_credential_or_the_local_folder(finished_uri: str) -> None:
+    found, _ = call(finished_uri)
+    objects = ObjectStore(finished_uri)
+    secrets = [value.encode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if (value := os.getenv(name))]
+    for item in objects.list(deep=True):
+        content = b"" if item.is_folder else objects.get(item.name) or b""
+        assert not any(text in content for text in (*secrets, str(found.folder).encode())), item.name
+
+
+def test_another_functions_runs_are_refused_by_the_uri(finished_uri: str) -> None:
+    with open_store(finished_uri, print) as store:
+        store.append(record(run_id="b-0", config={"train": "module:function", "lr": 1}))
+    with pytest.raises(StoreError, match=rf"--out {finished_uri} holds runs of"):
+        call(finished_uri)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "save_weights"])
+def test_what_ranks_keep_needs_a_folder(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} needs a folder that the ranks can write to"):
+        Options(out="s3://bucket/sweep", **{name: True})
+
+
+def test_a_dry_run_shows_what_is_done_at_a_uri(finished_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    axes = {**GRID, "batch_per_rank": [16, 64]}
+    preset = Preset(name="test", question="What?", axis="batch_per_rank", axes=axes)
+    with pytest.raises(SystemExit) as ended:
+        main(preset, ["--out", finished_uri, "--dry-run"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert (out.count("  done"), out.count("  to run")) == (3, 3)
