@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.common import machine, print_table
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished
 from dmls_ray.workloads.classification.config import TrialConfig

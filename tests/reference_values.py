@@ -21,7 +21,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Until
 from dmls_ray.util.errors import ConfigError
 from tests.conftest import PROJECT
 

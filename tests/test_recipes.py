@@ -98,7 +98,7 @@ def add_axis_with_a_number(copy: PackageCopy) -> None:
 
 def add_metric_of_ranks(copy: PackageCopy) -> None:
     copy.insert(
-        "dmls_ray/records/training_metrics.py",
+        "dmls_ray/records/metrics.py",
         "    # In records, in no table.\n",
         """
         Metric(
@@ -168,8 +168,6 @@ def add_option(copy: PackageCopy) -> None:
         \"\"\"Seconds between two runs.\"\"\"
     """
     copy.insert("dmls_ray/config/options.py", "    fresh: bool = setting(", declaration, indent=4)
-    imported = "from dmls_ray.config.fields import NonNegativeNumber\nfrom dmls_ray.util.quantities import seconds_of\n"
-    copy.insert("dmls_ray/config/options.py", "from dmls_ray.config.run_limits", imported)
 
 
 def add_launcher(copy: PackageCopy) -> None:
@@ -238,7 +236,7 @@ def add_workload(copy: PackageCopy) -> None:
 
         from dmls_ray.config.fields import PositiveNumber
         from dmls_ray.config.runtime import RuntimeConfig
-        from dmls_ray.records.metric import Metric
+        from dmls_ray.records.metrics import Metric
         from dmls_ray.workloads.base import Workload
 
 

@@ -133,9 +133,9 @@ def missing(text: str) -> Iterator[str]:
         ("see scheduler/absent.py.", ["scheduler/absent.py"]),
         ("`analysis/report/page.js` and `analysis/absent/`", ["analysis/absent/"]),
         ("`cluster/scheduler/broker.py`, `broker.py`, `cluster/`, `clus*/b*.py`, https://a.b/c.html, m.py", []),
-        ("dmls_ray.records.metric.Metric of dmls_ray.records", []),
+        ("dmls_ray.records.metrics.Metric of dmls_ray.records", []),
         ("dmls_ray.records.absent", ["dmls_ray.records.absent"]),
-        ("dmls_ray.records.metric.Absent", ["dmls_ray.records.metric.Absent"]),
+        ("dmls_ray.records.metrics.Absent", ["dmls_ray.records.metrics.Absent"]),
         ("tests/test_references.py::no_test, tests/test_references.py::missing", ["tests/test_references.py::no_test"]),
     ],
 )  # fmt: skip

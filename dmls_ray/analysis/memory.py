@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dmls_ray.records.metrics import TRAINING_METRICS
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.training_metrics import TRAINING_METRICS
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.trials.trial import Trial

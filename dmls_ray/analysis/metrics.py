@@ -8,7 +8,7 @@ from functools import cache
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.intervals import Quantity
-from dmls_ray.records.metric import Metric
+from dmls_ray.records.metrics import Metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.registry import registered_metrics
 

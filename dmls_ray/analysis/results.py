@@ -13,20 +13,27 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from dmls_ray.config.until import Until
-from dmls_ray.records.epoch_and_rank import RankRecord
-from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import RUN_FIELDS, RunRecord
-from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
+from dmls_ray.config.options import Until
+from dmls_ray.records.metrics import BY_NAME, Metric
+from dmls_ray.records.model import (
+    KEYS,
+    OF_A_FIELD,
+    OF_A_METRIC,
+    OF_A_RECORD,
+    RESERVED,
+    RUN_FIELDS,
+    RankRecord,
+    RunRecord,
+    distinct_names,
+)
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.stale import SplitRecords, describe_stale
-from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.storage.folder import read_folder
 from dmls_ray.storage.location import local_copy
 from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.gc import gc_disabled
+from dmls_ray.util.interpreter import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri
 from dmls_ray.workloads.registry import workload_of
 

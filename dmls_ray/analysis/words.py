@@ -14,7 +14,7 @@ from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.steps import PARTS, StepChange
 from dmls_ray.analysis.trials.trial import describe_configuration
-from dmls_ray.util.quantities import duration
+from dmls_ray.config.value_texts import duration
 
 HEADLINES: Mapping[str, str] = {
     "none_ok": "No run ended ok, so nothing is compared.",

@@ -17,8 +17,7 @@ from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
-from dmls_ray.records.durations import Durations
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import Durations, RunRecord
 from dmls_ray.storage.location import records_at
 from dmls_ray.workloads.registry import workload_of
 

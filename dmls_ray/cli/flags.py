@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import FLAGS
-from dmls_ray.config.runtime import MACHINE_FIELDS
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
 from dmls_ray.config.search_space import Range
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError

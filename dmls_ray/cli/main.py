@@ -15,8 +15,7 @@ from typing import NoReturn
 from dmls_ray.cli.console import Console, print_error
 from dmls_ray.cli.flags import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.util.errors import InputError
-from dmls_ray.util.gc import gc_disabled
-from dmls_ray.util.streams import discard_output, use_utf8
+from dmls_ray.util.interpreter import discard_output, gc_disabled, use_utf8
 
 COMMANDS = {
     "report": "files",

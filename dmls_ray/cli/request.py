@@ -22,7 +22,7 @@ from dmls_ray.cli.flags import (
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.grid import Plan, Variant
 from dmls_ray.config.options import SEARCH_ONLY, Options
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import Schema
 from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.execution.planning import folder_name, plan_sweep
 from dmls_ray.util.errors import ConfigError

@@ -22,8 +22,8 @@ from dmls_ray.execution.supervisor import EXIT_LOST, Heartbeat
 from dmls_ray.execution.view import ProgressConsole, make_view
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
-from dmls_ray.util.interrupts import stop_on_signals
-from dmls_ray.util.module_path import leave_out_folder
+from dmls_ray.util.importing import leave_out_folder
+from dmls_ray.util.interpreter import stop_on_signals
 
 EXIT_TIMEOUT_S = 60.0
 """How long the end of the process may take once the sweep is over."""

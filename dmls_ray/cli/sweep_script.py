@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dmls_ray.execution.supervisor import CHANNEL, Heartbeat, supervise
-from dmls_ray.util.streams import use_utf8
+from dmls_ray.util.interpreter import use_utf8
 
 if TYPE_CHECKING:
     from dmls_ray.config.grid import Variant

@@ -15,8 +15,7 @@ import psutil
 from dmls_ray.cluster.compat import loopback_only
 from dmls_ray.cluster.resources import usable_gpus
 from dmls_ray.util.errors import ClusterError, ClusterLostError
-from dmls_ray.util.socket_paths import room_above, short_folders
-from dmls_ray.util.temporary_folder import PREFIX, TemporaryFolder
+from dmls_ray.util.temporary_folder import PREFIX, TemporaryFolder, room_above, short_folders
 from dmls_ray.util.text import first_line
 
 LOOPBACK = "127.0.0.1"

@@ -25,7 +25,7 @@ from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.preload import preload
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.util.fork_server import ForkServer
-from dmls_ray.util.module_path import search_module_path
+from dmls_ray.util.importing import search_module_path
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.registry import DEFAULT, workload
 

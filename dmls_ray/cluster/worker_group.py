@@ -21,9 +21,9 @@ from dmls_ray.cluster.node_trainer import NO_ANSWER, NodeTrainer, controllers
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
 from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.util.errors import ClusterError, ClusterLostError
-from dmls_ray.util.module_path import module_path
+from dmls_ray.util.importing import module_path
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 

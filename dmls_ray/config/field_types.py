@@ -1,18 +1,22 @@
-"""Types of fields, from their annotations, and plain values, as hashes and records have them.
+"""What the source of a configuration class says about its fields: their types and their docstrings; and plain values.
 
-A plain value is a number, a text, true, false, None, or a tuple of these.
+A plain value, as hashes and records have it, is a number, a text, true, false, None, or a tuple of these.
 """
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import enum
 import math
 import os
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import Field
+from inspect import cleandoc, getsource
 from pathlib import PurePath
 from typing import Any, get_args, get_origin
 
@@ -109,3 +113,26 @@ def _is_supported(described: Any) -> bool:
     if hasattr(described, "item_type"):
         parts.append(described.item_type)
     return isinstance(described, SCALARS) or (bool(parts) and all(map(_is_supported, parts)))
+
+
+def field_docs(config_class: type) -> dict[str, str]:
+    """The docstring under each field, also of base classes; empty without the source."""
+    docs: dict[str, str] = {}
+    for base in reversed(config_class.__mro__):
+        if dataclasses.is_dataclass(base):
+            docs |= _docs_in(base)
+    return docs
+
+
+def _docs_in(config_class: type) -> dict[str, str]:
+    try:
+        body = ast.parse(textwrap.dedent(getsource(config_class))).body[0]
+    except (OSError, TypeError):  # typed into an interpreter
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            assert isinstance(node.target, ast.Name)
+            docs[node.target.id] = cleandoc(str(after.value.value))
+    return docs

@@ -20,13 +20,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, inspect
 
-from dmls_ray.config.field_docs import field_docs
 from dmls_ray.config.field_types import (
     LISTS,
     SCALARS,
     TRUTHS,
     UnsupportedError,
     annotation_of,
+    field_docs,
     plain_value,
     supported_hint,
 )

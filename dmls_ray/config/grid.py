@@ -10,8 +10,7 @@ from typing import Any
 
 from dmls_ray.config.fields import FieldSpec, no_effect
 from dmls_ray.config.identity import Identity
-from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig, Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
 
 BASELINE = "baseline"

@@ -1,11 +1,30 @@
-"""`Identity`: the user's code that a run executes and the data that it reads, beyond the names in its configuration."""
+"""Hashes that name configurations, and `Identity`: the user's code that a run executes and the data that it reads.
+
+Equal values have equal hashes.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from dmls_ray.config.hashing import digest
+
+def digest(values: Mapping[str, Any]) -> str:
+    """12 hex digits of plain values; their order does not matter."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def digest_of_changes(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """12 hex digits of the values that differ from their defaults.
+
+    A value at its default is left out, so a configuration keeps its hash when a field is added to its class.
+    """
+    return digest({name: value for name, value in values.items() if name not in defaults or value != defaults[name]})
+
 
 OF_FUNCTION = "()"
 """End of the name of a function in `code` that has no module, and that the driver sends to the ranks."""

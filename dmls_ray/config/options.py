@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, Literal, Self
 
-from dmls_ray.config.fields import Count, WholeNumber, field_specs, set_checked, setting
-from dmls_ray.config.run_limits import RunLimits
-from dmls_ray.config.until import Until
+import msgspec
+from msgspec import Meta
+
+from dmls_ray.config.fields import (
+    Count,
+    NonNegativeNumber,
+    PositiveNumber,
+    Share,
+    WholeNumber,
+    field_specs,
+    set_checked,
+    setting,
+)
+from dmls_ray.config.value_texts import seconds_of, share_of
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLimits:
+    """Limits of runs. They are options of a sweep: `Options` inherits them."""
+
+    max_retries: WholeNumber = setting(1, group="limits")
+    """How often a run that was killed or timed out is started again."""
+    run_timeout: PositiveNumber | None = setting(None, group="limits")
+    """Seconds that an attempt at a run may take; without it, no limit."""
+    stall_timeout: PositiveNumber | None = setting(600.0, group="limits")
+    """Seconds without an optimizer step, a test batch or an event after which a run is ended, and without a request for
+    work after which an idle rank is replaced; none: no limit."""
+    wait_for_ranks: NonNegativeNumber = setting(60.0, group="limits")
+    """Seconds that a run waits for ranks whose machine has left, before it is skipped; above 600, also how long a sweep
+    waits for a full cluster."""
+    give_up_after: Count = setting(2, group="limits")
+    """Number of equal failures of a trial in a row after which its further repeats are skipped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Until:
+    """Until when trials are repeated. These are options of a sweep: `Options` inherits them."""
+
+    within: Annotated[float, Meta(gt=0, lt=1)] = setting(0.05, group="stopping", reads=share_of)
+    """Half-width of an interval from which on a comparison needs no further repeat: 5% of a ratio, 0.05 of an
+    accuracy."""
+    equivalent: Share = setting(0.02, group="stopping", reads=share_of)
+    """Two trials whose interval shows that they differ by less are equal, and need no further repeat."""
+    max_repeats: Annotated[int, Meta(ge=3)] = setting(30, group="stopping")
+    """Most repeats of a trial."""
+    budget: NonNegativeNumber | None = setting(60.0, group="stopping", reads=seconds_of)
+    """Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in it.
+    none: no limit."""
+    race: bool = setting(False, group="stopping")
+    """Leave a trial out of further repeats once it is beaten for the --aim."""
+    aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = setting(None, group="stopping")
+    """What trials race for: most throughput, highest accuracy, shortest time to --target-accuracy, least memory."""
+
+    def describe(self) -> dict[str, Any]:
+        """As sweep.json records it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, session: Mapping[str, Any]) -> Self | None:
+        """Of one call of a sweep, as sweep.json records it; None where the number of repeats was given."""
+        given = session.get("until")
+        return msgspec.convert(given, cls) if given else None
+
 
 GRIDS = ("grid", "random")
 """Searchers of this package, which know all of their runs beforehand."""

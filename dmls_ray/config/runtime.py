@@ -1,19 +1,22 @@
-"""`RuntimeConfig`: the fields of every configuration. They select machines, launcher, backend, device and seed.
+"""`RuntimeConfig`, the fields of every configuration; and `Schema`, the fields that one sweep can vary.
 
-A subclass adds the fields of its workload. Types, bounds and conflicts are checked when a configuration is made.
+The fields of every configuration select machines, launcher, backend, device and seed. A subclass adds the fields of its
+workload. Types, bounds and conflicts are checked when a configuration is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
 from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, set_checked, setting
-from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.util.errors import ConflictError
+from dmls_ray.config.identity import Identity, digest_of_changes
+from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.util.text import did_you_mean
 
 BackendName = Literal["auto", "nccl", "gloo", "mpi"]
 LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
@@ -188,3 +191,73 @@ def without_derived_fields(values: Mapping[str, Any], changes: Mapping[str, Any]
     elif changes.keys() & {"world_size", "machines"}:
         del remaining["ranks_per_machine"]
     return remaining
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The fields of one kind of configuration, in the order of tables and labels."""
+
+    title: str
+    """Name of the configuration in errors."""
+    specs: Mapping[str, FieldSpec]
+    build: Callable[..., RuntimeConfig]
+    """Takes fields by name; raises ConfigError, ConflictError, or whatever the class of a user raises."""
+    hash_of: Callable[[Mapping[str, Any]], str]
+    """The hash of values, also of values that conflict."""
+    identity_of: Callable[[RuntimeConfig], Identity] = lambda config: Identity()
+    """The user's code and data that a run of a configuration has."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Recorded values that are no fields: the workload or the function."""
+    required: Sequence[str] = ()
+    """Fields that need a value."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Fields that cannot be varied -> the reason and the way out."""
+
+    def make(self, **values: Any) -> RuntimeConfig:
+        """The configuration with these fields.
+
+        Raises:
+            ConfigError: a value is wrong, or lacks.
+            ConflictError: values that are valid alone do not go together.
+        """
+        missing = [name for name in self.required if name not in values]
+        if missing:
+            raise ConfigError(f"{self.title} needs a value of {', '.join(missing)}; give one.")
+        try:
+            return self.build(**values)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConflictError(f"{self.title} refuses its values: {type(error).__name__}: {error}") from error
+
+    @cached_property
+    def counts_with(self) -> dict[str, tuple[str, tuple[Any, ...]]]:
+        """Fields that have an effect only if another field has one of these values."""
+        settings = {name: spec.setting.counts_with for name, spec in self.specs.items()}
+        return {name: condition for name, condition in settings.items() if condition is not None}
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """Each field's default, by name."""
+        return {name: spec.default for name, spec in self.specs.items()}
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value converted to the type of its field.
+
+        Raises:
+            ConfigError: there is no such field, or the value is invalid.
+        """
+        return self.check_name(name).check(value)
+
+    def check_name(self, name: str) -> FieldSpec:
+        """The field of this name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if name in self.refused:
+            raise ConfigError(f"{self.refused[name]}.")
+        if name not in self.specs:
+            meant = did_you_mean(name, [*self.specs])
+            raise ConfigError(f"{name} is no field of {self.title}; {meant}the fields are {', '.join(self.specs)}.")
+        return self.specs[name]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_ray.config.grid import Run, drop_ineffective, make_run, values_of
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import Schema
 from dmls_ray.util.errors import ConfigError
 
 

@@ -32,7 +32,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
-from dmls_ray.util.interrupts import uninterrupted
+from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from typing import Any
 from dmls_ray.config.grid import Plan, Variant, build_plan, configs_of
 from dmls_ray.config.identity import OF_FUNCTION, Identity
 from dmls_ray.config.options import Options
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.location import first_free_location
+from dmls_ray.util.digests import source_digests
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import try_import
-from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import metric_direction

@@ -20,11 +20,10 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records import provenance
 from dmls_ray.records.aggregate import take_epochs, take_results
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished, RunStarted
-from dmls_ray.util.source_digest import file_of_user_module
+from dmls_ray.util.digests import file_of_user_module
 from dmls_ray.workloads.base import Workload
 
 

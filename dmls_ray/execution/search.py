@@ -14,9 +14,9 @@ from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.registry import is_compared
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.records.durations import Durations
-from dmls_ray.records.model import RunRecord
+from dmls_ray.config.value_texts import duration
+from dmls_ray.records.model import Durations, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
-from dmls_ray.util.quantities import duration
-from dmls_ray.util.streams import discard_output, write_out_unprintable
+from dmls_ray.util.interpreter import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.registry import is_compared
 

@@ -17,8 +17,7 @@ import psutil
 from dmls_ray.launchers.base import launcher
 from dmls_ray.launchers.command import PARENT
 from dmls_ray.launchers.job_folder import JobFolder
-from dmls_ray.util.importing import import_function
-from dmls_ray.util.module_path import search_module_path
+from dmls_ray.util.importing import import_function, search_module_path
 
 
 def main(path: Path) -> None:

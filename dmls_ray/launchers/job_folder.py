@@ -15,12 +15,12 @@ from pathlib import Path
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import part_of
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, limit_progress
-from dmls_ray.util.atomic import atomic_write_text
+from dmls_ray.util.files import atomic_write_text
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,126 @@
-"""JSON of records: encoding, and decoding of the objects that many records have in common."""
+"""JSON of records: encoding, and decoding with the checks that files from untrusted sources need.
+
+Tables, figures and reports use the checked values without further checks of types. The id of a run can be the name of a
+folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
-from dmls_ray.records.validation import SHARED_TYPES
+from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.options import Until
 from dmls_ray.util.text import utf8_safe
+
+RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
+"""The name of a folder: no separator, no `..`, no character that a terminal or a page interprets."""
+
+MOST_PICTURE = 64 * 1024
+"""Most characters of a picture in base64."""
+
+Picture = Annotated[str, Meta(max_length=MOST_PICTURE, pattern=r"^(/9j/[A-Za-z0-9+/]*={0,2})?\Z")]
+"""A JPEG in base64, by its first three bytes, or nothing."""
+
+
+def check_field_values(specs: Mapping[str, FieldSpec], config: Mapping[str, Any]) -> None:
+    """Refuse values of a recorded configuration of another type than their fields have, or below their bounds.
+
+    Values that a newer version added to the choices of a field pass, and so do fields without a specification.
+
+    Raises:
+        ValueError: with the field.
+    """
+    for name, value in config.items():
+        spec = specs.get(name)
+        # Published reports do not say what every field was.
+        is_unknown = value is None and name != "world_size"
+        if spec is None or spec.type not in _TYPES or is_unknown:
+            continue
+        if type(value) not in _TYPES[spec.type]:
+            raise ValueError(f"{name} is {type(value).__name__} and not {spec.type}")
+        if (least := spec.least) is not None and value < least:
+            raise ValueError(f"{name} is {value} and not at least {least}")
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+
+
+class _Machine(msgspec.Struct):
+    """The facts of a machine that tables use; others may be there."""
+
+    host: str = ""
+    cpu: str = ""
+    os: str = ""
+    cores: int | None = None
+    memory_mib: float | None = None
+    gpus: list[str] = []
+    gpu_memory_mib: list[float] = []
+    other_machines: list[str] = msgspec.field(name="beside", default_factory=list)
+
+
+class _Checkout(msgspec.Struct):
+    """The facts of a git checkout that tables use."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+    changes: str | None = None
+
+
+SHARED_TYPES: Mapping[str, Any] = {
+    "config": dict[str, Any],
+    "code": dict[str, str],
+    "data": dict[str, str],
+    "machine": _Machine,
+    "versions": dict[str, str],
+    "git": _Checkout,
+}
+"""Fields that many records share -> the type of their values. The workload of a configuration checks its values."""
+
+
+class _Session(msgspec.Struct):
+    """One call of a sweep in sweep.json."""
+
+    question: str | None = None
+    axis: str | None = None
+    name: str | None = None
+    command: list[str] = []
+    started_at: str | None = None
+    trials: list[str] = []
+    metric: str | None = None
+    mode: str | None = None
+    axes: dict[str, list[Any]] = {}
+    changed: list[str] = []
+    repeats: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    until: Until | None = None
+    machine: _Machine | None = None
+    versions: dict[str, str] | None = None
+    git: _Checkout | None = None
+    user_git: _Checkout | None = None
+    environment: dict[str, str] = {}
+    code: dict[str, str] = {}
+    data: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.mode == "search" and self.metric is None:
+            raise ValueError("a search has no metric")
+
+
+class _SweepFile(msgspec.Struct):
+    schema: int = 0
+    sessions: list[_Session] = []
+
+
+def check_sweep_file(described: Any) -> None:
+    """Refuse values that do not have the form of a sweep.json.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    msgspec.convert(described, _SweepFile)
 
 
 def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""Data model of a run: one `RunRecord` with its epochs and its ranks, as plain values.
+"""Data model of a run: one `RunRecord` with its epochs and its ranks, as plain values; and how long runs took.
 
 The numbers of a run, an epoch and a rank are in its `metrics`, by the name of their `Metric`, which says what they
 mean. Seconds end in `_s`, milliseconds in `_ms` or `_ms_...`, memory in `_mib`. Accuracies are fractions from 0 to 1.
@@ -7,17 +7,115 @@ Losses are means over samples.
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
 
-from dmls_ray.records.codec import SharedObjects, encode_json
-from dmls_ray.records.epoch_and_rank import EpochRecord, Int, Metrics, RankRecord
+from dmls_ray.records.codec import SHARED_TYPES, Picture, RunName, SharedObjects, encode_json
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.validation import SHARED_TYPES, Picture, RunName
 from dmls_ray.util.errors import StoreError
+
+KEYS = ("run_id", "trial_id", "repeat")
+RESERVED = (*KEYS, "outcome", "reason", "run_seed")
+"""Columns that say which run a row is of, and how it ended: no field of a configuration takes their place."""
+
+OF_A_FIELD, OF_A_RECORD, OF_A_METRIC = "config_", "resolved_", "measured_"
+"""Prefixes of a name that is taken: of a field of a configuration, of what is recorded of every run, and of a metric of
+a training function."""
+
+
+def distinct_names(names: Iterable[str], taken: Collection[str], prefix: str) -> dict[str, str]:
+    """Name -> its column. A name that is taken gets the prefix, again until no other column has it; others stay."""
+    columns = {name: name for name in names}
+    used = {*taken, *columns}
+    for name in [name for name in columns if name in taken]:
+        column = prefix + name
+        while column in used:
+            column = prefix + column
+        used.add(column)
+        columns[name] = column
+    return columns
+
+
+STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
+"""Shares of a rank's counted steps at which its record says how long they took at most."""
+
+Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Whole number of at most 64 bits."""
+
+# Type checkers see these types as the record has them; the decoder checks what stands in the file.
+if TYPE_CHECKING:
+    FloatList = list[float]
+    Metrics = dict[str, float]
+else:
+    FloatList = list[float | None]
+    """Numbers; one that was not finite is null in JSON."""
+    Metrics = dict[str, Int | float]
+    """Finite numbers by the name of their `Metric`; what was not measured is not in it."""
+
+
+class EpochRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One pass over the training samples, of all ranks together or of one rank."""
+
+    epoch: Int
+    """From 1; a user-defined training function may number its epochs otherwise."""
+    metrics: Metrics = {}
+    facts: dict[str, Any] = {}
+    """Plain values that are no number, by name, which a user-defined training function reported."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All of it by name, as ranks return it."""
+        return {"epoch": self.epoch, **self.facts, **self.metrics}
+
+
+class RankRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One rank of a run: times by its clock, memory, and results on its share of the samples."""
+
+    rank: Int
+    machine: str = ""
+    device: str = ""
+    pid: Int = 0
+    metrics: Metrics = {}
+    no_tensor_mem: str = ""
+    """Why tensor_mem_mib is not known, in one line."""
+    step_ms_quantiles: FloatList = []
+    """Milliseconds of a counted step at each of `STEP_QUANTILES`, to four digits."""
+    parameter_sketch: FloatList = []
+    """Number, sum of squares and two random projections of the parameters after training; empty where unknown."""
+    sampled_parameters: FloatList = []
+    """A random projection of the parameters, relative to their norm, after optimizer steps 1, 2, 3, 5, 8, 13, ...;
+    empty where unknown."""
+    sampled_losses: FloatList = []
+    """The loss of the last backward pass before each of these samples; None where that was no loss."""
+    utilization: dict[str, FloatList] = {}
+    """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
+    epochs: list[EpochRecord] = []
+    """The epochs of this rank, over its share of the samples."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All but the epochs by name; the utilization as the mean of each sampled quantity."""
+        fields = {name: getattr(self, name) for name in _RANK_FIELDS}
+        return fields | self.metrics | _busy(self.utilization)
+
+
+_RANK_FIELDS = [name for name in RankRecord.__struct_fields__ if name not in ("metrics", "epochs", "utilization")]
+
+
+def _busy(utilization: Mapping[str, Sequence[float | None]]) -> dict[str, float]:
+    means = {}
+    for name, values in utilization.items():
+        samples = [value for value in values if value is not None]
+        if name != "at_s" and samples:
+            means[f"mean {name}"] = fmean(samples)
+    return means
+
 
 SCHEMA = 2
 """Version of the record's layout. Records of another version are refused."""
@@ -206,3 +304,30 @@ RUN_FIELDS: tuple[str, ...] = RunRecord.__struct_encode_fields__
 """Names of the fields of a `RunRecord`."""
 
 _DECODER = msgspec.json.Decoder(RunRecord)
+
+
+class Durations:
+    """How long runs took, by trial."""
+
+    def __init__(self, records: Iterable[RunRecord] = ()) -> None:
+        self._all: list[float] = []
+        self._of: dict[str, list[float]] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: RunRecord) -> None:
+        """Add a run that has ended; only runs that ended ok count."""
+        if record.outcome is Outcome.OK and "total_s" in record.metrics:
+            seconds = seconds_of_run(record)
+            bisect.insort(self._all, seconds)
+            bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
+
+    def expected_s(self, trial_id: str) -> float | None:
+        """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
+        measured = self._of.get(trial_id) or self._all
+        return (measured[(len(measured) - 1) // 2] + measured[len(measured) // 2]) / 2 if measured else None
+
+
+def seconds_of_run(record: RunRecord) -> float:
+    """Seconds of a run with what the sweep needs besides: memory measured, and the time since the run before."""
+    return sum(record.metrics.get(name, 0.0) for name in ("total_s", "instruments_s", "overhead_s"))

@@ -1,4 +1,7 @@
-"""What the ranks of a run report, as parts of its record."""
+"""What the ranks of a run report, as plain values, and as parts of its record.
+
+A plain value is one that JSON has: what a rank reports must be plain, or no record could hold it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,74 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
-from dmls_ray.records.model import RUN_FIELDS, RunValues
-from dmls_ray.records.names import OF_A_METRIC, RESERVED, distinct_names
-from dmls_ray.records.plain import NotPlainError, is_number, plain
-from dmls_ray.records.training_metrics import BY_NAME, is_loss
-from dmls_ray.records.validation import Picture
+from dmls_ray.records.codec import Picture, encode_json
+from dmls_ray.records.metrics import BY_NAME, is_loss
+from dmls_ray.records.model import OF_A_METRIC, RESERVED, RUN_FIELDS, EpochRecord, RankRecord, RunValues, distinct_names
+
+_MOST_CHARACTERS = 4_000_000
+"""Most characters of the JSON of one value."""
+
+
+class NotPlainError(ValueError):
+    """A value is not plain. The message continues its name: `is of type set; give a number`."""
+
+
+def plain(value: Any) -> Any:
+    """The value with texts, truth values, numbers, and lists and dicts of them in place of other types.
+
+    What has one number (a tensor of one element, a scalar of NumPy, a `Decimal`) becomes that number. A number that is
+    not finite stays, but within lists and dicts it becomes None, as in the JSON of records.
+
+    Raises:
+        NotPlainError: it cannot be made plain.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        if not isinstance(value, str | Mapping | list | tuple):
+            value = _number_of(value)
+        if isinstance(value, float):
+            return float(value)
+        content = encode_json(value, default=_plain_of)
+        made: Any = msgspec.json.decode(content)
+    except Exception as error:
+        # Not the message of the error, which may have a time or an address in it: equal causes have equal reasons.
+        raise NotPlainError(
+            f"is of type {type(value).__name__} and no record can hold it ({type(error).__name__}); give a number, a "
+            "text, or lists and dicts of them"
+        ) from error
+    if len(content) > _MOST_CHARACTERS:
+        raise NotPlainError(f"has more than {_MOST_CHARACTERS:,} characters; write it to a file")
+    if isinstance(made, int) and abs(made) >= 2**63:
+        raise NotPlainError("has more than 64 bits; give a float")
+    return made
+
+
+def is_number(value: Any) -> bool:
+    """Whether a plain value is a number, and so the value of a metric."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _plain_of(value: Any) -> Any:
+    """The number of a value whose type JSON does not have.
+
+    Raises:
+        TypeError: it has none.
+    """
+    number = _number_of(value)
+    if number is value:
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
+    return number
+
+
+def _number_of(value: Any) -> Any:
+    """The number that a value of another type has; the value itself if JSON has its type."""
+    if hasattr(value, "item") and not isinstance(value, Mapping):
+        return value.item()
+    if hasattr(type(value), "__float__") and not isinstance(value, int | float):
+        return float(value)
+    return value
+
 
 Part = TypeVar("Part", RankRecord, RunValues, EpochRecord)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.model import EpochRecord, RankRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import part_of, plain_values, run_of
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.config.hashing import digest
-from dmls_ray.config.identity import OF_FUNCTION
+from dmls_ray.config.identity import OF_FUNCTION, digest
 from dmls_ray.records.model import RunRecord
-from dmls_ray.util.source_digest import AND_IMPORTS
+from dmls_ray.util.digests import AND_IMPORTS
 
 FIELD = "code"
 """Field of a configuration, and column, that distinguishes current from stale trials where both are shown."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from dmls_ray.util.atomic import TEMPORARY_SUFFIX, temporary_name
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.files import TEMPORARY_SUFFIX, temporary_name
 from dmls_ray.util.text import first_line
 from dmls_ray.util.uri import check_location
 

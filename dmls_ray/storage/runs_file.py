@@ -17,10 +17,9 @@ import msgspec
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.stale import replaces
-from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import SchemaError, StoreError
-from dmls_ray.util.gc import gc_disabled
-from dmls_ray.util.paths import open_regular
+from dmls_ray.util.files import open_regular, sync_to_disk
+from dmls_ray.util.interpreter import gc_disabled
 from dmls_ray.util.uri import below
 
 RUNS = "runs.jsonl"

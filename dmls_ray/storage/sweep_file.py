@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dmls_ray.records.validation import check_sweep_file
+from dmls_ray.records.codec import check_sweep_file
 from dmls_ray.storage.runs_file import RUNS, check_schema
-from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.paths import open_regular
+from dmls_ray.util.files import atomic_write_text, open_regular
 from dmls_ray.util.uri import below
 
 SWEEP = "sweep.json"

@@ -25,8 +25,7 @@ import torch
 from dmls_ray.training.process import Collective, random_state, set_random_state
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.task import TrainingTask
-from dmls_ray.util.atomic import atomic_replace, atomic_write_text
-from dmls_ray.util.paths import open_regular
+from dmls_ray.util.files import atomic_replace, atomic_write_text, open_regular
 
 _KEPT = 2
 """Epochs whose checkpoints are kept, and tried, newest first: one may be broken."""

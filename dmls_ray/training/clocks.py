@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
+from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.training.marks import elapsed_ms, mark
 from dmls_ray.training.step_phases import StepPhases
 

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping
 
 from dmls_ray.config.identity import OF_FUNCTION, Identity
+from dmls_ray.util.digests import AND_IMPORTS, source_digests
 from dmls_ray.util.errors import CodeDiffersError
 from dmls_ray.util.importing import try_import
-from dmls_ray.util.source_digest import AND_IMPORTS, source_digests
 
 
 def check_code(identity: Identity, machine: str) -> None:

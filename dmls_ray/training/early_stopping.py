@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.training_metrics import BY_NAME
+from dmls_ray.records.metrics import BY_NAME
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.process import Collective
 
 

@@ -14,10 +14,10 @@ import torch
 from torch.random import fork_rng
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.metrics import LEARNED
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress
-from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
 from dmls_ray.training.compile_warmup import warm_up

@@ -1,7 +1,7 @@
 """What shows whether the ranks of a run trained one model: sketches of each rank's parameters, losses and collectives.
 
 Ranks that know nothing of one another train a model each, and then a row of 2 ranks would show the result of one.
-`dmls_ray.records.agreement` compares the ranks.
+`dmls_ray.records.aggregate` compares the ranks.
 """
 
 from __future__ import annotations

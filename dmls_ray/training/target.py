@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.task import TrainingTask
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.process import Collective
 from dmls_ray.training.sharding import MicroBatch
 

@@ -1,12 +1,17 @@
-"""`TemporaryFolder`: a folder that is removed with its owner's work, or, where the owner was killed, by a later one."""
+"""`TemporaryFolder`: a folder that is removed with its owner's work, or, where the owner was killed, by a later one.
+
+Sockets need folders with a short path: the system limits their paths to about a hundred bytes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -88,3 +93,17 @@ def _remove(folder: Path, lock: FileLock, owner: int) -> None:
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
         lock.release(force=True)
+
+
+_LONGEST = 103 if sys.platform == "darwin" else 107
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def room_above(below: str) -> int:
+    """Bytes that the path of a folder may have where sockets have such a path below it."""
+    return _LONGEST - len(os.fsencode(below))
+
+
+def short_folders() -> Iterator[Path]:
+    """The system's folders for temporary files whose paths are short, as far as this process may write there."""
+    return (Path(folder) for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK))

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmls_ray.config.fields import FieldSpec, field_specs, required_fields
-from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.config.schema import Schema
-from dmls_ray.records.metric import Metric
-from dmls_ray.records.validation import check_field_values
+from dmls_ray.config.identity import digest_of_changes
+from dmls_ray.config.runtime import RuntimeConfig, Schema
+from dmls_ray.records.codec import check_field_values
+from dmls_ray.records.metrics import Metric
+from dmls_ray.util.digests import digest_of_files
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.file_digest import digest_of_files
 
 
 class Workload:

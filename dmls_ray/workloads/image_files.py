@@ -7,8 +7,8 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from dmls_ray.util.digests import files_below
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.file_digest import files_below
 from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from typing import Any
 from dmls_ray import workloads
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.metric import Direction, Metric
+from dmls_ray.records.metrics import BY_NAME, TRAINING_METRICS, Direction, Metric, is_loss
 from dmls_ray.records.model import RUN_FIELDS
 from dmls_ray.records.stale import FIELD as CODE_FIELD
-from dmls_ray.records.training_metrics import BY_NAME, TRAINING_METRICS, is_loss
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import escape_control_chars

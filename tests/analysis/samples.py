@@ -8,8 +8,7 @@ from typing import Any
 from dmls_ray.analysis.results import Results
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_epochs, take_results
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
-from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.workloads.user_function.schema import user_function_schema

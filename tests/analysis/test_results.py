@@ -10,10 +10,9 @@ from dmls_ray.analysis.export.files import write_derived_files
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.runtime import RUNTIME_FIELDS
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.names import RESERVED
+from dmls_ray.records.metrics import RETURNABLE
+from dmls_ray.records.model import RESERVED, EpochRecord
 from dmls_ray.records.returned import Reported
-from dmls_ray.records.training_metrics import RETURNABLE
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import StoreError
 from tests.analysis.samples import own_results, results

@@ -20,8 +20,7 @@ from benchmarks.chaos.runner import Played, Struck
 from benchmarks.chaos.scenario import SHORT, Size, make_scenario
 from benchmarks.chaos.store_proxy import Proxy
 from benchmarks.chaos.table import by_kind, by_scenario, totals
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from tests.records.test_model import record
 

@@ -12,7 +12,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.cli.sweep_output import confirming_flags, describe_saved_weights, training_command, weights_flags
 from dmls_ray.config.options import Options
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import Schema
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import TrialConfig

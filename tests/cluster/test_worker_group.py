@@ -12,7 +12,7 @@ import ray
 from dmls_ray.cluster.node_trainer import NodeTrainer
 from dmls_ray.cluster.resources import Machine, RankRequest, Resources, WorkerGroupSpec
 from dmls_ray.cluster.worker_group import WorkerGroup
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 
 
 class Line:

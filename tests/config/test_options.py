@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.config.options import Options
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Options, Until
 from dmls_ray.util.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.view import LiveView, PlainView, describe_end, make_view
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunStarted
 from tests.records.test_model import record

@@ -4,14 +4,14 @@ import copy
 import json
 import math
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.codec import SharedObjects
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord, distinct_names
 from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import StoreError
@@ -181,3 +181,20 @@ def test_a_run_that_stopped_early_has_the_metrics_of_its_best_epoch() -> None:
     metrics = metrics_of([(3, 3), (2, 2.5), (1, 4)], best_epoch=2)
     assert (metrics["train_loss"], metrics["test_loss"], metrics["loss_gap"]) == (2, 2.5, 0.5)
     assert (metrics["test_accuracy"], metrics["accuracy_gap"]) == (0.2, pytest.approx(0.7))
+
+
+@pytest.mark.parametrize(
+    ("names", "taken", "columns"),
+    [
+        (["a", "b"], [], ["a", "b"]),
+        (["a", "b"], ["b"], ["a", "x_b"]),
+        (["a", "x_a"], ["a"], ["x_x_a", "x_a"]),
+        (["x_a", "a"], ["a"], ["x_a", "x_x_a"]),
+        (["a"], ["a", "x_a"], ["x_x_a"]),
+        (["A", "a"], ["a"], ["A", "x_a"]),
+    ],
+)
+def test_a_name_that_is_taken_gets_a_prefix_and_no_two_are_equal(
+    names: Sequence[str], taken: Sequence[str], columns: Sequence[str]
+) -> None:
+    assert distinct_names(names, taken, "x_") == dict(zip(names, columns, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.records.metric import Metric
+from dmls_ray.records.metrics import Metric
 from dmls_ray.records.outcome import Outcome
 
 

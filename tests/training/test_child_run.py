@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.child_run import run_in_child

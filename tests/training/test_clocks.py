@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
+from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.training.clocks import RUN_PHASES, PhaseClock, StepTimer
 
 CPU = torch.device("cpu")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo

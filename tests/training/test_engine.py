@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
+from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.clocks import RUN_PHASES

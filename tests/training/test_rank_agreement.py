@@ -12,8 +12,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from dmls_ray.records.agreement import independence_of
-from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.aggregate import independence_of
+from dmls_ray.records.model import RankRecord
 from dmls_ray.records.returned import part_of
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import parameter_sketch

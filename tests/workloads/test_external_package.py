@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.metric import Metric
+from dmls_ray.records.metrics import Metric
 from dmls_ray.workloads.base import Workload
 
 
@@ -63,7 +63,7 @@ class PiWorkload(Workload):
 RUN = """
 import random
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.run_events import EpochEnded
 
 

@@ -26,7 +26,7 @@ Install = Callable[..., None]
 GOOD = """
 from dataclasses import dataclass
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.metric import Metric
+from dmls_ray.records.metrics import Metric
 from dmls_ray.workloads.base import Workload
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from dmls_ray import load
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.planning import search_minimizes
-from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload

@@ -13,7 +13,7 @@ from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import is_compared, metric_direction
 

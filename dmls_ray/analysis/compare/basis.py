@@ -22,12 +22,12 @@ from dmls_ray.analysis.stats.intervals import (
 )
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.config.hashing import digest
+from dmls_ray.config.identity import digest
+from dmls_ray.records.metrics import is_loss
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import commit_text
-from dmls_ray.records.training_metrics import is_loss
+from dmls_ray.util.digests import AND_IMPORTS
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.source_digest import AND_IMPORTS
 from dmls_ray.workloads.registry import metric_direction, registered_metrics
 
 IN_THESE_SESSIONS = "different in these sessions"

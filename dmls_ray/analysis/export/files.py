@@ -15,8 +15,8 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.files import atomic_replace
 
 DERIVED_FILES = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 

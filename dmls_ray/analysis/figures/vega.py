@@ -19,7 +19,7 @@ from typing import Any
 
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
-from dmls_ray.util.atomic import atomic_replace
+from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.text import escape_control_chars as escaped
 
 WIDTH, HEIGHT = 330, 250

@@ -15,8 +15,8 @@ from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Axis, Pair
 from dmls_ray.analysis.trials.compare import speed_metric
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.config.until import Until
-from dmls_ray.records.training_metrics import LEARNED, is_loss
+from dmls_ray.config.options import Until
+from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, metric_direction
 
 Kind = Literal["speed", "duration", "ratio", "points", "difference", "level"]

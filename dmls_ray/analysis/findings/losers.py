@@ -16,8 +16,8 @@ from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors, i
 from dmls_ray.analysis.trials.compare import Comparisons
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.fields import field_specs
+from dmls_ray.config.options import Until
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.config.until import Until
 
 _NOT_CHOSEN = {*RANKS, "dataset"}
 """Fields of which another value is another number of ranks, or another task."""

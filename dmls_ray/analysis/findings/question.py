@@ -15,7 +15,7 @@ from dmls_ray.analysis.findings.sweep_trials import Stage, SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Until
 from dmls_ray.util.errors import ConfigError
 
 

@@ -19,9 +19,8 @@ from dmls_ray.analysis.trials.axis import Axis, count_values
 from dmls_ray.analysis.trials.compare import Comparisons
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.until import Until
-from dmls_ray.records.durations import Durations, seconds_of_run
-from dmls_ray.records.model import RunRecord
+from dmls_ray.config.options import Until
+from dmls_ray.records.model import Durations, RunRecord, seconds_of_run
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload

@@ -13,11 +13,9 @@ from urllib.parse import quote
 
 from dmls_ray.analysis.figures.chart import rounded
 from dmls_ray.analysis.results import NESTED, PICTURE, factors_of
-from dmls_ray.records.epoch_and_rank import RankRecord
-from dmls_ray.records.model import RUN_FIELDS, RunRecord
-from dmls_ray.records.names import KEYS
-from dmls_ray.util.gc import gc_disabled
-from dmls_ray.util.paths import is_inside
+from dmls_ray.records.model import KEYS, RUN_FIELDS, RankRecord, RunRecord
+from dmls_ray.util.files import is_inside
+from dmls_ray.util.interpreter import gc_disabled
 
 EPOCH_ROWS = 120_000
 """Maximum epochs in a report over all runs and ranks; of longer runs every k-th epoch is shown."""

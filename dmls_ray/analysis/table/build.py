@@ -23,7 +23,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
-from dmls_ray.util.gc import gc_disabled
+from dmls_ray.util.interpreter import gc_disabled
 
 _DIFFERS = "differs in: ours / theirs; what the reports do not give is compared where ours is not at its default."
 _NO_RUN = "The reports have no run of these configurations."

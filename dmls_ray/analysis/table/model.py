@@ -18,8 +18,8 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.metric import Metric
-from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
+from dmls_ray.records.metrics import Metric
+from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 from dmls_ray.workloads.registry import registered_metrics
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.storage.sweep_file import read_sweep
 
 if TYPE_CHECKING:

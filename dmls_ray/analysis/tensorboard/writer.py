@@ -32,10 +32,9 @@ from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.metrics import BY_NAME, LEARNED
+from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.training_metrics import BY_NAME, LEARNED
 from dmls_ray.util.text import utf8_safe
 
 _TAGS = {name: name.replace("_", " ").capitalize() for name in LEARNED}

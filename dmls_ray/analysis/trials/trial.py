@@ -15,11 +15,10 @@ from dmls_ray.analysis.stats.intervals import Estimate, are_same, estimate
 from dmls_ray.analysis.stats.learning import overfit_epoch
 from dmls_ray.analysis.trials.compare import RUNS_PER_S, Comparisons, speed_metric
 from dmls_ray.config.grid import BASELINE
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.names import OF_A_FIELD, distinct_names
+from dmls_ray.records.metrics import LEARNED, is_loss
+from dmls_ray.records.model import OF_A_FIELD, RunRecord, distinct_names
 from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.provenance import hardware_key, software_facts
-from dmls_ray.records.training_metrics import LEARNED, is_loss
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import is_compared, registered_metrics, workload_of
 

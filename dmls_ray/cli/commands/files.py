@@ -19,8 +19,8 @@ from dmls_ray.storage.folder import read_folder
 from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
-from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.uri import below, check_location, is_uri, without_file_scheme
 
 

@@ -22,7 +22,7 @@ from dmls_ray.records.stale import CURRENT, FIELD
 from dmls_ray.storage.location import find_sweeps
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
-from dmls_ray.util.paths import is_inside
+from dmls_ray.util.files import is_inside
 from dmls_ray.util.text import utf8_safe
 
 _SECTIONS = (

@@ -28,9 +28,9 @@ from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
 from dmls_ray.cli.flags import EXIT_OK, Parser, add_folder
+from dmls_ray.config.value_texts import share_of
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.quantities import share_of
 
 EXIT_SLOWER = 3
 """`compare --fail-if-slower` found a slowdown beyond doubt."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
 

@@ -15,7 +15,7 @@ from dmls_ray.cluster.scheduler.attempt import Attempt, now
 from dmls_ray.cluster.scheduler.membership import Membership
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
 from dmls_ray.cluster.scheduler.watchdog import watch
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunEvent, RunFinished, SkipKind, Verdict, is_last
 from dmls_ray.training.rank import RankInfo

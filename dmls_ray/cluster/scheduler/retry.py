@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt, now
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.run_events import EarlierAttempt, Verdict
 
 MAX_FREE_RETRIES = 5

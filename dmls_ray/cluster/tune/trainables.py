@@ -20,7 +20,7 @@ from dmls_ray.cluster.messages import Job, TrainerSettings
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.dispatcher import NEWS_INTERVAL_S, finished_run, skipped
 from dmls_ray.cluster.scheduler.retry import Queued, retry
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import (
     EpochEnded,

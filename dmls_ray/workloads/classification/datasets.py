@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from dmls_ray.util.digests import digest_of_files, files_below
 from dmls_ray.util.errors import ConfigError, DataError
-from dmls_ray.util.file_digest import digest_of_files, files_below
-from dmls_ray.util.paths import cache_root
-from dmls_ray.util.shared_lock import lock_with_notice
+from dmls_ray.util.files import cache_root, lock_with_notice
 from dmls_ray.workloads.image_files import ImageFolder
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_ray.records.metric import Metric
-from dmls_ray.records.training_metrics import TRAINING_METRICS
+from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 
 _FIELD = "quantization"
 

@@ -20,8 +20,8 @@ from dmls_ray.analysis.published.reports import Match, match_training
 from dmls_ray.analysis.table.model import Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.training_metrics import LEARNED
 
 
 class ClassificationPresentation(Presentation):

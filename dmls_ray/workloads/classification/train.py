@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.engine import RankTrainer, run_training
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.process import Collective

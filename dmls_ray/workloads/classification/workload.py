@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.provenance import slow_precisions
-from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload

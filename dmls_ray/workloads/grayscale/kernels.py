@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.util.paths import cache_root
-from dmls_ray.util.shared_lock import lock_with_notice
+from dmls_ray.util.files import cache_root, lock_with_notice
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
 """Function of pixels, memory for their grey levels, and whether the pixels are planar; see `Images`."""

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dmls_ray.config.fields import field_specs
-from dmls_ray.config.schema import Schema
-from dmls_ray.records.metric import Metric
-from dmls_ray.records.training_metrics import TRAINING_METRICS
-from dmls_ray.records.validation import check_field_values
+from dmls_ray.config.runtime import Schema
+from dmls_ray.records.codec import check_field_values
+from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 from dmls_ray.workloads.base import Workload, files_named
 from dmls_ray.workloads.grayscale.config import RECORDED_NAME, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_schema

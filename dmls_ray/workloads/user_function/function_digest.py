@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from dmls_ray.util.source_digest import file_of_user_module, text_digest
+from dmls_ray.util.digests import file_of_user_module, text_digest
 
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 

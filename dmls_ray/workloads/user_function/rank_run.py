@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported, part_of
 from dmls_ray.records.run_events import EpochEnded, Progress
-from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import prepare_process

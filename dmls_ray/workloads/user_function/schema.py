@@ -28,9 +28,8 @@ from dmls_ray.config.fields import (
     remember_field_specs,
     required_fields,
 )
-from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.identity import digest_of_changes
+from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, Schema, without_derived_fields
 from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function

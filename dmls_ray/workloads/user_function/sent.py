@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from dmls_ray.util.digests import source_digests
 from dmls_ray.util.errors import UserCodeError
 from dmls_ray.util.importing import import_function, is_reference
-from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.user_function.function_digest import function_digest
 
 

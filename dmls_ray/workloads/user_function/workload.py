@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dmls_ray.config.schema import Schema
-from dmls_ray.records.training_metrics import TRAINING_METRICS
+from dmls_ray.config.runtime import Schema
+from dmls_ray.records.metrics import TRAINING_METRICS
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_name, user_function_schema
 

@@ -8,7 +8,7 @@ from dmls_ray.analysis.advise.rank import race_for
 from dmls_ray.analysis.findings.question import Decision, decide
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Until
 from tests.analysis.samples import results
 
 BATCHES = {"batch_per_rank": [16, 32, 64]}

@@ -9,7 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import own_results, results
 

@@ -13,7 +13,7 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.question import decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Until
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results
 

@@ -13,7 +13,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.axis import all_groups_along_axis, group_by_other_factors
 from dmls_ray.analysis.words import end_text, progress_text
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Until
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 

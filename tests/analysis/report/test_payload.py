@@ -8,7 +8,7 @@ import pytest
 
 from dmls_ray.analysis.report import payload
 from dmls_ray.analysis.report.payload import TRACEBACK, build_payload, run_files, shorten
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from tests.analysis.report.samples import many
 from tests.analysis.samples import own_results, results, set_value
 from tests.conftest import jpeg

@@ -7,8 +7,7 @@ import pytest
 
 from dmls_ray.analysis.stats.formatting import INTEGER
 from dmls_ray.analysis.stats.learning import overfit_epoch, steps_to_target, time_to_target
-from dmls_ray.records.epoch_and_rank import EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from tests.records.test_model import record
 

@@ -6,7 +6,7 @@ import pytest
 
 from dmls_ray.analysis.table.build import held_fixed, make_table
 from dmls_ray.analysis.table.layouts import shown_columns
-from dmls_ray.records.metric import Metric
+from dmls_ray.records.metrics import Metric
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
 from tests.analysis.samples import own_results, results

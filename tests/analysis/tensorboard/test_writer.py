@@ -16,8 +16,7 @@ from tensorboard.plugins.hparams.list_session_groups import Handler
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name
 from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 

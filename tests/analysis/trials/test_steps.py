@@ -9,7 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.steps import bound_of, step_change, step_parts
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RankRecord
 from tests.analysis.samples import own_results, results, set_value
 
 ALONE = {"data_wait_ms": 0.1, "forward_ms": 0.4, "backward_ms": 0.3, "optimizer_ms": 0.1, "rest_ms": 0.1}

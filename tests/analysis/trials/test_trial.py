@@ -9,7 +9,7 @@ import pytest
 from dmls_ray.analysis.findings.question import claims_of, decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.config.until import Until
+from dmls_ray.config.options import Until
 from tests.analysis.samples import own_results
 
 

@@ -10,7 +10,7 @@ from dmls_ray.cluster.messages import Lease
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.retry import MAX_FREE_RETRIES
 from dmls_ray.cluster.scheduler.watchdog import PEER_KILL_DELAY_S
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished, SkipKind
 

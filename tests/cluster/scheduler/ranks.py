@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, is_last
 from dmls_ray.workloads.classification.config import TrialConfig

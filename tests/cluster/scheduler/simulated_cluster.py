@@ -13,7 +13,7 @@ from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunStarted, is_last
 from tests.cluster.scheduler.observed_runs import DETECTION_S, SLACK_S, ObservedRuns, Plan
 from tests.cluster.scheduler.ranks import asking, card, epoch, job, result

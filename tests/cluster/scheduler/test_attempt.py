@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.retry import retry
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, Verdict
 from dmls_ray.training.rank import Emit, RankInfo

@@ -9,7 +9,7 @@ import pytest
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.run_events import EpochEnded, RunFinished, RunStarted
 from tests.cluster.scheduler.ranks import (
     asking,

@@ -7,7 +7,7 @@ import asyncio
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import now
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,

@@ -13,7 +13,7 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath
 from dmls_ray.cluster.scheduler.attempt import now
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.membership import MAX_FAILED_STARTS, RESTART_TIMEOUT_S, START_TIMEOUT_S
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunAborted, RunFinished
 from tests.cluster.scheduler.ranks import (

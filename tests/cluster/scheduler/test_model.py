@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from dmls_ray.cluster.messages import ExpectedTrainer
-from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.options import RunLimits
 from tests.cluster.scheduler.observed_runs import Plan
 from tests.cluster.scheduler.ranks import VirtualLoop
 from tests.cluster.scheduler.simulated_cluster import REPEATED_S, START_S, Process, SimulatedCluster, SimulatedTrainer

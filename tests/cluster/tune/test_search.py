@@ -9,7 +9,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cluster.tune.trainables import metric_of
-from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished, Verdict
 from tests.conftest import PROJECT, SMALL, Command

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 from dmls_ray import load
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
-from dmls_ray.config.schema import Schema
+from dmls_ray.config.runtime import Schema
 from dmls_ray.execution.api import sweep
 from dmls_ray.execution.planning import make_plan, plan_sweep
 from dmls_ray.util.errors import ConfigError, InputError

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.epoch_and_rank import STEP_QUANTILES, EpochRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.metrics import BY_NAME
+from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
-from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.paths import cache_root
-from dmls_ray.util.shared_lock import lock_with_notice
+from dmls_ray.util.files import cache_root, lock_with_notice
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.samples import description, read_sample, to_chw

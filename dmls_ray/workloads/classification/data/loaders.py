@@ -30,7 +30,7 @@ from dmls_ray.training.sharding import (
     train_evaluation_samples,
 )
 from dmls_ray.training.task import EvalSplit
-from dmls_ray.util.socket_paths import room_above, short_folders
+from dmls_ray.util.temporary_folder import room_above, short_folders
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded

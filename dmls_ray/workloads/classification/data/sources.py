@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from dmls_ray.util.digests import digest_of_files, text_digest
 from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
-from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.util.importing import is_reference
-from dmls_ray.util.source_digest import text_digest
 from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASETS, Samples, Source, Split, builtin_dataset
 from dmls_ray.workloads.user_function.sent import SentName, code_of, load_named

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.paths import cache_root
+from dmls_ray.util.files import cache_root
 from dmls_ray.workloads.classification.data import decoded_images as cache
 from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
 from dmls_ray.workloads.classification.data.sources import cached_source

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.util.quantities import duration, seconds_of, share_of
+from dmls_ray.config.value_texts import duration, seconds_of, share_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmls_ray.util import interrupts
-from dmls_ray.util.interrupts import stop_on_signals, uninterrupted
+from dmls_ray.util import interpreter
+from dmls_ray.util.interpreter import stop_on_signals, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def test_a_signal_that_arrives_twice_stops_once(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGTERM)
-    monkeypatch.setattr(interrupts, "REPEAT_S", -1.0)
+    monkeypatch.setattr(interpreter, "REPEAT_S", -1.0)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 

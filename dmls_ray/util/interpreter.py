@@ -1,0 +1,92 @@
+"""This process: the signals that ask it to stop, its output streams and their encoding, and its garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import io
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+REPEAT_S = 2.0
+"""A signal so soon after another is the same request: a terminal, a job's manager and the supervisor each send one."""
+
+
+def stop_on_signals() -> None:
+    """Raise KeyboardInterrupt at a signal that asks to stop, but for one that is ignored (nohup)."""
+    last = -math.inf
+
+    def stop(number: int, _: object) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before > REPEAT_S:
+            raise KeyboardInterrupt
+
+    for number in _INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay signals that ask to stop until the block is over. Outside the main thread they cannot arrive."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    # Blocked signals would go to one of Ray's threads, and Python would still handle them in this one.
+    before = {number: signal.signal(number, lambda given, _: arrived.append(given)) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if arrived:
+        signal.raise_signal(arrived[0])
+
+
+def discard_output(stream: TextIO) -> None:
+    """Discard what is still written to a stream whose reader has left (`| head`); Python would end in a traceback."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def write_out_unprintable(stream: TextIO) -> None:
+    """Write characters that the encoding of a stream lacks as escapes, as standard error does: `\\xfc`."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
+        stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Disable the search for reference cycles within the block, or within the decorated function.
+
+    Use it where many long-lived objects without cycles are made: the collector would scan all of them again and again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def use_utf8() -> None:
+    """Start the command of this process again in Python's UTF-8 mode where it has begun with another encoding.
+
+    With LC_ALL=C and PYTHONUTF8=0, say, names of files are no texts that JSON, Ray or other processes could be given.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"  # for the processes that it starts
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    write_out_unprintable(sys.stdout)
