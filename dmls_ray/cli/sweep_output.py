@@ -125,23 +125,15 @@ def training_command(request: Request, config: Mapping[str, Any], program: str) 
 
 
 def _text(spec: FieldSpec, value: Any) -> str:
-    """The text that the flag reads as this very value: bare, in brackets as a list, or in quotation marks.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The text that the flag reads as this very value: bare, or as JSON."""
     text = as_flag_value(value)
-    for candidate in (text, f"[{text}]", f"'{text}'"):
-        if candidate.startswith("-") and isinstance(guess_value(candidate), str):
-            continue  # argparse takes it for a flag
-        with contextlib.suppress(ConfigError):
-            # By what they look like: 1 is not true.
-            if repr(spec.parse(candidate)) == repr(value):
-                return candidate
-    raise ConfigError(
-        f"The best configuration has {spec.name}={value!r}, which no text of a flag means; train it from Python: "
-        f"sweep(..., {{{spec.name!r}: [{value!r}], ...}})."
-    )
+    # argparse takes it for a flag.
+    is_flag = text.startswith("-") and isinstance(guess_value(text), str)
+    with contextlib.suppress(ConfigError):
+        # By what they look like: 1 is not true.
+        if not is_flag and repr(spec.parse(text)) == repr(value):
+            return text
+    return json.dumps(value)
 
 
 def describe_saved_weights(results: Results) -> list[str]:

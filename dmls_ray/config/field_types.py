@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import enum
+import itertools
 import math
 import os
 import sys
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import Field
 from inspect import cleandoc, getsource
 from pathlib import PurePath
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from msgspec import inspect
 
@@ -27,9 +27,6 @@ SCALARS = (
     inspect.LiteralType,
 )  # fmt: skip
 LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.TupleType)
-
-TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-"""Texts of a field that is true or false, besides 1 and 0."""
 
 
 class UnsupportedError(Exception):
@@ -44,15 +41,11 @@ def plain_value(value: Any) -> Any:
     """
     if hasattr(value, "tolist"):  # of NumPy, or a tensor
         value = value.tolist()
-    if isinstance(value, enum.Enum):
-        value = value.value
-    if value is None or isinstance(value, str):
-        return value
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("expected a finite number")
     if isinstance(value, int) and abs(value) >= 2**63:
         raise ValueError("expected a number of at most 64 bits")
-    if isinstance(value, int | float):
+    if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -90,10 +83,6 @@ def supported_hint(hint: Any, default: Any = None) -> Any:
     Raises:
         UnsupportedError: values of this type have no plain form.
     """
-    if str in get_args(hint) and get_origin(hint) in (types.UnionType, typing.Union):
-        # msgspec has no union with a path; of str | Path, the code gets a text.
-        texts = [item for item in get_args(hint) if not (isinstance(item, type) and issubclass(item, os.PathLike))]
-        hint = typing.Union[tuple(texts)]  # noqa: UP007 - their number is not known
     try:
         if _is_supported(inspect.type_info(hint)):
             return hint
@@ -107,8 +96,6 @@ def supported_hint(hint: Any, default: Any = None) -> Any:
 def _is_supported(described: Any) -> bool:
     if isinstance(described, inspect.CustomType):
         return issubclass(described.cls, PurePath)
-    if isinstance(described, inspect.EnumType):
-        return not issubclass(described.cls, enum.Flag)
     parts = [*getattr(described, "types", ()), *getattr(described, "item_types", ())]
     if hasattr(described, "item_type"):
         parts.append(described.item_type)
@@ -118,21 +105,14 @@ def _is_supported(described: Any) -> bool:
 def field_docs(config_class: type) -> dict[str, str]:
     """The docstring under each field, also of base classes; empty without the source."""
     docs: dict[str, str] = {}
-    for base in reversed(config_class.__mro__):
-        if dataclasses.is_dataclass(base):
-            docs |= _docs_in(base)
-    return docs
-
-
-def _docs_in(config_class: type) -> dict[str, str]:
-    try:
-        body = ast.parse(textwrap.dedent(getsource(config_class))).body[0]
-    except (OSError, TypeError):  # typed into an interpreter
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    docs = {}
-    for node, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docs[node.target.id] = cleandoc(str(after.value.value))
+    for base in filter(dataclasses.is_dataclass, reversed(config_class.__mro__)):
+        try:
+            [definition] = ast.parse(textwrap.dedent(getsource(base))).body
+        except (OSError, TypeError):  # typed into an interpreter
+            continue
+        body = definition.body  # type: ignore[attr-defined]
+        for node, after in itertools.pairwise(body):
+            match node, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docs[name] = cleandoc(text)
     return docs

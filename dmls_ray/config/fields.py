@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
-import enum
 import functools
+import json
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
@@ -23,14 +23,13 @@ from msgspec import Meta, inspect
 from dmls_ray.config.field_types import (
     LISTS,
     SCALARS,
-    TRUTHS,
     UnsupportedError,
     annotation_of,
     field_docs,
     plain_value,
     supported_hint,
 )
-from dmls_ray.config.value_texts import as_flag_value, guess_value, parts_of
+from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError, ConflictError
 
 
@@ -85,6 +84,9 @@ _TYPE_NAMES: dict[type, str] = {
     inspect.IntType: "int", inspect.FloatType: "float", inspect.StrType: "str", inspect.BoolType: "bool",
 }  # fmt: skip
 
+_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+"""Texts of a field that is true or false, besides 1 and 0."""
+
 _LONGEST_SHOWN = 100
 """Most characters of a wrong value in a message."""
 
@@ -93,8 +95,7 @@ _LONGEST_SHOWN = 100
 class FieldSpec:
     """Everything that the command line and the tables need to know about a field.
 
-    Its values are plain ones. msgspec makes of them what the annotation names: a list, a path, a member of an
-    enumeration.
+    Its values are plain ones. msgspec makes of them what the annotation names: a list, or a path.
     """
 
     name: str
@@ -122,13 +123,8 @@ class FieldSpec:
         return any(isinstance(member, LISTS) for member in self.members)
 
     @cached_property
-    def enumeration(self) -> type[enum.Enum] | None:
-        """The enumeration of which its values are members."""
-        return next((member.cls for member in self.members if isinstance(member, inspect.EnumType)), None)
-
-    @cached_property
     def type(self) -> str:
-        """`int`, `float`, `str`, `bool` or `tuple`; `value` for any plain value."""
+        """`int`, `float`, `str` or `bool`; `value` for others."""
         if self.choices:
             names = {type(choice).__name__ for choice in self.choices}
         else:
@@ -137,14 +133,12 @@ class FieldSpec:
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
-        """The allowed values; empty if values besides those of a Literal or an enumeration are allowed."""
+        """The allowed values; empty if values besides those of a Literal are allowed."""
         return self._listed if len(self.members) == 1 else ()
 
     @cached_property
     def _listed(self) -> tuple[Any, ...]:
-        """The values of a Literal in its order, or the names of an enumeration."""
-        if self.enumeration is not None:
-            return tuple(member.name for member in self.enumeration)
+        """The values of a Literal in its order."""
         listed: list[Any] = []
         for hint in (self.hint, *get_args(self.hint)):
             if get_origin(hint) is Literal:
@@ -156,11 +150,6 @@ class FieldSpec:
         """Whether a range of numbers has values of this field."""
         return self.type in ("int", "float", "value") and not self.choices
 
-    @property
-    def least(self) -> float | None:
-        """The bound that a value is at least; None without one."""
-        return getattr(self.members[0], "ge", None)
-
     def parse(self, text: str) -> Any:
         """The value of a flag's text.
 
@@ -168,14 +157,18 @@ class FieldSpec:
             ConfigError: the text is no value of this field.
         """
         given: Any = text
-        if self.has_lists and (len(self.members) == 1 or set(text) & set("[(,")) and text.lower() != "none":
+        guessed: Any = guess_value(text)
+        if text.startswith('"') or (self.has_lists and text.startswith("[")):
             try:
-                given = parts_of(text)
+                given = guessed = json.loads(text)
             except ValueError as error:
-                raise self._unfit(text, "expected values separated by commas, lists in brackets") from error
+                raise self._unfit(text, "expected values separated by commas, or JSON") from error
+        elif self.has_lists and guessed is not None and (len(self.members) == 1 or "," in text):
+            given = [part.strip() for part in text.split(",")]
+            guessed = [guess_value(part) for part in given]
         try:
             # A text that looks like a number is one, where the field has both.
-            return self._convert(guess_value(given), strict=True)
+            return self.convert(guessed, strict=True)
         except msgspec.ValidationError:
             return self.check(given)
         except ValueError as error:
@@ -192,57 +185,45 @@ class FieldSpec:
                 value = self.setting.reads(value)
             if self.type == "int" and isinstance(value, float) and value.is_integer():
                 value = int(value)
-            return self._convert(value)
+            return self.convert(value)
         except ValueError as error:
             raise self._unfit(value, str(error)) from error
 
     def native(self, value: Any) -> Any:
-        """A value as the annotation of the field has it: a list, a path, a member of an enumeration.
+        """A value as the annotation of the field has it: a list, a path.
 
         Raises:
             ConfigError: as `check`.
         """
-        if value is None:
-            return None
-        return self._native(self.check(value))
+        return None if value is None else self._native(self.check(value))
 
     def plain(self, value: Any) -> Any:
         """The plain value of one that `native` has returned."""
-        if value is None or not self.is_converted:
-            return value
-        return self.check(value)
+        return self.check(value) if self.is_converted and value is not None else value
 
-    def _convert(self, value: Any, *, strict: bool = False) -> Any:
+    def convert(self, value: Any, *, strict: bool = False) -> Any:
         """The plain value; `strict`: a text is no number.
 
         Raises:
             ValueError: the value is of another type, or out of bounds.
         """
-        if isinstance(value, enum.Enum) and self.hint is Any:
-            raise ValueError("expected a number, a text, true, false or none")
-        native = self._native(plain_value(value), strict=strict)
-        # Members have no other plain form that is a word for every enumeration.
-        return native.name if isinstance(native, enum.Enum) else plain_value(native)
+        return plain_value(self._native(plain_value(value), strict=strict))
 
     def _native(self, plain: Any, *, strict: bool = False) -> Any:
         if isinstance(plain, str) and self.hint is bool:
-            plain = TRUTHS.get(plain.lower(), plain)
-        if isinstance(plain, str) and self.enumeration is not None and plain in self.enumeration.__members__:
-            return self.enumeration[plain]
+            plain = _TRUTHS.get(plain.lower(), plain)
         return msgspec.convert(plain, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
 
     def _unfit(self, value: Any, message: str) -> ConfigError:
-        shown = as_flag_value(value)
-        if len(shown) > _LONGEST_SHOWN:
-            shown = f"{shown[:_LONGEST_SHOWN]}..."
+        given = f"{self.name}={as_flag_value(value)[:_LONGEST_SHOWN]}"
         if self._listed and (self.choices or message.startswith("Invalid enum value")):
             expected = ", ".join(map(as_flag_value, self._listed))
             others = [_TYPE_NAMES[type(member)] for member in self.members if type(member) in _TYPE_NAMES]
             if others:
                 expected += f", or give {' or '.join(others)}"
-            return ConfigError(f"{self.name}={shown} is unknown; choose from {expected}.")
+            return ConfigError(f"{given} is unknown; choose from {expected}.")
         expected = message.partition(", got ")[0].replace("`", "").replace("null", "none")
-        return ConfigError(f"{self.name}={shown}: {expected[:1].lower()}{expected[1:]}.")
+        return ConfigError(f"{given}: {expected[:1].lower()}{expected[1:]}.")
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
@@ -326,10 +307,7 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
         ConfigError: a value has the wrong type, is out of bounds or is not among the choices.
     """
     for spec in specs:
-        value = spec.check(getattr(config, spec.name))
-        if spec.is_converted:
-            value = spec.native(value)
-        object.__setattr__(config, spec.name, value)
+        object.__setattr__(config, spec.name, spec.native(spec.check(getattr(config, spec.name))))
 
 
 def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:

@@ -56,7 +56,7 @@ class Bounded:
         ("share", 1.0, "share=1.0: expected float < 1.0."),
         ("share", "much", "share=much: expected float | none."),
         ("limit", "soon", "limit=soon: could not convert string to float: 'soon'."),
-        ("lr", "x" * 200, f"lr={'x' * 100}...: expected float."),
+        ("lr", "x" * 200, f"lr={'x' * 100}: expected float."),
     ],
 )
 def test_a_wrong_value_is_refused_with_field_value_and_way_out(name: str, value: Any, message: str) -> None:
@@ -75,18 +75,6 @@ if TYPE_CHECKING:
 
 class Act(enum.Enum):
     RELU = "relu"
-    GELU = "gelu"
-    DEFAULT = RELU
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Colour(enum.StrEnum):
-    RED = "r"
-    BLUE = "b"
 
 
 class Rights(enum.Flag):
@@ -108,11 +96,7 @@ class Config(Base):
     ids: list[str] = field(default_factory=lambda: ["007"])
     size: tuple[int, int] = (2, 3)
     pick: Literal[1, 2, "auto", True] = "auto"
-    pick_or_none: Literal["a", None] = None
     act: Act = Act.RELU
-    act_or_none: Act | None = None
-    level: Level = Level.LOW
-    colour: Colour = Colour.RED
     root: Path = Path("data")
     paths: Optional[list[Path]] = None  # noqa: UP045 - as users write it, too
     nested: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
@@ -124,7 +108,6 @@ class Config(Base):
     rate_or_auto: float | Literal["auto"] = "auto"
     one_or_several: int | list[int] = 3
     any_number: int | float = 3
-    text_or_path: str | Path = "x"
     single: float = np.float32(0.5)
     steps: int = 1000
     flag: bool = False
@@ -143,46 +126,37 @@ class Config(Base):
 def train(config: Config, rank: Any, emit: Any) -> None: ...
 
 
-FIXED = {"table", "base", "rights", "function", "dtype", "array"}
+FIXED = {"act", "table", "base", "rights", "function", "dtype", "array"}
 
 SAME = [
     ("widths", "64,32", [64, 32]),
     ("widths", "[64, 32]", (64, 32)),
-    ("widths", "(64,)", np.array([64])),
-    ("widths", "", []),
     ("ids", "007,1e5", ["007", "1e5"]),
-    ("ids", "['a', 'none']", ("a", "none")),
+    ("ids", '["a", "none"]', ("a", "none")),
+    ("widths", "[]", np.array([], int)),
     ("size", "4, 5", (4, 5)),
     ("pick", "2", np.int64(2)),
     ("pick", "auto", "auto"),
     ("pick", "true", True),
-    ("pick_or_none", "none", None),
-    ("act", "gelu", Act.GELU),
-    ("act", "DEFAULT", Act.RELU),
-    ("act_or_none", "none", None),
-    ("act_or_none", "relu", Act.RELU),
-    ("level", "2", Level.HIGH),
-    ("colour", "b", Colour.BLUE),
     ("root", "a/b/", Path("a/b")),
     ("paths", "a,b", [Path("a"), "b"]),
     ("paths", "none", None),
-    ("nested", "[1,2],[3]", ((1, 2), (3,))),
+    ("nested", "[[1,2],[3]]", ((1, 2), (3,))),
     ("mixed", "2,b,false", (2, "b", False)),
     ("names", "z,a,z", {"a", "z"}),
     ("rates", "1,2", [1, 2]),
     ("holes", "1,none", (1, None)),
     ("number_or_text", "5", 5),
     ("number_or_text", "007", "007"),
-    ("number_or_text", "'5'", "5"),
+    ("number_or_text", '"5"', "5"),
     ("rate_or_auto", "auto", "auto"),
     ("one_or_several", "5,6", [5, 6]),
     ("any_number", "5", 5),
-    ("text_or_path", "a", Path("a")),
     ("single", "0.25", np.float32(0.25)),
     ("steps", "1e5", 1e5),
     ("flag", "yes", np.True_),
     ("plain", "007", "007"),
-    ("plain", "'1e5'", "1e5"),
+    ("plain", '"1e5"', "1e5"),
     ("plain", "none", None),
     ("label", "none", "none"),
     ("count", "3", 3),
@@ -195,7 +169,7 @@ def test_a_value_is_the_same_from_a_flag_and_from_python(name: str, text: str, v
     made = [schema.make(**{name: schema.specs[name].parse(text)}), schema.make(**{name: schema.check(name, value)})]
     assert made[0].hash == made[1].hash
     assert repr(made[0].canonical()[name]) == repr(made[1].canonical()[name])
-    if "'" not in text:  # a command line needs quotation marks here
+    if not text.startswith('"'):  # a command line needs quotation marks here
         assert schema.specs[name].parse(as_flag_value(made[0].canonical()[name])) == made[0].canonical()[name]
 
 
@@ -203,16 +177,12 @@ def test_a_value_is_the_same_from_a_flag_and_from_python(name: str, text: str, v
     ("name", "text", "native"),
     [
         ("widths", "64,32", [64, 32]),
-        ("act", "gelu", Act.GELU),
-        ("act_or_none", "none", None),
-        ("level", "2", Level.HIGH),
         ("root", "a/b/", Path("a/b")),
         ("paths", "a", [Path("a")]),
-        ("nested", "[1],[2]", ((1,), (2,))),
+        ("nested", "[[1],[2]]", ((1,), (2,))),
         ("names", "a", frozenset({"a"})),
         ("rates", "1", [1.0]),
         ("one_or_several", "5,6", [5, 6]),
-        ("text_or_path", "a", "a"),
     ],
 )
 def test_the_function_gets_what_the_annotation_names(name: str, text: str, native: Any) -> None:
@@ -236,11 +206,9 @@ def test_without_any_value_the_function_gets_the_defaults_of_its_dataclass() -> 
 REFUSED = [
     ("widths", "64 32", "widths=64 32: expected int"),
     ("widths", "[64", "widths=[64: expected values separated by commas"),
-    ("widths", "64,,32", "widths=64,,32: expected values separated by commas"),
+    ("widths", "64,,32", "widths=64,,32: expected int"),
     ("size", "4,5,6", "size=4,5,6: expected array of length 2"),
     ("pick", "nonsense", "pick=nonsense is unknown; choose from 1, 2, auto, true."),
-    ("act", "tanh", "act=tanh is unknown; choose from RELU, GELU."),
-    ("level", "3", "level=3 is unknown; choose from LOW, HIGH."),
     ("nested", "1,2", "nested=1,2: expected array"),
     ("rate_or_auto", "fast", "rate_or_auto=fast is unknown; choose from auto, or give float."),
     ("steps", "1.5", "steps=1.5: expected int."),
@@ -262,7 +230,7 @@ def test_a_wrong_text_is_refused_with_field_value_and_way_out(name: str, text: s
     ("name", "value"),
     [
         ("widths", 64), ("widths", "64"), ("widths", [1.5]), ("size", (4, 5, 6)), ("pick", 1.5),
-        ("act", 3), ("level", True), ("root", 3), ("nested", [1, 2]), ("number_or_text", True), ("steps", True),
+        ("root", 3), ("nested", [1, 2]), ("number_or_text", True), ("steps", True),
         ("steps", 1.5), ("steps", 1e300), ("single", 10**400), ("flag", 2), ("plain", object()),
         ("plain", Act.RELU),
     ],
@@ -282,7 +250,6 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: Any) -> None:
         ({"size": [4, 5]}, [(4, 5)]),
         ({"names": [{"b", "a"}, {"c"}]}, [("a", "b"), ("c",)]),
         ({"one_or_several": [1, [2, 3]]}, [1, (2, 3)]),
-        ({"act": list(Act)}, ["RELU", "GELU"]),
         ({"root": [Path("a"), "a/", "b"]}, ["a", "b"]),
     ],
 )
