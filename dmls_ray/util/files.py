@@ -1,19 +1,15 @@
-"""Files: atomic writing, safe opening, the folder of caches, and a lock between processes."""
+"""Files: atomic writing, safe opening, and the folder of caches."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
-
-from filelock import FileLock, Timeout
 
 
 def atomic_write_text(path: Path, text: str, *, durable: bool = False) -> None:
@@ -104,32 +100,3 @@ def _refuse_irregular(status: os.stat_result, path: str | os.PathLike[str]) -> N
     if not stat.S_ISREG(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
         raise OSError(errno.EINVAL, f"it is {what}", os.fspath(path))
-
-
-NOTICE_AFTER_S = 10.0
-"""How long the lock is waited for in silence."""
-
-
-@contextlib.contextmanager
-def lock_with_notice(path: str, work: str) -> Iterator[None]:
-    """Hold a lock, and print one line if another process holds it for long; it may be stopped.
-
-    Args:
-        path: the file of the lock.
-        work: what the other process does.
-    """
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=NOTICE_AFTER_S)
-    except Timeout:
-        print(
-            f"Another process {work}, and this one waits for it; if none does, end the process that holds {path} "
-            "(fuser names it).",
-            file=sys.stderr,
-            flush=True,
-        )
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

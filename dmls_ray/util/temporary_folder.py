@@ -27,8 +27,7 @@ class TemporaryFolder:
     """A new folder in the system's folder for temporary files, which no other user can enter.
 
     This process holds a lock on a file in the folder until the folder is removed or the process ends, in whichever way.
-    Making a folder removes those of this user whose owners have ended without removing them. On a file system without
-    locks, only this process removes the folder.
+    Making a folder removes those of this user whose owners have ended without removing them.
 
     Args:
         kind: stands in the name of the folder.
@@ -47,12 +46,7 @@ class TemporaryFolder:
                 return
 
     def _own(self) -> None:
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            raise
-        except (OSError, NotImplementedError):  # a file system without locks
-            (self.path / _LOCK).unlink(missing_ok=True)
+        self._lock.acquire(timeout=0)
         # As `tempfile.TemporaryDirectory`: also at the end of the interpreter.
         self._at_end = weakref.finalize(self, _remove, self.path, self._lock, os.getpid())
 
@@ -66,7 +60,7 @@ class TemporaryFolder:
             self._own()
         elif self._at_end.detach():
             # A folder without a lock is removed by no other process.
-            (self.path / _LOCK).unlink(missing_ok=True)
+            (self.path / _LOCK).unlink()
             self._lock.release(force=True)
 
     def __enter__(self) -> Path:
@@ -81,7 +75,7 @@ def remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"{PREFIX}*/{_LOCK}"):
         folder = lock.parent
         # Most have an owner that holds the lock; others are of other users.
-        with contextlib.suppress(OSError, NotImplementedError):
+        with contextlib.suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             with FileLock(lock, timeout=0):

@@ -103,16 +103,3 @@ def test_what_only_has_such_a_name_stays(temporary: Path) -> None:
     remove_abandoned(temporary)
     assert len(list(temporary.iterdir())) == 4
     assert (kept / ".in_use").exists()
-
-
-def test_on_a_file_system_without_locks_a_folder_is_removed_by_its_owner_only(
-    monkeypatch: pytest.MonkeyPatch, temporary: Path
-) -> None:
-    def refuse(handle: int, operation: int) -> None:
-        raise OSError(37, "no locks available")
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    with TemporaryFolder("run") as folder:
-        remove_abandoned(temporary)
-        assert folder.exists()
-    assert not list(temporary.iterdir())

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from filelock import FileLock
+
 from dmls_ray.util.digests import digest_of_files, files_below
 from dmls_ray.util.errors import ConfigError, DataError
-from dmls_ray.util.files import cache_root, lock_with_notice
+from dmls_ray.util.files import cache_root
 from dmls_ray.workloads.image_files import ImageFolder
 
 if TYPE_CHECKING:
@@ -245,7 +247,7 @@ def _torchvision(
         locks = cache_root() / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         lock = locks / f"{name}-{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.lock"
-        with lock_with_notice(str(lock), f"reads or downloads dataset={name}"):
+        with FileLock(lock):
             try:
                 train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
             except (OSError, RuntimeError) as error:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.util.files import cache_root, lock_with_notice
+from dmls_ray.util.files import cache_root
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
 """Function of pixels, memory for their grey levels, and whether the pixels are planar; see `Images`."""
@@ -76,7 +77,7 @@ def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:
         raise UnavailableError(f"{name} needs ninja; pip install ninja.")
     folder = _folder_of(name, compiler)
     folder.mkdir(parents=True, exist_ok=True)
-    with lock_with_notice(f"{folder}.lock", "compiles a kernel"):
+    with FileLock(f"{folder}.lock"):
         # The loader locks by a file that stays if a builder is killed: the next builder would wait for ever.
         (folder / "lock").unlink(missing_ok=True)
         cpp_extension.load(

@@ -22,10 +22,11 @@ from typing import Any
 
 import joblib
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.files import cache_root, lock_with_notice
+from dmls_ray.util.files import cache_root
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.samples import description, read_sample, to_chw
@@ -152,7 +153,7 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
     try:
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with lock_with_notice(f"{folder}.lock", f"decodes the images of dataset={name}"):
+            with FileLock(f"{folder}.lock"):
                 _fill(folder, name, source, image_size)
     except OSError as error:
         raise DataError(
