@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -101,21 +102,13 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
     """Size of all last-level caches of the cores that this process may use; None where the system does not list caches
     as Linux does. One processor may have several such caches, each for a few of its cores.
     """
-    units = {"K": 2**-10, "M": 1.0, "G": 2**10}
     caches: dict[str, float] = {}
     for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
-        levels = []
-        for cache in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
-            try:
-                level, size, shared = (
-                    (cache / name).read_text(encoding="utf-8").strip() for name in ("level", "size", "shared_cpu_list")
-                )
-                levels.append((int(level), float(size[:-1]) * units[size[-1]], shared))
-            except (OSError, LookupError, ValueError):  # as on some ARM processors and virtual machines
-                continue
-        if levels:
-            _, size_mib, shared = max(levels)
-            caches[shared] = size_mib
+        levels = sorted((cpus / f"cpu{cpu}" / "cache").glob("index*"))
+        with contextlib.suppress(OSError, IndexError):  # as on some ARM processors and virtual machines
+            shared = (levels[-1] / "shared_cpu_list").read_text(encoding="utf-8")
+            size = (levels[-1] / "size").read_text(encoding="utf-8")
+            caches[shared] = float(size.strip().removesuffix("K")) / 2**10
     return sum(caches.values()) or None
 
 

@@ -3,9 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -174,25 +172,6 @@ def test_links_are_followed_once_and_hidden_files_and_pipes_are_left_out(tmp_pat
     assert linked != digest
     write(elsewhere / "b.txt", "TWO", mtime=LONG_AGO + 1)
     assert digest_of_files(folder) != linked
-
-
-def test_two_links_to_one_folder_are_followed_in_the_same_order_on_each_file_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "pool" / "a.txt", "one")
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "linked").symlink_to(tmp_path / "pool")
-    digest = digest_of_files(tmp_path)
-    walk = os.walk
-
-    def backwards(*arguments: Any, **options: Any) -> Iterator[tuple[str, list[str], list[str]]]:
-        for folder, folders, names in walk(*arguments, **options):
-            folders.reverse()
-            yield folder, folders, names
-
-    monkeypatch.setattr(os, "walk", backwards)
-    assert digest_of_files(tmp_path) == digest
 
 
 def test_a_single_file_has_a_digest(tmp_path: Path) -> None:

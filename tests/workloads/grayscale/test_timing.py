@@ -74,7 +74,6 @@ def test_the_cache_is_that_of_all_cores_which_a_run_may_use(tmp_path: Path, monk
         first = cpu // 2 * 2
         has(cpu, 0, 1, "48K", str(cpu))
         has(cpu, 3, 3, "32768K", f"{first}-{first + 1}")
-    (tmp_path / "cpu0" / "cache" / "index9").mkdir()  # one that says nothing of itself
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1}, raising=False)
     assert last_level_cache_mib(tmp_path) == 32
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
