@@ -11,13 +11,14 @@ import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
 
 from dmls_ray.records.codec import SHARED_TYPES, Picture, RunName, SharedObjects, encode_json
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.errors import StoreError
 
 KEYS = ("run_id", "trial_id", "repeat")
 RESERVED = (*KEYS, "outcome", "reason", "run_seed")
@@ -124,9 +125,14 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 # Type checkers see these types as the record has them after reading; the decoder checks what stands in the file.
 if TYPE_CHECKING:
     SharedObject = dict[str, Any]
+    NestedRecords = Any
 else:
     SharedObject = Raw
     """JSON that stays undecoded, until `codec` replaces it by a dict that all records with the same JSON share."""
+    NestedRecords = Raw
+    """JSON that stays undecoded until it is used."""
+
+Nested = TypeVar("Nested", EpochRecord, RankRecord)
 
 
 class RunValues(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -198,10 +204,46 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     """Description of the first rank's machine; the key `beside` has a line for each of the other machines."""
     versions: SharedObject = msgspec.field(default_factory=dict)
     git: SharedObject = msgspec.field(default_factory=dict)
-    epochs: list[EpochRecord] = []
-    """The epochs, over all ranks."""
-    ranks: list[RankRecord] = []
-    """The ranks that returned a result, in their order."""
+    # Epochs and ranks are most of a line, and a reader of many runs seldom needs them, so they stay undecoded until
+    # they are used.
+    _epochs: NestedRecords = msgspec.field(name="epochs", default_factory=list)
+    _ranks: NestedRecords = msgspec.field(name="ranks", default_factory=list)
+
+    @property
+    def epochs(self) -> list[EpochRecord]:
+        """The epochs, over all ranks.
+
+        Raises:
+            StoreError: the record was read, and its epochs are not valid; `ranks` likewise.
+        """
+        return self._decoded("_epochs", EpochRecord)
+
+    @epochs.setter
+    def epochs(self, epochs: list[EpochRecord]) -> None:
+        self._epochs = epochs
+
+    @property
+    def ranks(self) -> list[RankRecord]:
+        """The ranks that returned a result, in their order."""
+        return self._decoded("_ranks", RankRecord)
+
+    @ranks.setter
+    def ranks(self, ranks: list[RankRecord]) -> None:
+        self._ranks = ranks
+
+    def _decoded(self, name: str, cls: type[Nested]) -> list[Nested]:
+        """The list of a field that stays JSON until its first use."""
+        content = getattr(self, name)
+        if isinstance(content, Raw):
+            try:
+                content = msgspec.json.decode(content, type=list[cls])  # type: ignore[valid-type]
+            except (ValueError, RecursionError) as error:
+                raise StoreError(
+                    f"the epochs and ranks of run {self.run_id} cannot be read ({type(error).__name__}: {error}); "
+                    "remove its line from runs.jsonl."
+                ) from error
+            setattr(self, name, content)
+        return content
 
     @property
     def folder(self) -> str:
@@ -218,6 +260,9 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
         """Whether a search's scheduler stopped the run."""
         return "stopped_epoch" in self.metrics
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunRecord) and all(getattr(self, name) == getattr(other, name) for name in RUN_FIELDS)
+
     @classmethod
     def from_json(cls, line: bytes, shared: SharedObjects | None = None) -> RunRecord:
         """The record of a line of runs.jsonl. Unknown keys are left out.
@@ -227,7 +272,8 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
             shared: what gives all records with equal configurations one dict of them, and so on.
 
         Raises:
-            ValueError, RecursionError: it is not a valid record.
+            ValueError, RecursionError: it is not a valid record. Of epochs and ranks, only the syntax is checked here;
+                their values are checked at the first use, with a StoreError.
         """
         record = _DECODER.decode(line)
         if record.started_at:
@@ -235,6 +281,8 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
         shared = shared or SharedObjects()
         for name in SHARED_TYPES:
             setattr(record, name, shared.decode(name, getattr(record, name)))
+        # Copies, since the originals refer to the whole line.
+        record._epochs, record._ranks = record._epochs.copy(), record._ranks.copy()
         return record
 
     def to_json(self) -> bytes:
@@ -248,10 +296,11 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
 
     def replace(self, **changes: Any) -> RunRecord:
         """A copy with some fields changed."""
+        changes = {f"_{name}" if name in ("epochs", "ranks") else name: value for name, value in changes.items()}
         return msgspec.structs.replace(self, **changes)
 
 
-RUN_FIELDS: tuple[str, ...] = RunRecord.__struct_fields__
+RUN_FIELDS: tuple[str, ...] = RunRecord.__struct_encode_fields__
 """Names of the fields of a `RunRecord`."""
 
 _DECODER = msgspec.json.Decoder(RunRecord)

@@ -37,7 +37,7 @@ def read_records(
 
     Raises:
         SchemaError: a record was written by a version with another layout.
-        StoreError: a line other than a torn last one is no record.
+        StoreError: a line other than a torn last one is no record. Epochs and ranks are checked at their first use.
     """
     shared = shared or SharedObjects()
     named = below(where or folder, RUNS)
