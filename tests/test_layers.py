@@ -57,7 +57,7 @@ def imports(path: Path, *, at_top: bool) -> Iterator[str]:
 
 NEVER_LOADED = {
     ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "vl_convert", "PIL", "pyarrow"): (
-        "", "workloads.grayscale.config", "workloads.classification.config", "config.fields", "config.grid",
+        "", "workloads.grayscale.workload", "workloads.classification.config", "config.fields", "config.grid",
         "workloads.classification.models", "records.model", "util.errors", "util.importing", "training.rank",
         "storage.folder", "storage.remote_store",
     ),

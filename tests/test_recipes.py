@@ -84,8 +84,8 @@ def add_axis_with_a_number(copy: PackageCopy) -> None:
         indent=8,
     )
     copy.insert(
-        f"{CLASSIFICATION}/metrics.py",
-        '    _bytes("fp32"),\n',
+        f"{CLASSIFICATION}/workload.py",
+        '    _row("fp32_checkpoint_bytes"',
         """
         Metric(
             name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run", is_compared=True,
@@ -130,8 +130,8 @@ def add_model(copy: PackageCopy) -> None:
 
 
     """
-    copy.insert(f"{CLASSIFICATION}/models.py", "MODELS = {\n", build)
-    entry = '"one_layer": ModelSpec(_one_layer, min_image_side=1),\n'
+    copy.insert(f"{CLASSIFICATION}/models.py", "MODELS: dict[str, ModelBuilder] = {\n", build)
+    entry = '"one_layer": _one_layer,\n'
     copy.insert(f"{CLASSIFICATION}/models.py", '    "simplecnn": ', entry, indent=4)
 
 
@@ -156,7 +156,6 @@ def add_dataset(copy: PackageCopy) -> None:
     entry = """
         "stripes": DatasetSpec(
             open=lambda name, data_dir: Source(2, "stripes 1", lambda: (Stripes(), Stripes())),
-            train_samples=lambda name: 64,
         ),
     """
     copy.insert(f"{CLASSIFICATION}/datasets.py", '    "synthetic": ', entry, indent=4)

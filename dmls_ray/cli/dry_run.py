@@ -19,7 +19,6 @@ from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.model import Durations, RunRecord
 from dmls_ray.storage.location import records_at
-from dmls_ray.workloads.registry import workload_of
 
 START_UP_S = 15.0
 """Seconds until Ray, the worker group and PyTorch have started, on two cores."""
@@ -75,13 +74,7 @@ def describe_estimate(pending: Sequence[Run], records: Sequence[RunRecord]) -> s
         return "Every run that is missing is skipped."
     durations = Durations(records)
     seconds = [durations.expected_s(run.trial_id) for run in feasible]
-    text = "About {:.0f} s, start-up included, by the {} runs measured here."
     if None in seconds:
-        seconds = [workload_of(run.values).estimate_s(run.config) for run in feasible]
-        text = (
-            "A guess of {:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
-            "are assumed."
-        )
-    if None in seconds:
-        return "No run was measured here yet and it is not known how much data there is: no estimate."
-    return text.format(START_UP_S + sum(filter(None, seconds)), len(records))
+        return "No run was measured here yet: no estimate."
+    total = START_UP_S + sum(filter(None, seconds))
+    return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."

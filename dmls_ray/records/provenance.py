@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -98,20 +97,6 @@ def has_cpp_compiler() -> bool:
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
-def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float | None:
-    """Size of all last-level caches of the cores that this process may use; None where the system does not list caches
-    as Linux does. One processor may have several such caches, each for a few of its cores.
-    """
-    caches: dict[str, float] = {}
-    for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
-        levels = sorted((cpus / f"cpu{cpu}" / "cache").glob("index*"))
-        with contextlib.suppress(OSError, IndexError):  # as on some ARM processors and virtual machines
-            shared = (levels[-1] / "shared_cpu_list").read_text(encoding="utf-8")
-            size = (levels[-1] / "size").read_text(encoding="utf-8")
-            caches[shared] = float(size.strip().removesuffix("K")) / 2**10
-    return sum(caches.values()) or None
-
-
 def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
     """Host, CPU, cores and GPUs of a described machine. Times are comparable only where these are equal."""
     return tuple(str(machine.get(name)) for name in ("host", "cpu", "cores", "gpus"))
@@ -136,22 +121,6 @@ def differing_facts(described: Sequence[Mapping[str, str]]) -> list[str]:
     names = dict.fromkeys(itertools.chain.from_iterable(described))
     differing = [name for name in names if len({facts.get(name) for facts in described}) > 1]
     return [", ".join(f"{name} {facts.get(name, 'unknown')}" for name in differing) for facts in described]
-
-
-_UNITS = {"amp-bf16": ("avx512_bf16", "amx_bf16"), "amp-fp16": ("avx512_fp16", "amx_fp16")}
-"""Precision -> flags of x86 processors with units for it."""
-
-
-def slow_precisions() -> set[str]:
-    """Precisions for which this processor has no units; empty where it does not list its flags as x86 under Linux does,
-    and with a GPU.
-    """
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    flags = next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), None)
-    if flags is None or describe_machine()["gpus"]:
-        return set()
-    return {precision for precision, names in _UNITS.items() if not flags & set(names)}
 
 
 def _version(package: str) -> str:

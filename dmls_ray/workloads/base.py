@@ -8,7 +8,9 @@ Importing the module of a workload must load neither PyTorch nor Ray.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmls_ray.config.fields import FieldSpec, field_specs, required_fields
@@ -16,6 +18,7 @@ from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig, Schema
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import Metric
+from dmls_ray.training.rank import RankInfo
 from dmls_ray.util.digests import digest_of_files
 from dmls_ray.util.errors import DataError
 
@@ -145,10 +148,6 @@ class Workload:
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error}.") from error
 
-    def estimate_s(self, config: Any) -> float | None:
-        """Estimated seconds of a run that was never measured; None if unknown."""
-        return None
-
 
 def files_named(values: Mapping[str, Any]) -> dict[str, tuple[str]]:
     """`field=value` -> path, of the values that name a file or a folder on this machine."""
@@ -169,3 +168,36 @@ class AbsentWorkload(Workload):
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+
+_found: dict[tuple[Any, ...], str] = {}
+"""Fingerprints at the first run of this process that reads the data: it keeps what it has read for later runs."""
+
+
+def check_data(workload: Workload, config: Any, rank: RankInfo) -> RankInfo:
+    """Refuse data that differ from those that the driver has recorded for the run.
+
+    Returns:
+        The rank; the time of this check is no part of its run.
+
+    Raises:
+        DataError: with the data set and the machine.
+    """
+    from dmls_ray.training.process import wait_for_others
+
+    began = time.perf_counter()
+    expected = rank.identity.data
+    data_sets = workload.data_sets(config) if expected else {}
+    for name, arguments in data_sets.items():
+        if name not in expected:
+            continue
+        if (key := (workload.name, *arguments)) not in _found:
+            _found[key] = workload.fingerprint(*arguments)
+        if _found[key] != expected[name]:
+            raise DataError(
+                f"{name} on machine {rank.machine} is not what this sweep began with; copy it to each machine, or "
+                "share their folder. If they were changed since, run the same command again."
+            )
+    if expected:
+        wait_for_others(rank)
+    return replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)

@@ -15,13 +15,13 @@ from typing import Any
 from dmls_ray import workloads
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.metrics import BY_NAME, TRAINING_METRICS, Direction, Metric, is_loss
-from dmls_ray.records.model import RUN_FIELDS
+from dmls_ray.records.metrics import BY_NAME, Direction, Metric, is_loss
 from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.base import AbsentWorkload, Workload
+from dmls_ray.workloads.user_function.schema import UserFunctionWorkload
 
 _RESERVED_FIELDS = ("train", "workload", CODE_FIELD)
 """Keys that name the workload of a recorded configuration and its code; no field may have one of these names."""
@@ -32,13 +32,10 @@ GROUP = "dmls_ray.workloads"
 DEFAULT = "classification"
 """Workload of a configuration that names none, as those of the first version."""
 
-_USER_FUNCTION = "dmls_ray.workloads.user_function.workload:UserFunctionWorkload"
-"""Workload of a configuration that names a training function in its entry `train`."""
-
 _BUILT_IN = {
     package.name: EntryPoint(package.name, f"{workloads.__name__}.{package.name}.workload:WORKLOAD", GROUP)
     for package in pkgutil.iter_modules(workloads.__path__)
-    if package.ispkg and package.name not in _USER_FUNCTION.split(".")
+    if package.ispkg and package.name != "user_function"
 }
 
 
@@ -76,9 +73,7 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
         for point in _BUILT_IN.values():
             if _class_of(point).fixed == {"train": train}:
                 return _class_of(point)()
-    # A user-defined function and its fields are known to this call alone.
-    function_workload: Workload = pkgutil.resolve_name(_USER_FUNCTION)(train, names)
-    return function_workload
+    return UserFunctionWorkload(train, names)
 
 
 def default_entrypoint() -> Callable[..., Any]:
@@ -98,12 +93,18 @@ def installed() -> Mapping[str, EntryPoint]:
 
 def usable_workloads() -> Sequence[type[Workload]]:
     """Return the classes of all workloads, without those that have a mistake: each gives one warning."""
-    return _usable(tuple(installed().values()))
+    classes = []
+    for point in installed().values():
+        try:
+            classes.append(_class_of(point))
+        except ConfigError as error:
+            warn(str(error))
+    return classes
 
 
 def registered_metrics() -> Mapping[str, Metric]:
     """Return the metrics of all installed workloads by name."""
-    return _metrics(usable_workloads())
+    return _metrics(tuple(usable_workloads()))
 
 
 @functools.cache
@@ -136,17 +137,6 @@ def _metrics(classes: tuple[type[Workload], ...]) -> Mapping[str, Metric]:
 
 
 @functools.cache
-def _usable(installed: tuple[EntryPoint, ...]) -> tuple[type[Workload], ...]:
-    classes = []
-    for point in installed:
-        try:
-            classes.append(_class_of(point))
-        except ConfigError as error:
-            warn(str(error))
-    return tuple(classes)
-
-
-@functools.cache
 def _class_of(point: EntryPoint) -> type[Workload]:
     """Load the workload of an entry point.
 
@@ -176,18 +166,9 @@ def _find_mistake(name: str, loaded: Any) -> str:
     """
     if not isinstance(loaded, type) or not issubclass(loaded, Workload):
         return "it is not a class that extends dmls_ray.workloads.base.Workload; name such a class"
-    for attribute in ("name", "config", "entrypoint"):
-        if not hasattr(loaded, attribute):
-            return f"its class {loaded.__name__} has no {attribute}; set it"
-    if loaded.name != name:
-        return f"its class {loaded.__name__} has the name {loaded.name!r}; give the class and the entry point one name"
-    config = loaded.config
+    if (own := getattr(loaded, "name", None)) != name:
+        return f"its class {loaded.__name__} has the name {own!r}; give the class and the entry point one name"
+    config = getattr(loaded, "config", object)
     if not issubclass(config, RuntimeConfig) or not field_specs(config).keys().isdisjoint(_RESERVED_FIELDS):
         return f"its config {config!r} has to extend RuntimeConfig, and may not have the fields {_RESERVED_FIELDS}"
-    for metric in loaded.metrics:
-        if metric.name in RUN_FIELDS:
-            return f"its metric {metric.name} has the name of an entry of every record; give it another name"
-    rates = {metric.name for metric in (*loaded.metrics, *TRAINING_METRICS) if metric.kind == "rate"}
-    if loaded.throughput not in (None, *rates):
-        return f"its throughput {loaded.throughput!r} is no metric of kind rate; name one of {', '.join(sorted(rates))}"
     return ""

@@ -40,7 +40,6 @@ BAD_INPUT = [
     (["--dry-run", "--batchsize-per-rank", "16"], "--batchsize-per-rank is no flag; did you mean --batch-per-rank?"),
     (["--repeats", "1", "--patience", "1", "2"], "patience=1 has no effect with early_stopping=off"),
     (["--validation-share", "0.0001"], "validation_share=0.0001 of 1438 samples holds out 0"),
-    (["--model", "simplecnn", "--image-size", "4", "--loader", "dataloader"], "takes images of 8 pixels a side"),
     (
         ["--model", "torchvision:resnet18", "--batch-norm", "on", "--dataset", "synthetic:train=64,test=32"],
         "batch_norm=on puts layers into built-in models, and model=torchvision:resnet18 is none",
@@ -58,7 +57,6 @@ BAD_INPUT = [
     (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
     (["--address", "127.0.0.1:1", "--repeats", "1"], "Address 127.0.0.1:1 cannot be reached"),
     (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
-    (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),
     (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
     (["--train", "absent_module:train"], "--train=absent_module:train: no module named 'absent_module'"),
     (["--model", "my-nets/m.py:net"], "or a user-defined module:function"),
@@ -244,7 +242,7 @@ def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
     assert out.startswith("12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:\n")
     assert out.count("to run") == 6
     assert out.count("skipped: world_size=99 needs 99 cores") == 6
-    assert "A guess of" in out
+    assert "no estimate" in out
     assert run("--dry-run", "--world-size", "99", "--device", "cpu", "--budget", "none") == 0
     out = capsys.readouterr().out
     assert "Every run that is missing is skipped." in out

@@ -81,7 +81,7 @@ def turned_floats(split: str) -> Floats:
 
 def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """`train_rank`, with what the int8 model holds in the result."""
-    from dmls_ray.workloads.classification.inference_benchmark import weights_of
+    from dmls_ray.workloads.classification.quantization import weights_of
     from dmls_ray.workloads.classification.train import rank_trainer
 
     trial = rank_trainer(config, rank)

@@ -14,11 +14,10 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.errors import DataError
-from dmls_ray.workloads import data_check, registry
-from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads import base, registry
+from dmls_ray.workloads.base import Workload, check_data
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
-from dmls_ray.workloads.data_check import check_data
 from tests.new_processes import run_ranks
 from tests.workloads.classification.data.samples import write_folder, write_mnist
 
@@ -88,7 +87,7 @@ def test_an_edited_picture_makes_another_trial(tmp_path: Path) -> None:
 def test_a_rank_refuses_data_that_the_sweep_did_not_begin_with_and_names_its_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_check, "_found", {})
+    monkeypatch.setattr(base, "_found", {})
     write_folder(tmp_path)
     workload, trial = ClassificationWorkload(), config(data_dir=str(tmp_path))
     ((name, arguments),) = workload.data_sets(trial).items()

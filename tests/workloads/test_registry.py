@@ -1,43 +1,27 @@
-"""Which workload a configuration belongs to, recorded by this version or an earlier one."""
+"""Which workload a configuration belongs to, and mistakes in workloads of other packages: one line, or a warning."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint
+import logging
+from pathlib import Path
 
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis.table.presentation import Presentation, installed_presentations
+from dmls_ray.cli.main import main
 from dmls_ray.config.options import Options
-from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.metrics import LEARNED
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.location import open_store
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
-from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.grayscale.train import turn_grey
 from dmls_ray.workloads.grayscale.workload import RECORDED_NAME
-from tests.conftest import PROJECT
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Config(RuntimeConfig):
-    width: int = 8
-
-
-class External(Workload):
-    """A workload as another package has it."""
-
-    name = "external"
-    config = _Config
-    entrypoint = "somewhere:run"
-
-
-@pytest.fixture
-def external(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("external", f"{__name__}:External", registry.GROUP)
-    installed = {"external": point, **registry.installed()}
-    monkeypatch.setattr(registry, "installed", lambda: installed)
+from tests.analysis.samples import MACHINE
+from tests.workloads.conftest import Install, sweep
 
 
 def test_the_entry_of_a_metric_gives_its_direction_and_a_custom_loss_is_minimized() -> None:
@@ -53,14 +37,6 @@ def test_a_search_minimizes_what_its_goal_or_the_entry_of_its_metric_says() -> N
     assert not search_minimizes(Options(mode="search", metric="test_loss", goal="max"))
 
 
-def test_every_reference_record_belongs_to_its_workload() -> None:
-    folders = {"batch_size": "classification", "char_lm": "char_lm:train", "grayscale": "grayscale"}
-    for folder, name in folders.items():
-        path = PROJECT / "results" / "reference" / folder
-        if path.exists():
-            assert {registry.workload_of(record.config).name for record in load(path).records} == {name}
-
-
 def test_recorded_configurations_find_their_workload() -> None:
     assert registry.workload_of({"batch_per_rank": 32}).name == "classification"
     assert registry.workload_of({"train": "char_lm:train", "workload": 3}).name == "char_lm:train"
@@ -73,15 +49,143 @@ def test_a_training_function_is_a_workload_of_its_name() -> None:
     assert registry.workload_of_function(RECORDED_NAME).name == "grayscale"
 
 
-@pytest.mark.usefixtures("external")
-def test_a_workload_of_another_package_is_found_by_its_name() -> None:
-    schema = registry.workload("external").schema()
-    assert registry.workload_of({**schema.fixed, "width": 4}).name == "external"
-    assert schema.hash_of({**schema.fixed, "width": 8}) == schema.hash_of({})
-    assert schema.hash_of({"width": 4}) != schema.hash_of({})
-    assert "external" in registry.installed()
+GOOD = """
+from dataclasses import dataclass
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.workloads.base import Workload
+
+@dataclass(frozen=True, kw_only=True)
+class Config(RuntimeConfig):
+    width: int = 8
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved(RuntimeConfig):
+    train: str = ""
+
+@dataclass(frozen=True)
+class Plain:
+    width: int = 8
+
+def run(config, rank, emit):
+    return {}
+
+class Odd(Workload):
+    name = "odd"
+    config = Config
+    entrypoint = "PACKAGE:run"
+"""
 
 
-def test_an_unknown_workload_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(ConfigError, match="unknown workload; installed are .*classification"):
-        registry.workload("absent")
+MISTAKES = [
+    ({"reference": "odd.nomodule:X"}, "entry point odd=odd.nomodule:X: odd=odd.nomodule:X: no module named 'odd'"),
+    ({"reference": "{package}:Absent"}, "has no function Absent"),
+    ({"source": "1 / 0\n"}, "ZeroDivisionError: division by zero"),
+    ({"reference": "{package}:run"}, "it is not a class that extends dmls_ray.workloads.base.Workload"),
+    (
+        {"source": GOOD + "    name = 'even'\n"},
+        "its class Odd has the name 'even'; give the class and the entry point one name",
+    ),
+    ({"source": GOOD + "del Odd.name\n"}, "its class Odd has the name None"),
+    ({"source": GOOD + "    config = Plain\n"}, "has to extend RuntimeConfig"),
+    ({"source": GOOD + "    config = Reserved\n"}, "may not have the fields"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_a_workload_with_a_mistake_is_refused_in_one_line_that_names_its_package(
+    mistake: dict[str, str], message: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(**{"source": GOOD, **mistake})
+    assert sweep("--workload", "odd", "--dry-run") == 2
+    line = capsys.readouterr().err
+    assert message in line
+    assert "workload odd of the installed package package-1" in line
+    assert line.count("\n") == 1
+
+
+def test_a_workload_with_a_mistake_costs_other_workloads_one_warning(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(GOOD + "del Odd.name\n")
+    assert "images_per_s" in registry.registered_metrics()
+    assert [type(item).__name__ for item in installed_presentations()] == [
+        "ClassificationPresentation", "GrayscalePresentation",
+    ]  # fmt: skip
+    (warning,) = warnings_of(caplog)
+    assert "workload odd of the installed package package-1" in warning
+
+
+def test_a_package_cannot_replace_a_workload_of_dmls_ray(install: Install) -> None:
+    install(GOOD, "classification")
+    assert type(registry.workload("classification")).__name__ == "ClassificationWorkload"
+
+
+def test_a_presentation_that_cannot_be_loaded_is_refused_where_it_is_needed(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(GOOD + "    presentation = 'odd.nomodule:X'\n")
+    with pytest.raises(ConfigError, match="workload odd: its presentation odd.nomodule:X cannot be loaded"):
+        Presentation.of(registry.workload("odd"))
+    assert len(list(installed_presentations())) == 2
+    assert len(list(installed_presentations())) == 2
+    assert len(warnings_of(caplog)) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("    entrypoint = 'odd_absent:run'\n", "workload odd: its entrypoint=odd_absent:run: no module named"),
+        ("    entrypoint = 'PACKAGE:absent'\n", "has no function absent"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [["--dry-run"], []], ids=["plan", "sweep"])
+def test_what_only_a_run_needs_is_checked_before_anything_starts(
+    dry_run: list[str], body: str, message: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(GOOD + body)
+    assert sweep("--workload", "odd", *dry_run) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert not Path("results").exists()
+
+
+@pytest.fixture
+def orphaned(install: Install, tmp_path: Path) -> Path:
+    """A results folder of a workload whose package is not installed any more."""
+    install(GOOD)
+    schema = registry.workload("odd").schema()
+    with open_store(tmp_path / "orphaned", print) as store:
+        for order, (width, repeat) in enumerate([(width, repeat) for width in (8, 16) for repeat in range(2)]):
+            values = {**schema.fixed, **schema.defaults, "width": width}
+            trial = schema.hash_of(values)
+            record = RunRecord(
+                run_id=f"{trial}-{repeat}", trial_id=trial, repeat=repeat, order=order, order_seed=0, seed=repeat,
+                outcome=Outcome.OK, config=values, machine=MACHINE, metrics={"total_s": 1.0 + repeat, "oddness": 3.5},
+                started_at="2026-01-02T03:04:05",
+            )  # fmt: skip
+            store.append(record)
+    for info in tmp_path.glob("*.dist-info"):
+        (info / "entry_points.txt").unlink()
+    registry.installed.cache_clear()
+    return tmp_path / "orphaned"
+
+
+@pytest.mark.parametrize("words", [["table"], ["ls"], ["show"], ["export"], ["report"], ["advise"], ["figures"]])
+def test_results_of_a_workload_that_is_not_installed_are_read_by_the_defaults(
+    words: list[str], orphaned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = load(orphaned).records[0].run_id
+    with pytest.raises(SystemExit) as ended:
+        main([*words, *([run_id] if words == ["show"] else []), str(orphaned)])
+    output = capsys.readouterr()
+    assert not ended.value.code, output.err
+    if words == ["table"]:
+        assert "width" in output.out
+        assert "oddness" in output.out
+        assert "The workload odd is not installed here" in output.out
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -23,6 +23,7 @@ from filelock import FileLock
 from dmls_ray.util.digests import digest_of_files, files_below
 from dmls_ray.util.errors import ConfigError, DataError
 from dmls_ray.util.files import cache_root
+from dmls_ray.util.text import first_line
 from dmls_ray.workloads.image_files import ImageFolder
 
 if TYPE_CHECKING:
@@ -97,8 +98,6 @@ class DatasetSpec:
 
     open: Callable[[str, str | None], Source]
     """Takes name and data_dir; downloads the files if they are missing."""
-    train_samples: Callable[[str], int | None]
-    """Number of training samples by name, for estimates; None if it depends on the files."""
     check: Callable[[str, str | None], object] = lambda name, data_dir: None
     """Refuses wrong options or folders, without decoding or downloading."""
     has_options: bool = False
@@ -206,35 +205,20 @@ def _open_synthetic(name: str, data_dir: str | None) -> Source:
 
 # --- torchvision ----------------------------------------------------------------------------------------------------
 
-_BY_FLAG: Mapping[Split, Mapping[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
-_BY_NAME: Mapping[Split, Mapping[str, Any]] = {"train": {"split": "train"}, "test": {"split": "test"}}
-
-_MNIST_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
-"""Archives of MNIST and of data sets in its format."""
-
 
 def _torchvision(
     class_name: str,
-    train_samples: int,
-    *,
     folder: str,
-    files: Sequence[str],
-    splits: Mapping[Split, Mapping[str, Any]] = _BY_FLAG,
+    *,
+    select: Callable[[Split], dict[str, Any]] = lambda split: {"train": split == "train"},
     unread: Sequence[str] = (),
 ) -> DatasetSpec:
     """A data set of torchvision with 10 classes.
 
     Args:
         class_name: its class in torchvision.datasets.
-        train_samples: number of training samples.
         folder: where its unpacked files are, in the data folder.
-        files: the archives that torchvision unpacks; if they are in the data folder, nothing is downloaded.
-        splits: arguments that select a split.
+        select: arguments of the class that select a split.
         unread: unpacked files that neither split reads.
     """
 
@@ -249,15 +233,12 @@ def _torchvision(
         lock = locks / f"{name}-{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.lock"
         with FileLock(lock):
             try:
-                train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
+                return make(root, **select("train"), download=True), make(root, **select("test"), download=True)
             except (OSError, RuntimeError) as error:
-                expected = ", ".join(str(root / file) for file in files)
-                reason = " ".join(str(error).split())
                 raise DataError(
-                    f"dataset={name} is not in {root} and cannot be downloaded ({reason}); put there "
-                    f"yourself: {expected}, or name another folder with data_dir."
+                    f"dataset={name} is not in {root} and cannot be downloaded ({first_line(error)}); put the files of "
+                    f"torchvision.datasets.{class_name} there, or name another folder with data_dir."
                 ) from error
-        return train, test
 
     def open_source(name: str, data_dir: str | None) -> Source:
         root = Path(data_dir).expanduser() if data_dir else cache_root() / "downloads"
@@ -270,7 +251,7 @@ def _torchvision(
         files = [file for file in files_below(str(unpacked)) if not file.endswith((".gz", *unread))]
         return f"torchvision {name} {digest_of_files(unpacked, files)}"
 
-    return DatasetSpec(open=open_source, train_samples=lambda name: train_samples)
+    return DatasetSpec(open=open_source)
 
 
 # --- a folder of images ---------------------------------------------------------------------------------------------
@@ -305,41 +286,13 @@ def _open_image_folder(name: str, data_dir: str | None) -> Source:
 
 
 DATASETS = {
-    "cifar10": _torchvision("CIFAR10", 50_000, folder="cifar-10-batches-py", files=["cifar-10-python.tar.gz"]),
-    "digits": DatasetSpec(
-        open=lambda name, data_dir: Source(10, "digits 1", _open_digits),
-        train_samples=lambda name: 1438,
-    ),
-    "fashion_mnist": _torchvision(
-        "FashionMNIST",
-        60_000,
-        folder="FashionMNIST/raw",
-        files=[f"FashionMNIST/raw/{file}" for file in _MNIST_FILES],
-    ),
-    "image_folder": DatasetSpec(
-        open=_open_image_folder,
-        train_samples=lambda name: None,
-        check=_check_image_folder,
-        has_user_files=True,
-    ),
-    "mnist": _torchvision(
-        "MNIST",
-        60_000,
-        folder="MNIST/raw",
-        files=[f"MNIST/raw/{file}" for file in _MNIST_FILES],
-    ),
-    "stl10": _torchvision(
-        "STL10",
-        5_000,
-        folder="stl10_binary",
-        files=["stl10_binary.tar.gz"],
-        splits=_BY_NAME,
-        unread=["unlabeled_X.bin"],
-    ),
+    "cifar10": _torchvision("CIFAR10", "cifar-10-batches-py"),
+    "digits": DatasetSpec(open=lambda name, data_dir: Source(10, "digits 1", _open_digits)),
+    "fashion_mnist": _torchvision("FashionMNIST", "FashionMNIST/raw"),
+    "image_folder": DatasetSpec(open=_open_image_folder, check=_check_image_folder, has_user_files=True),
+    "mnist": _torchvision("MNIST", "MNIST/raw"),
+    "stl10": _torchvision("STL10", "stl10_binary", select=lambda split: {"split": split}, unread=["unlabeled_X.bin"]),
     "synthetic": DatasetSpec(
-        open=_open_synthetic,
-        train_samples=lambda name: SyntheticSpec.parse(name).train,
-        check=lambda name, data_dir: SyntheticSpec.parse(name),
-        has_options=True,
+        open=_open_synthetic, check=lambda name, data_dir: SyntheticSpec.parse(name), has_options=True
     ),
 }

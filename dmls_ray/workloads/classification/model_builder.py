@@ -13,7 +13,6 @@ from torch.nn.parameter import is_lazy
 
 from dmls_ray.util.errors import ConfigError, InputError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import is_reference
-from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import peek_dataset
 from dmls_ray.workloads.classification.models import MODELS, ModelBuilder, Shape
@@ -42,12 +41,16 @@ def find_model(name: str) -> ModelBuilder:
         UserCodeError: the user's module failed to import or to build.
     """
     if name in MODELS:
-        return MODELS[name].build
+        return MODELS[name]
     if name.startswith("torchvision:"):
-        return _torchvision_model(name)
+        from torchvision import models
+
+        names = models.list_models(module=models)
+        if name.removeprefix("torchvision:") not in names:
+            raise UnknownNameError(f"model={name} is unknown; torchvision has {', '.join(names)}.")
+        return functools.partial(_build_torchvision_model, name.removeprefix("torchvision:"))
     if isinstance(name, SentName) or is_reference(name):
-        function = _user_function(name)
-        return lambda shape, classes: _build_user_model(name, function, shape, classes)
+        return functools.partial(_build_user_model, name, _user_function(name))
     raise UnknownNameError(
         f"model={name} is unknown; choose from {', '.join(MODELS)}, torchvision:NAME (torchvision:resnet18, say), "
         "or a user-defined module:function."
@@ -99,47 +102,18 @@ def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
         options = {"weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
         arguments = ", ".join(f"{key}={value}" for key, value in options.items())
         return ["import torchvision", f"model = torchvision.models.get_model({function!r}, {arguments})"]
-    given = _arguments_of(_user_function(name), shape, classes)
+    given = _arguments_of(load_named(name, flag="model"), shape, classes)
     arguments = ", ".join(f"{key}={value}" for key, value in given.items())
     if isinstance(name, SentName):
         return [f"# net: {name}, as it was given to sweep()", f"model = net({arguments})"]
     return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
 
 
-@functools.cache
-def check_fits(name: str, shape: Shape, classes: int) -> None:
-    """Refuse a built-in or torchvision model that cannot take such images; user-defined models are not run here.
-
-    Raises:
-        ConfigError: the model does not take images of this shape.
-    """
-    if isinstance(name, SentName) or (is_reference(name) and not name.startswith("torchvision:")):
-        return
-    with torch.device("meta"):
-        model = find_model(name)(shape, classes)
-        try:
-            model(torch.empty(2, *shape))
-        except (RuntimeError, ValueError, AssertionError) as error:
-            size = "x".join(map(str, shape))
-            raise ConfigError(
-                f"model={name} does not take images of {size} ({first_line(error)}); set image_size, or use another "
-                "model."
-            ) from error
-
-
-def _torchvision_model(reference: str) -> ModelBuilder:
+def _build_torchvision_model(name: str, shape: Shape, classes: int) -> nn.Module:
     from torchvision import models
 
-    names = models.list_models(module=models)
-    name = reference.removeprefix("torchvision:")
-    if name not in names:
-        raise UnknownNameError(f"model={reference} is unknown; torchvision has {', '.join(names)}.")
-
-    def build(shape: Shape, classes: int) -> nn.Module:
-        module: nn.Module = models.get_model(name, weights=None, num_classes=classes, **_WITHOUT_AUX.get(name, {}))
-        return module
-
-    return build
+    model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **_WITHOUT_AUX.get(name, {}))
+    return model
 
 
 def _user_function(name: str) -> Callable[..., object]:

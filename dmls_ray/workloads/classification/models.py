@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,15 +17,6 @@ Shape = tuple[int, int, int]
 
 ModelBuilder = Callable[[Shape, int], "nn.Module"]
 """Takes the shape of an image and the number of classes."""
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """A built-in model."""
-
-    build: ModelBuilder
-    min_image_side: int
-    """Smallest image side in pixels that the model accepts."""
 
 
 def _conv3x3(in_channels: int, out_channels: int) -> list[nn.Module]:
@@ -90,11 +80,11 @@ def _simplecnn(shape: Shape, classes: int) -> nn.Module:
     return _classifier(features, [flat, nn.Dropout(0.5), nn.Linear(512, classes)])
 
 
-MODELS = {
-    "convnet": ModelSpec(_convnet, min_image_side=8),
+MODELS: dict[str, ModelBuilder] = {
+    "convnet": _convnet,
     # 6,090 parameters on scikit-learn's digits.
-    "digits_convnet": ModelSpec(_two_convolutions(16, 32), min_image_side=4),
+    "digits_convnet": _two_convolutions(16, 32),
     # The model of report C: 4,266 parameters on MNIST.
-    "mnist_convnet": ModelSpec(_two_convolutions(4, 8), min_image_side=4),
-    "simplecnn": ModelSpec(_simplecnn, min_image_side=8),
+    "mnist_convnet": _two_convolutions(4, 8),
+    "simplecnn": _simplecnn,
 }

@@ -1,4 +1,6 @@
-"""int8 models by torchao's PT2E flow: export, observe, convert, and compile with Inductor for the processor.
+"""int8 models, and the latency and checkpoint size of trained models.
+
+A model is converted by torchao's PT2E flow: export, observe, convert, and compile with Inductor for the processor.
 
 qat       trained with simulated rounding, as in report C; converted after every epoch and tested as int8
 static    trained in fp32; ranges of activations are observed over some training batches, then converted
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import io
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -21,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from dmls_ray.records.provenance import has_cpp_compiler
+from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.compat import inductor_freezing
 from dmls_ray.training.sharding import hold_out
 from dmls_ray.training.task import Forward
@@ -32,6 +36,9 @@ from dmls_ray.workloads.classification.data.loaders import normalize
 CALIBRATION_BATCHES = 16
 """Training batches over which static quantization observes activations."""
 
+_TIMED_PASSES = 200
+_WARMUP_PASSES = 20
+
 
 def check_available(config: TrialConfig) -> None:
     """Refuse int8 on a machine that does not support it.
@@ -39,16 +46,12 @@ def check_available(config: TrialConfig) -> None:
     Raises:
         UnavailableError: torchao or a C++ compiler is missing.
     """
-    if config.quantization == "off" and config.inference_batch is None:
-        return
-    if config.quantization != "off" and importlib.util.find_spec("torchao") is None:
-        raise UnavailableError(f"quantization={config.quantization} needs torchao: pip install torchao.")
-    if not has_cpp_compiler():
-        name = "inference_batch" if config.quantization == "off" else "quantization"
-        raise UnavailableError(
-            f"{name}={getattr(config, name)} compiles for this processor, and no C++ compiler is on the path; install "
-            f"g++, say, or leave {name} out."
-        )
+    name = "inference_batch" if config.quantization == "off" else "quantization"
+    given = f"{name}={getattr(config, name)}"
+    if name == "quantization" and importlib.util.find_spec("torchao") is None:
+        raise UnavailableError(f"{given} needs torchao: pip install torchao.")
+    if getattr(config, name) is not None and not has_cpp_compiler():
+        raise UnavailableError(f"{given} compiles, and no C++ compiler is on the path; install g++, or leave it out.")
 
 
 class QuantizedModel:
@@ -206,3 +209,52 @@ def _quantizer(kind: str, *, reduce_range: bool) -> Any:
 def _no_warnings() -> AbstractContextManager[object]:
     """Hide the warnings of export and conversion about their internals."""
     return warnings.catch_warnings(action="ignore")
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """The weights to save: of a converted model, without the fp32 weights that its graph no longer uses."""
+    state = model.state_dict()
+    if not isinstance(model, torch.fx.GraphModule):
+        return state
+    used = {node.target for node in model.graph.nodes if node.op == "get_attr"}
+    return {name: value for name, value in state.items() if name in used}
+
+
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Size of the model's weights as a file of `torch.save`."""
+    file = io.BytesIO()
+    torch.save(weights_of(model), file)
+    return file.tell()
+
+
+def latency_ms(forward: Forward, images: Tensor) -> tuple[float, float]:
+    """Median and 95th percentile of a forward pass, in milliseconds, after a warm-up."""
+    times = []
+    with torch.inference_mode():
+        for number in range(_WARMUP_PASSES + _TIMED_PASSES):
+            began = time.perf_counter()
+            forward(images)
+            synchronize(images.device)
+            if number >= _WARMUP_PASSES:
+                times.append((time.perf_counter() - began) * 1e3)
+    p50, p95 = np.percentile(times, [50, 95])
+    return float(p50), float(p95)
+
+
+def measure_inference(fp32: nn.Module, int8: nn.Module | None, images: Tensor) -> dict[str, float]:
+    """Latency and checkpoint size of the fp32 model, eager and compiled, and of the int8 model if there is one.
+
+    Args:
+        fp32: the trained model.
+        int8: its converted form.
+        images: the batch to time.
+    """
+    fp32 = fp32.eval()
+    forwards: dict[str, Forward] = {"fp32_eager": fp32, "fp32_compiled": compiled_for(fp32, len(images))}
+    metrics: dict[str, float] = {"fp32_checkpoint_bytes": checkpoint_bytes(fp32)}
+    if int8 is not None:
+        forwards["int8_compiled"] = compiled_for(int8, len(images))
+        metrics["int8_checkpoint_bytes"] = checkpoint_bytes(int8)
+    for name, forward in forwards.items():
+        metrics[f"{name}_ms_p50"], metrics[f"{name}_ms_p95"] = latency_ms(forward, images)
+    return metrics

@@ -17,20 +17,19 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
 from dmls_ray.util.errors import UserCodeError
+from dmls_ray.workloads.base import check_data
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import (
     MEMORY_FORMATS,
     Batch,
+    Loader,
     make_loader,
     normalize,
     to_memory_format,
 )
-from dmls_ray.workloads.classification.inference_benchmark import measure_inference
-from dmls_ray.workloads.classification.model_builder import build_model
-from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available
-from dmls_ray.workloads.classification.weights import describe_weights
+from dmls_ray.workloads.classification.model_builder import build_model, building_code
+from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available, measure_inference
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
-from dmls_ray.workloads.data_check import check_data
 
 
 def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -82,7 +81,13 @@ class ClassificationTask(TrainingTask):
 
     def predict(self, forward: Forward, batch: Batch) -> Tensor:
         logits: Tensor = forward(batch[0])
-        _check_logits(logits, len(batch[1]), self.loader.classes, self.config.model)
+        samples, classes = len(batch[1]), self.loader.classes
+        shape: tuple[int, ...] = tuple(getattr(logits, "shape", ()))
+        if len(shape) != 2 or shape[0] != samples or shape[1] < classes:
+            raise UserCodeError(
+                f"model={self.config.model} returned a {type(logits).__name__} of shape {shape}; return the logits, a "
+                f"tensor of {samples} images x {classes} classes here."
+            )
         return logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -130,21 +135,6 @@ class ClassificationTask(TrainingTask):
 
     def close(self) -> None:
         self.loader.close()
-
-
-def _check_logits(outputs: Any, samples: int, classes: int, model: str) -> None:
-    """Refuse what is no logits of a batch.
-
-    Raises:
-        UserCodeError: with the shape, or the type, of what the model returned.
-    """
-    shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
-    if len(shape) == 2 and shape[0] == samples and shape[1] >= classes:
-        return
-    raise UserCodeError(
-        f"model={model} returned a {type(outputs).__name__} of shape {shape}; return the logits, a tensor of "
-        f"{samples} images x {classes} classes here."
-    )
 
 
 class LossAccuracyMeter:
@@ -199,3 +189,45 @@ class LossAccuracyMeter:
         self._loss = self._loss + loss
         self._correct = self._correct + (outputs.argmax(1) == classes).sum()
         self._waiting.clear()
+
+
+def describe_weights(config: TrialConfig, loader: Loader, metrics: dict[str, float]) -> dict[str, Any]:
+    """The content of weights.json, next to weights.pt.
+
+    A model gets `(pixels / divide_by - mean) / std`, float32 of batch x channels x height x width. `python` is a list
+    of lines that run in the folder of the file.
+
+    Args:
+        config: the configuration that was trained.
+        loader: the data.
+        metrics: losses and accuracies that the weights reach.
+    """
+    channels = loader.shape[0]
+    divide_by, mean, std = (1, 0.0, 1.0) if loader.is_normalized else (255, 0.5, 0.5)
+    pixels = "float32, as the data set has them" if loader.is_normalized else "uint8 from 0 to 255"
+    size = " x ".join(map(str, loader.shape))
+    return {
+        "model": str(config.model),
+        "dataset": str(config.dataset),
+        "input": {
+            "shape": list(loader.shape),
+            "pixels": pixels,
+            "image_size": config.image_size,
+            "divide_by": divide_by,
+            "mean": [mean] * channels,
+            "std": [std] * channels,
+        },
+        "classes": loader.class_names,
+        "precision": config.precision,
+        "metrics": metrics,
+        "python": [
+            "import torch",
+            *building_code(config, loader.shape, loader.classes),
+            'model.load_state_dict(torch.load("weights.pt", map_location="cpu", weights_only=True))',
+            "model.eval()",
+            f"classes = {loader.class_names}",
+            "@torch.no_grad()",
+            f"def predict(pixels):  # batch x {size}, {pixels}",
+            f"    return model((pixels.float() / {divide_by} - {mean}) / {std}).argmax(1)",
+        ],
+    }

@@ -1,25 +1,59 @@
-"""The workload that trains image classifiers."""
+"""The workload that trains image classifiers, and what it measures besides training.
+
+Models and data sets that are given to `sweep` as Python objects follow the rules of training functions: a function or
+class that other processes can import has the name `module:function`. Any other is sent to the ranks: its name is
+recorded, with the digest of its code as its version.
+"""
 
 from __future__ import annotations
 
-import math
+import functools
+import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dmls_ray.records.metrics import LEARNED
-from dmls_ray.records.provenance import slow_precisions
+from dmls_ray.records.metrics import LEARNED, TRAINING_METRICS, Direction, FormatName, Kind, Metric
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.classification import objects
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.classification.datasets import builtin_dataset
-from dmls_ray.workloads.classification.metrics import CLASSIFICATION_METRICS
 from dmls_ray.workloads.classification.models import MODELS
-from dmls_ray.workloads.user_function.sent import SentName
+from dmls_ray.workloads.user_function.schema import function_name
+from dmls_ray.workloads.user_function.sent import SentName, send
 
-_GUESSED_STEP_S = 0.003
-"""An optimizer step of a small model on a CPU core."""
+_ASKED = {"asked_by": ("quantization",)}
+"""Of metrics that a sweep of quantization asks for."""
+
+
+def _row(name: str, label: str, kind: Kind, direction: Direction, format: FormatName, doc: str, **more: Any) -> Metric:
+    return Metric(
+        name=name, label=label, kind=kind, direction=direction, scope="run", format=format, doc=doc, **more
+    )  # fmt: skip
+
+
+INFERENCE_METRICS: tuple[Metric, ...] = (
+    _row("fp32_test_accuracy", "fp32 test acc.", "share", "max", "accuracy",
+         "Test accuracy in fp32, with quantization.", share_of="test_samples", spare=2, **_ASKED),
+    _row("int8_test_accuracy", "int8 test acc.", "share", "max", "accuracy",
+         "Test accuracy of the int8 form of the model.", share_of="test_samples", interval=True, **_ASKED),
+    _row("fp32_checkpoint_bytes", "fp32 bytes", "amount", "min", "whole", "Size of the fp32 checkpoint.", **_ASKED),
+    _row("int8_checkpoint_bytes", "int8 bytes", "amount", "min", "whole", "Size of the int8 checkpoint.", **_ASKED),
+    _row("fp32_eager_ms_p50", "fp32 eager ms", "amount", "min", "seconds",
+         "Median latency of inference_batch samples on one rank.", spare=1),
+    _row("fp32_compiled_ms_p50", "fp32 compiled ms", "amount", "min", "seconds",
+         "Median latency of the compiled model in fp32.", **_ASKED),
+    _row("int8_compiled_ms_p50", "int8 compiled ms", "amount", "min", "seconds",
+         "Median latency of the compiled model in int8.", **_ASKED),
+    _row("quantize_s", "", "value", "none", "whole",
+         "Seconds of converting and compiling to int8, part of between_s and inference_s."),
+    _row("fp32_eager_ms_p95", "", "value", "none", "whole", "95th percentile of the latency in fp32."),
+    _row("fp32_compiled_ms_p95", "", "value", "none", "whole",
+         "95th percentile of the latency of the compiled model in fp32."),
+    _row("int8_compiled_ms_p95", "", "value", "none", "whole",
+         "95th percentile of the latency of the compiled model in int8."),
+)  # fmt: skip
 
 
 class ClassificationWorkload(Workload):
@@ -31,7 +65,7 @@ class ClassificationWorkload(Workload):
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     writes_traces = True
     saves_weights = True
-    metrics = CLASSIFICATION_METRICS
+    metrics = (*TRAINING_METRICS, *INFERENCE_METRICS)
     throughput = "images_per_s"
     durations_compare = True
     presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"
@@ -39,12 +73,7 @@ class ClassificationWorkload(Workload):
     epoch_metrics = LEARNED
 
     def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The axes with a name in place of each model and data set that is given as a Python object.
-
-        Raises:
-            ConfigError, UserCodeError: as `objects.name_objects`.
-        """
-        return objects.name_objects(axes)
+        return name_objects(axes)
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         # Fields of a newer version, or of a published report, come last.
@@ -62,16 +91,13 @@ class ClassificationWorkload(Workload):
                 f"batch_norm=on puts layers into built-in models, and model={config.model} is none; use batch_norm off "
                 "for the layers it has, or sync to have them normalise over all ranks."
             )
-        if config.dropout is None:
-            return ""
-        from dmls_ray.workloads.classification.model_builder import has_dropout
+        if config.dropout is not None:
+            from dmls_ray.workloads.classification.model_builder import has_dropout
 
-        if has_dropout(config.model, *_data_of(config)):
-            return ""
-        return (
-            f"dropout={config.dropout}: model={config.model} has no dropout layer; use dropout none, or a model with "
-            "dropout layers."
-        )
+            if not has_dropout(config.model, *_data_of(config)):
+                given = f"dropout={config.dropout}: model={config.model}"
+                return f"{given} has no dropout layer; use dropout none, or a model with dropout layers."
+        return ""
 
     def check(self, configs: Sequence[TrialConfig]) -> None:
         """Refuse models and data sets that do not exist.
@@ -92,7 +118,7 @@ class ClassificationWorkload(Workload):
         """Decode each data set once, so that bad data are reported in one line before Ray starts.
 
         Raises:
-            ConfigError, UserCodeError, DataError: a data set cannot be used, or a model does not fit it.
+            ConfigError, UserCodeError, DataError: a data set cannot be used.
         """
         from dmls_ray.workloads.classification.data import decoded_images, sources
 
@@ -104,25 +130,10 @@ class ClassificationWorkload(Workload):
             if config.loader == "resident":
                 if not decoded_images.is_decoded(*data):
                     notify(f"Preparing {config.dataset}, once on this machine ...")
-                decoded = decoded_images.load_decoded(*data)
-                shape, classes, samples = decoded.shape, decoded.classes, len(decoded.train_labels)
+                samples = len(decoded_images.load_decoded(*data).train_labels)
             else:
-                shape, classes, samples = decoded_images.peek_dataset(*data)
+                _, _, samples = decoded_images.peek_dataset(*data)
             config.held_out(samples)
-            if (spec := MODELS.get(config.model)) is None:
-                from dmls_ray.workloads.classification.model_builder import check_fits
-
-                check_fits(config.model, shape, classes)
-            elif min(shape[1:]) < spec.min_image_side:
-                raise ConfigError(
-                    f"model={config.model} takes images of {spec.min_image_side} pixels a side or more, and those of "
-                    f"{config.dataset} have {min(shape[1:])}; set image_size, or use another model."
-                )
-        if slow := {config.precision for config in configs} & slow_precisions():
-            notify(
-                f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long as "
-                "in fp32."
-            )
 
     def cached_data(self, configs: Sequence[TrialConfig]) -> tuple[tuple[Any, ...], ...]:
         resident = (config for config in configs if config.loader == "resident")
@@ -158,13 +169,6 @@ class ClassificationWorkload(Workload):
 
         return fingerprint_of(*arguments)
 
-    def estimate_s(self, config: TrialConfig) -> float | None:
-        spec = builtin_dataset(config.dataset)
-        samples = spec.train_samples(config.dataset) if spec else None
-        if samples is None:
-            return None
-        return config.epochs * math.ceil(samples / config.samples_per_pass) * _GUESSED_STEP_S
-
 
 WORKLOAD = ClassificationWorkload
 
@@ -172,3 +176,73 @@ WORKLOAD = ClassificationWorkload
 def _data_of(config: TrialConfig) -> tuple[str, str | None, int | None]:
     """What names the decoded images of a configuration."""
     return config.dataset, config.data_dir, config.image_size
+
+
+def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the axes with a name in place of each model and each data set that is an object.
+
+    Args:
+        axes: `model` is a function or class that returns a model; `dataset` is a function or class that is called with
+            a split and returns its samples, or a dict of the samples of "train" and "test". Each may be a sequence of
+            these, and of names.
+
+    Raises:
+        ConfigError: an object is a model already made, no model, or no two splits; or two objects have one name.
+        UserCodeError: an object cannot be sent to another process.
+    """
+    named = dict(axes)
+    digests: dict[str, str] = {}
+    for field in ("model", "dataset"):
+        given = axes.get(field)
+        if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
+            named[field] = [_name_of(field, value, digests) for value in given]
+        elif given is not None:
+            named[field] = _name_of(field, given, digests)
+    return named
+
+
+def _name_of(field: str, value: Any, digests: dict[str, str]) -> str:
+    """The name of an object; a text as it is.
+
+    Args:
+        field: `model` or `dataset`.
+        value: the object.
+        digests: names of earlier objects -> their digests; gets this one, too.
+
+    Raises:
+        ConfigError, UserCodeError: as `name_objects`.
+    """
+    if isinstance(value, str):
+        return value
+    if field == "dataset" and isinstance(value, Mapping) and value.keys() == {"train", "test"}:
+        name, value = type(value["train"]).__qualname__, functools.partial(operator.getitem, dict(value))
+    else:
+        _check_object(field, value)
+        name, is_importable = function_name(value, flag=field)
+        if is_importable:
+            return name
+    sent = send(value, value, given=f"{field}={name}")
+    # A name means one thing in the records.
+    if name in MODELS or builtin_dataset(name):
+        raise ConfigError(f"{field}={name} is the name of a built-in one; give yours another name.")
+    if digests.setdefault(name, sent.digest) != sent.digest:
+        raise ConfigError(f"{field}={name} is the name of two different objects; give each another name.")
+    return SentName(name, sent)
+
+
+def _check_object(field: str, value: Any) -> None:
+    """Refuse what makes no model, or no samples of a split.
+
+    Raises:
+        ConfigError: with the type of the object, and what to give.
+    """
+    shown = f"{field}=<{type(value).__qualname__}>"
+    if field == "dataset" and (hasattr(type(value), "__getitem__") or not callable(value)):
+        raise ConfigError(
+            f"{shown} is not the samples of two splits; give {{'train': ..., 'test': ...}}, or a function that returns "
+            "the samples of the split that it is given."
+        )
+    torch = sys.modules.get("torch")
+    is_made = torch is not None and isinstance(value, torch.nn.Module)
+    if is_made or not callable(value):
+        raise ConfigError(f"{shown} makes no model for each run; give its class, or a function that returns a new one.")

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dmls_ray.workloads.grayscale.config import files_in
 from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
+from dmls_ray.workloads.grayscale.workload import files_in
 from dmls_ray.workloads.image_files import read_rgb
 
 _AT_ONCE = 2**24
@@ -45,8 +45,7 @@ class Images:
 
     def channels(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Red, green and blue, each images x height x width."""
-        red, green, blue = self.pixels.unbind(1 if self.planar else 3)
-        return red, green, blue
+        return tuple(self.pixels.unbind(1 if self.planar else 3))  # type: ignore[return-value]
 
     @property
     def bytes_moved(self) -> int:
@@ -73,11 +72,8 @@ def load_pictures(count: int, size: int, folder: str | None = None) -> NDArray[n
     if folder is not None:
         source = (np.asarray(ImageOps.fit(read_rgb(path), (size, size))) for path in files_in(Path(folder)))
     pictures = np.empty((count, size, size, 3), dtype=np.uint8)
-    have = 0
-    for have, picture in enumerate(itertools.islice(source, count), start=1):
-        pictures[have - 1] = picture
-    for place in range(have, count):
-        pictures[place] = pictures[place % have]
+    for number, picture in zip(range(count), itertools.cycle(source)):
+        pictures[number] = picture
     return pictures
 
 

@@ -47,9 +47,7 @@ def cuda_kernel() -> Kernel:
 
     cpp_extension.CUDA_HOME = cuda_home()
     if cpp_extension.CUDA_HOME is None:
-        raise UnavailableError(
-            f"our CUDA kernel needs nvcc; install the CUDA toolkit of this PyTorch ({torch.version.cuda})."
-        )
+        raise UnavailableError(f"our CUDA kernel needs nvcc; install the CUDA toolkit {torch.version.cuda}.")
     return _build("dmls_ray_grey_cuda", "cuda.cpp", "kernel.cu", with_cuda=True)
 
 

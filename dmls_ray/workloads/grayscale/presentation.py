@@ -6,34 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import limit_items, plotted_metric
+from dmls_ray.analysis.figures.series import differing_fields, limit_items, plotted_metric, trial_label
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
-from dmls_ray.analysis.published.reports import PUBLISHED, Match
+from dmls_ray.analysis.published.reports import FOLDER, PUBLISHED, Match
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.analysis.trials.axis import describe_value, group_by_other_factors
+from dmls_ray.analysis.trials.axis import group_by_other_factors
 from dmls_ray.analysis.trials.compare import speed_metric
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, TIMES_THE_CACHE
-from dmls_ray.workloads.grayscale.presentation_published import (
-    BY_IMPLEMENTATION,
-    match_images,
-)
-from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS
+from dmls_ray.storage.runs_file import read_records
+from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS, IMPLEMENTATION_FIELDS, RECORDED_NAME
+
+IMAGE_SET = ("images", "image_size")
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _PASS = "ms: a pass over all images, uint8 in and out. GB/s: the bytes that it cannot but read and write."
-_OF_COPY = (
-    "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy writes "
-    "half of them and a pass a quarter, so more than 1 is possible."
-)
-_NO_COPY = (
-    f"A pass is compared with a copy where the images are {TIMES_THE_CACHE} times as large as the last-level cache: "
-    "give more --images."
-)
 
 
 def chart(table: Table) -> Chart | None:
@@ -45,7 +36,9 @@ def chart(table: Table) -> Chart | None:
     if not rows:
         return None
     groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
-    panels = [_bars(group, _images_of(group, groups)) for group in groups]
+    differing = differing_fields(table, [group[0] for group in groups])
+    names = [name for name in differing if name not in IMPLEMENTATION_FIELDS]
+    panels = [_bars(group, trial_label(group[0], names)) for group in groups]
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
     if pictures:
@@ -67,12 +60,21 @@ def _bars(rows: Sequence[Trial], title: str) -> Panel:
     return Panel(x=x, y=plotted.y, series=series, title=title)
 
 
-def _images_of(group: Sequence[Trial], groups: Sequence[Sequence[Trial]]) -> str:
-    """What distinguishes the images of a group from those of others: `images 400`."""
-    firsts = [rows[0].factors for rows in groups]
-    names = [name for name in firsts[0] if name not in IMPLEMENTATION_FIELDS]
-    differing = [name for name in names if len({repr(factors[name]) for factors in firsts}) > 1]
-    return ", ".join(describe_value(name, group[0].factors[name]) for name in differing)
+def published_images() -> Results:
+    """The times of report B as runs of this project; `pass_ms` is of all images."""
+    return Results(FOLDER, _of_images(list(read_records(FOLDER))))
+
+
+def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if record.config.get("train") == RECORDED_NAME]
+
+
+BY_IMPLEMENTATION = Layout(
+    select=_of_images,
+    nothing="No images were turned grey: python sweeps/grayscale.py does.",
+    published=published_images,
+)
+"""Time of turning images grey by implementation, as report B has it."""
 
 
 class GrayscalePresentation(Presentation):
@@ -117,19 +119,17 @@ class GrayscalePresentation(Presentation):
                 notes.append(Note("scaled", text))
         if measured and any(row.speed_up for row in rows):
             notes.append(Note("baseline", "Speed-up is against python_loops."))
-        if any(row.value_of("of_copy") is not None for row in ours):
-            notes.append(Note("method", _OF_COPY))
-        elif ours:
-            notes.append(Note("method", _NO_COPY))
-        estimates = [row.estimates.get("levels_apart") for row in ours]
-        apart = [value for estimate in estimates if estimate is not None for value in estimate.values]
-        if apart:
-            text = f"No grey level is more than {max(apart):.0f} from that of the float64 reference."
-            notes.append(Note("method", text))
         return list(dict.fromkeys(notes))
 
     def match(self, record: RunRecord) -> Match | None:
-        return match_images(record)
+        # The report may launch its kernel once per image, too.
+        name = record.config["implementation"].removesuffix("_per_image")
+        for published in published_images().records:
+            same_set = all(record.config[field] == published.config[field] for field in IMAGE_SET)
+            if published.config["implementation"] == name and same_set:
+                planar = "layout planar / not reported" if record.config.get("layout") == "planar" else ""
+                return Match(published, "; ".join(filter(None, (planar, published.reason))))
+        return None
 
 
 class GrayscaleQuestions(Questions):

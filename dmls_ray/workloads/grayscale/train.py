@@ -7,8 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
+
+from dmls_ray.training.clocks import synchronize
+from dmls_ray.training.marks import elapsed_ms, mark
+from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.grayscale.config import TIMES_THE_CACHE, GrayscaleConfig
+from dmls_ray.workloads.grayscale.images import Images, contact_sheet, levels_apart, load_pictures, reference
+from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS
+from dmls_ray.workloads.grayscale.workload import GrayscaleConfig, GrayscaleWorkload
+from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
 LOOPED = 4
@@ -17,12 +26,13 @@ LOOPED = 4
 MOST_APART = 1
 """Allowed difference from the reference in grey levels: rounding and the digits of the weights may differ."""
 
+LEAST_PASSES = 5
+_MOST_PASSES = 1000
+_WARM_PASSES = 2
+
 
 def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """Measure `turn_grey` on this rank as a training function is measured."""
-    from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
-    from dmls_ray.workloads.user_function.rank_run import run_user_function
-
     return run_user_function(
         config, rank, emit, workload=GrayscaleWorkload(), load=lambda config: (turn_grey, GrayscaleConfig)
     )
@@ -34,27 +44,21 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     Returns:
         `pass_ms`, the median of the timed passes over all images, and `pass_ms_p95`; `passes`; `timed_images`, fewer
         than all where the time was scaled; `images_per_s`; `gb_per_s`, bytes that a pass cannot but read and write
-        (10^9 a second); `levels_apart`, from the float64 reference at most; `own_output` where the grey levels were
-        allocated in each pass; `prepare_s`, of building or compiling; `set_mib` and `cache_mib`, of a set and of the
-        last-level cache. Where the set is 4 times the cache or more and the output was allocated once:
-        `copy_gb_per_s`, of a copy of as many bytes, and `of_copy`. On a GPU: `to_device_ms` and `from_device_ms`.
-        `picture`: four images in colour, and as they became grey.
+        (10^9 a second); `copy_gb_per_s`, of a copy of as many bytes, and `of_copy`, the ratio of both; `levels_apart`,
+        from the float64 reference at most; `prepare_s`, of building or compiling; `set_mib`, of the set. On a GPU:
+        `to_device_ms` and `from_device_ms`. `picture`: four images in colour, and as they became grey.
 
     Raises:
         UnavailableError: the implementation needs what is not on this machine.
         DataError: an image cannot be read.
         RuntimeError: the grey levels are wrong.
     """
-    import numpy as np
-    import torch
-
-    from dmls_ray.training.memory import MIB
-    from dmls_ray.workloads.grayscale import timing
-    from dmls_ray.workloads.grayscale.images import Images, contact_sheet, levels_apart, load_pictures, reference
-    from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS
 
     def progress() -> None:
         emit({"kind": "progress"})
+
+    def times_of(run: Callable[[], Any]) -> list[float]:
+        return time_passes(run, device, config.timed_s, progress)
 
     device = torch.device(rank.device)
     scaled = config.implementation == "python_loops" and not config.full and config.images > LOOPED
@@ -63,37 +67,29 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     images = Images(pictures, planar=config.layout == "planar", device=device)
     began = time.perf_counter()
     run = IMPLEMENTATIONS[config.implementation](images)
-    own_output = run() is not None
+    run()
     prepare_s = time.perf_counter() - began
     progress()
 
     share = len(pictures) / config.images
-    cache_mib = timing.cache_mib(device)
-    from_memory = cache_mib is not None and images.bytes_moved >= TIMES_THE_CACHE * cache_mib * MIB
-    bound = from_memory and not own_output
-    passes, copies = timing.time_passes(
-        run, device, config.timed_s, progress, then=timing.copy_of(images) if bound else None
-    )
-    pass_ms, p95 = (float(value) / share for value in np.percentile(passes, [50, 95]))
+    pass_ms, p95 = (float(value) / share for value in np.percentile(times_of(run), [50, 95]))
+    gb_per_s = images.bytes_moved / share / pass_ms / 1e6
+    copy_gb_per_s = images.bytes_moved / statistics.median(times_of(copy_of(images))) / 1e6
     values: dict[str, Any] = {
         "images_per_s": config.images / pass_ms * 1e3,
         "pass_ms": pass_ms,
         "pass_ms_p95": p95,
-        "passes": len(passes),
         "timed_images": len(pictures),
-        "gb_per_s": images.bytes_moved / share / pass_ms / 1e6,
-        "own_output": own_output,
+        "gb_per_s": gb_per_s,
+        "copy_gb_per_s": copy_gb_per_s,
+        "of_copy": gb_per_s / copy_gb_per_s,
         "prepare_s": prepare_s,
         "set_mib": images.bytes_moved / share / MIB,
-        "cache_mib": cache_mib,
     }
-    if bound:
-        values["copy_gb_per_s"] = images.bytes_moved / statistics.median(copies) / 1e6
-        # By pairs: of what drifted from one pass to the next, a ratio of two medians would keep more.
-        values["of_copy"] = statistics.median(b / a for a, b in zip(passes, copies, strict=True))
     if device.type == "cuda":
-        to_device, from_device = timing.transfers_of(images, config.timed_s, progress)
-        values |= {"to_device_ms": statistics.median(to_device), "from_device_ms": statistics.median(from_device)}
+        to_device, from_device = transfers_of(images)
+        values["to_device_ms"] = statistics.median(times_of(to_device))
+        values["from_device_ms"] = statistics.median(times_of(from_device))
 
     images.grey.zero_()
     returned = run()
@@ -102,3 +98,49 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     if apart > MOST_APART:
         raise RuntimeError(f"{config.implementation} is {apart} grey levels from the reference; {MOST_APART} is right.")
     return values | {"levels_apart": apart, "picture": contact_sheet(pictures, grey)}
+
+
+def time_passes(
+    run: Callable[[], Any], device: torch.device, seconds: float, progress: Callable[[], None]
+) -> list[float]:
+    """Milliseconds of each pass by the host's clock, or on a GPU by events, after some that are not counted.
+
+    Args:
+        run: a pass.
+        device: what runs it.
+        seconds: how long to go on, `LEAST_PASSES` at least.
+        progress: called after each pass.
+    """
+    for _ in range(_WARM_PASSES):
+        run()
+        progress()
+    synchronize(device)
+    passes: list[float] = []
+    stop = time.perf_counter() + seconds
+    while len(passes) < LEAST_PASSES or (time.perf_counter() < stop and len(passes) < _MOST_PASSES):
+        began = mark(device)
+        run()
+        ended = mark(device)
+        synchronize(device)
+        passes.append(elapsed_ms(began, ended))
+        progress()
+    return passes
+
+
+def copy_of(images: Images) -> Callable[[], Any]:
+    """A copy that reads and writes as many bytes as a pass over these images, by the same threads."""
+    count = images.bytes_moved // 2
+    source = torch.zeros(count, dtype=torch.uint8, device=images.pixels.device)
+    source.random_(0, 256)
+    target = torch.zeros_like(source)
+    return lambda: target.copy_(source)
+
+
+def transfers_of(images: Images) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Copies of the pixels to a GPU, and of the grey levels from it, with pinned memory on the host."""
+    pixels, grey = (torch.empty_like(item, device="cpu").pin_memory() for item in (images.pixels, images.grey))
+    pixels.copy_(images.pixels)
+    return (
+        lambda: images.pixels.copy_(pixels, non_blocking=True),
+        lambda: grey.copy_(images.grey, non_blocking=True),
+    )

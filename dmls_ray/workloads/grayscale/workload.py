@@ -1,17 +1,86 @@
-"""The workload that compares implementations of turning images grey."""
+"""The workload that compares implementations of turning images grey: configuration, metrics and hooks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dmls_ray.config.fields import field_specs
-from dmls_ray.config.runtime import Schema
+from dmls_ray.config.fields import Count, NonNegativeNumber, field_specs
+from dmls_ray.config.runtime import DeviceName, Schema
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 from dmls_ray.workloads.base import Workload, files_named
-from dmls_ray.workloads.grayscale.config import RECORDED_NAME, GrayscaleConfig
+from dmls_ray.workloads.grayscale import implementations
+from dmls_ray.workloads.grayscale.implementations import INTERLEAVED_ONLY, ON_A_GPU
+from dmls_ray.workloads.image_files import SUFFIXES, is_image_name
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_schema
+
+IMPLEMENTATIONS = tuple(implementations.IMPLEMENTATIONS)
+"""Names of all implementations, the plainest first, as tables order them."""
+
+if TYPE_CHECKING:
+    Implementation = str
+else:
+    Implementation = Literal[IMPLEMENTATIONS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrayscaleConfig:
+    """One way to turn a set of images grey.
+
+    Raises:
+        ValueError: the values do not go together.
+    """
+
+    implementation: Implementation = "numpy"
+    """What turns the images grey"""
+    images: Count = 200
+    """Images in the set; with image_size the working set"""
+    image_size: Count = 128
+    """Pixels a side"""
+    layout: Literal["interleaved", "planar"] = "interleaved"
+    """interleaved: height x width x 3, as files hold images; planar: 3 x height x width, as models take them"""
+    full: bool = False
+    """Whether the Python loops go over all images, rather than over four of them with their time scaled"""
+    timed_s: NonNegativeNumber = 0.5
+    """Seconds of timed passes over the set, five passes at least"""
+    pictures: str | None = None
+    """Folder with your images; without it, cuts of the two photographs that scikit-learn brings along"""
+    world_size: int = 1
+    device: DeviceName = "auto"
+
+    def __post_init__(self) -> None:
+        if self.world_size != 1:
+            raise ValueError(f"world_size={self.world_size}: one rank turns all images grey; leave it at 1.")
+        name = self.implementation
+        needed = "cuda" if name in ON_A_GPU else "cpu"
+        if self.device not in ("auto", needed):
+            raise ValueError(f"implementation={name} runs on {needed}, and device={self.device}; leave --device out.")
+        object.__setattr__(self, "device", needed)
+        if self.layout == "planar" and name in INTERLEAVED_ONLY:
+            raise ValueError(f"implementation={name} takes interleaved images, and layout=planar; leave it out there.")
+        if self.pictures is not None and not files_in(Path(self.pictures)):
+            raise ValueError(
+                f"pictures={self.pictures} is no folder with images ({', '.join(SUFFIXES)}); name one that has some."
+            )
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The image files of a folder in the order of their names; empty if the folder does not exist."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if is_image_name(path) and not path.is_dir())
+
+
+IMPLEMENTATION_FIELDS = frozenset(("implementation", "device"))
+"""Fields that differ between two trials that differ in their implementation only."""
+
+RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
+"""Entry `train` of recorded configurations, from the time when this workload was called as a training function. Hashes
+include it, so it never changes."""
+
 
 GRAYSCALE_METRICS: tuple[Metric, ...] = (
     Metric(
@@ -24,11 +93,11 @@ GRAYSCALE_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="copy_gb_per_s", label="copy GB/s", kind="rate", direction="max", scope="run", is_time=True,
-        is_compared=True, doc="Bandwidth of a copy of as many bytes, timed in turn with the passes.",
+        is_compared=True, doc="Bandwidth of a copy of as many bytes, timed after the passes.",
     ),
     Metric(
         name="of_copy", label="of a copy", kind="ratio", direction="max", scope="run", format="ratio", is_time=True,
-        is_compared=True, doc="gb_per_s relative to copy_gb_per_s, by pairs of passes.",
+        is_compared=True, doc="gb_per_s relative to copy_gb_per_s.",
     ),
     Metric(
         name="to_device_ms", label="to device ms", kind="amount", direction="min", scope="run", format="seconds",

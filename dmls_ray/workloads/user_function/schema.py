@@ -1,4 +1,4 @@
-"""A user-defined training function: which it is, how another process finds it, and what can be varied.
+"""The workload of user-defined training functions: which one, how another process finds it, and what can be varied.
 
     def train(config: Config, rank: RankInfo, emit: Emit) -> dict[str, Any]: ...
 
@@ -14,7 +14,7 @@ import inspect
 import operator
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ from dmls_ray.config.fields import (
 )
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, Schema, without_derived_fields
+from dmls_ray.records.metrics import TRAINING_METRICS
 from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
+from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
@@ -144,9 +146,7 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     kind = typing.get_origin(hint) or hint
     if hint is Any or (isinstance(kind, type) and issubclass(kind, Mapping)):
         return None
-    raise ConfigError(
-        f"{FLAG}={name}: {first.name} is annotated with {hint}; use a dataclass or a dict of plain values."
-    )
+    raise ConfigError(f"{FLAG}={name}: {first.name} is annotated with {hint}; use a dataclass or a dict.")
 
 
 def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Schema:
@@ -285,3 +285,36 @@ def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
         return ""
     # Each access makes another object of a class method; these are equal.
     return qualified if found == function else ""
+
+
+class UserFunctionWorkload(Workload):
+    """One user-defined training function; each function is a workload.
+
+    Args:
+        train: `module:function`, or the function.
+        names: the fields that can be varied, where the function takes a dict.
+    """
+
+    config = UserFunctionConfig
+    entrypoint = "dmls_ray.workloads.user_function.rank_run:run_user_function"
+    metrics = TRAINING_METRICS
+    writes_traces = True
+
+    def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
+        self.train = train
+        self.names = tuple(names)
+        self.name = train if isinstance(train, str) else function_name(train)[0]
+
+    def schema(self) -> Schema:
+        """The fields of the function's dataclass, or those named, and `RUNTIME_FIELDS`.
+
+        Raises:
+            ConfigError, UnknownNameError, UserCodeError: as `find_function`.
+        """
+        return user_function_schema(self.train, self.names)
+
+    def modules(self, config: UserFunctionConfig) -> Sequence[str]:
+        return (config.train.partition(":")[0],) if config.sent is None else config.sent.modules
+
+    def functions(self, config: UserFunctionConfig) -> Mapping[str, str]:
+        return {} if config.sent is None else {config.train: config.sent.digest}

@@ -26,8 +26,7 @@ from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source, find_source
 from dmls_ray.workloads.classification.model_builder import find_model
-from dmls_ray.workloads.classification.objects import name_objects
-from dmls_ray.workloads.classification.workload import ClassificationWorkload
+from dmls_ray.workloads.classification.workload import ClassificationWorkload, name_objects
 from dmls_ray.workloads.user_function.sent import SentName
 
 MODULE = "tests.workloads.classification.test_objects"

@@ -7,17 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.objects import name_objects
+from dmls_ray.workloads.classification.workload import name_objects
 from tests.conftest import PROJECT
 
 DIGITS = """
@@ -32,23 +30,6 @@ print(right.double().mean().item(), *{name.partition(".")[0] for name in sys.mod
 """
 """Opens saved weights without dmls_ray, and tests them on the digits."""
 
-FOLDER = """
-import json, pathlib, sys, numpy, torch
-from PIL import Image
-weights = json.load(open("weights.json"))
-code = [line for line in weights["python"] if "def predict" not in line and "no_grad" not in line][:-1]
-exec("\\n".join(code))
-of_input = weights["input"]
-mean, std = (torch.tensor(of_input[name])[:, None, None] for name in ("mean", "std"))
-right = []
-for path in pathlib.Path(sys.argv[1]).glob("test/*/*.png"):
-    image = Image.open(path).convert("RGB").resize((of_input["image_size"],) * 2, Image.Resampling.BILINEAR)
-    pixels = torch.from_numpy(numpy.array(image)).permute(2, 0, 1).float()
-    logits = model(((pixels / of_input["divide_by"] - mean) / std)[None])
-    right.append(weights["classes"][logits.argmax()] == path.parent.name)
-print(sum(right) / len(right), *{name.partition(".")[0] for name in sys.modules} & {"ray", "dmls_ray"})
-"""
-"""Opens saved weights by the entries of their description, and tests them on a folder of images."""
 
 MODULE = """
 import numpy
@@ -118,27 +99,6 @@ def test_a_built_in_model_is_built_with_the_layers_that_were_put_into_it(
     result = trained(tmp_path, **changes)
     accuracy, loaded = opened(tmp_path, DIGITS, path=str(PROJECT))
     assert loaded == ["dmls_ray"]
-    assert accuracy == pytest.approx(result.run["epochs"][-1]["test_accuracy"], abs=1e-9)
-
-
-def test_the_order_of_the_classes_and_the_size_of_images_are_those_of_a_folder(tmp_path: Path, module: str) -> None:
-    chance = np.random.default_rng(0)
-    for split, count in (("train", 40), ("test", 20)):
-        for channel, name in enumerate(("red", "green", "blue")):
-            folder = tmp_path / "images" / split / name
-            folder.mkdir(parents=True)
-            for index in range(count):
-                pixels = chance.integers(0, 200, (6, 6, 3), dtype=np.uint8)
-                pixels[..., channel] += 20
-                Image.fromarray(pixels).save(folder / f"{index}.png")
-    images = str(tmp_path / "images")
-    result = trained(
-        tmp_path, model=f"{module}:Nets.wide", dataset="image_folder", data_dir=images, image_size=8, epochs=10
-    )
-    assert description(tmp_path)["classes"] == ["blue", "green", "red"]
-    accuracy, loaded = opened(tmp_path, FOLDER, images, path=str(tmp_path))
-    assert loaded == []
-    assert 0.4 < accuracy < 1
     assert accuracy == pytest.approx(result.run["epochs"][-1]["test_accuracy"], abs=1e-9)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import subprocess
 import sys
 from typing import Any
 
@@ -11,10 +14,31 @@ import torch
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.workloads.grayscale import config, kernels
+from dmls_ray.workloads.grayscale import kernels
 from dmls_ray.workloads.grayscale.images import Images, levels_apart, reference
 from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS, INTERLEAVED_ONLY, ON_A_GPU
-from tests.workloads.grayscale.samples import PICTURES
+from tests.conftest import PROJECT
+
+_random = np.random.default_rng(7)
+
+
+def _random_pictures(*shape: int) -> NDArray[np.uint8]:
+    return _random.integers(0, 256, (*shape, 3), dtype=np.uint8)
+
+
+EXTREME = np.array(list(itertools.product((0, 1, 127, 128, 254, 255), repeat=3)), dtype=np.uint8).reshape(1, 12, 18, 3)
+
+PICTURES: dict[str, NDArray[np.uint8]] = {
+    "random": _random_pictures(3, 32, 32),
+    "extreme levels": EXTREME,
+    "of one pixel": _random_pictures(1, 1, 1),
+    "of odd sides": _random_pictures(2, 33, 129),
+    "of one row": _random_pictures(1, 1, 1000),
+    "of one column": _random_pictures(5, 517, 1),
+    # Threads share them in the middle of one, however few they are.
+    "many": _random_pictures(41, 30, 31),
+}
+"""Pictures on which an implementation may go wrong."""
 
 ON_THE_PROCESSOR = [name for name in IMPLEMENTATIONS if name not in ON_A_GPU]
 COMPILED = "torch_compile"
@@ -41,11 +65,6 @@ def check(name: str, sample: str, *, planar: bool, device: str = "cpu") -> None:
     assert grey.shape == pictures.shape[:3]
     assert grey.dtype == np.uint8
     assert levels_apart(grey, reference(pictures)) <= 1
-
-
-def test_every_name_that_can_be_asked_for_is_registered() -> None:
-    assert set(IMPLEMENTATIONS) == set(config.IMPLEMENTATIONS)
-    assert all(function.__doc__ for function in IMPLEMENTATIONS.values())
 
 
 @pytest.mark.parametrize("sample", PICTURES)
@@ -121,3 +140,30 @@ def test_without_a_compiler_an_implementation_says_so(name: str, monkeypatch: py
     images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
     with pytest.raises(UnavailableError, match=r"needs a C\+\+ compiler"):
         IMPLEMENTATIONS[name](images)
+
+
+INTERPRETED = """
+import torch
+from dmls_ray.workloads.grayscale.images import Images, levels_apart, reference
+from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
+from tests.workloads.grayscale.test_implementations import PICTURES
+for name, pictures in PICTURES.items():
+    for planar in (False, True):
+        images = Images(pictures, planar=planar, device=torch.device("cpu"))
+        turn_grey(images)
+        print(name, planar, levels_apart(images.grey.numpy(), reference(pictures)) <= 1, int(images.grey.max()) > 0)
+"""
+
+
+def test_the_triton_kernel_makes_the_same_grey_under_the_interpreter() -> None:
+    """Without a GPU, and without the compiler's part of Triton."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}  # read when triton is imported
+    done = subprocess.run(
+        [sys.executable, "-c", INTERPRETED], cwd=PROJECT, env=environment, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 14
+    assert all(line.endswith("True True") for line in lines), done.stdout

@@ -21,8 +21,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.grayscale.presentation import chart
-from dmls_ray.workloads.grayscale.presentation_published import match_images, published_images
+from dmls_ray.workloads.grayscale.presentation import GrayscalePresentation, chart, published_images
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.analysis.samples import MACHINE, results
 from tests.conftest import jpeg
@@ -49,8 +48,7 @@ def sweep(
             few = values["implementation"] == "python_loops" and not values["full"]
             returned = {
                 "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
-                "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
-                "cache_mib": 32.0, "own_output": int(values["implementation"] == "torchvision"), **measures,
+                "timed_images": min(4, images) if few else images, "levels_apart": 1, **measures,
             }  # fmt: skip
             run = {"device": values["device"], **returned}
             take_results(record, [RankResult(rank=0, values={"total_s": 1.0}, run=run)])
@@ -111,15 +109,6 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
         advise(results, "cost", price_per_hour=1.0)
 
 
-def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
-    results = sweep(ALL, usual)
-    for record in results.records:
-        if record.metrics:
-            record.metrics["levels_apart"] = int(record.repeat == 1)
-    assert any("No grey level is more than 1 from" in note for note in make_table(results).notes)
-    assert not any("grey level" in note for note in make_table(sweep(ALL, usual, levels_apart=None)).notes)
-
-
 def test_of_several_sets_of_images_the_first_leads() -> None:
     results = sweep({**ALL, "images": [200, 4000]}, usual)
     found = answer(results)
@@ -127,13 +116,11 @@ def test_of_several_sets_of_images_the_first_leads() -> None:
     assert [row.factors["images"] for row in make_table(results).rows] == [200] * 6 + [4000] * 6
 
 
-def test_notes_say_what_was_scaled_and_what_is_compared_with_memory() -> None:
+def test_notes_say_what_was_scaled() -> None:
     notes = make_table(sweep(ALL, usual)).notes
     assert "python_loops went over 4 of 200 images, and its time is scaled to all; --full goes over all." in notes
-    assert any("4 times as large as the last-level cache: give more --images" in note for note in notes)
     large = make_table(sweep({**ALL, "images": 4000, "full": True}, usual, of_copy=0.9, copy_gb_per_s=40.0))
-    assert not any("more --images" in note or "scaled" in note for note in large.notes)
-    assert any(note.startswith("of a copy: against the bytes a second") for note in large.notes)
+    assert not any("scaled" in note for note in large.notes)
     assert large.frame()["of a copy [95%]"].tolist()[0] == "0.90 [0.90, 0.90]"
 
 
@@ -144,9 +131,10 @@ def test_the_published_times_stand_next_to_ours_of_the_same_set() -> None:
     assert frame["ms [95%]"].to_dict() == {"python_loops": "205,160", "cuda": "180.1", "cuda_per_image": "180.1"}
     assert frame.loc["cuda", "differs in"].startswith("not reported: whether it is launched for each image")
     other = sweep({"implementation": ["cuda"], "images": [100]}, lambda values, repeat: 1.0)
-    assert match_images(other.records[0]) is None
+    match = GrayscalePresentation(GrayscaleWorkload()).match
+    assert match(other.records[0]) is None
     planar = sweep({"implementation": ["cuda"], "layout": ["planar"]}, lambda values, repeat: 1.0)
-    found = match_images(planar.records[0])
+    found = match(planar.records[0])
     assert found is not None
     assert found.differs_in.startswith("layout planar / not reported; ")
 

@@ -1,9 +1,10 @@
-"""The sweep of implementations, as a user runs it."""
+"""The sweep of implementations, as a user runs it, and what is refused before it."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -11,6 +12,9 @@ from PIL import Image
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.summary import summarize
+from dmls_ray.execution.planning import make_plan
+from dmls_ray.util.errors import ConflictError
+from dmls_ray.workloads.grayscale.workload import IMPLEMENTATIONS, ON_A_GPU, GrayscaleConfig, GrayscaleWorkload
 from tests.conftest import Command
 
 SMALL = ("--images", "8", "--image-size", "32", "--timed-s", "0", "--repeats", "1", "--device", "auto")
@@ -57,3 +61,32 @@ def test_a_relative_folder_of_pictures_is_found_from_where_the_command_was_given
     assert done.returncode == 0, done.stderr
     (record,) = load(tmp_path / "results" / "grayscale").records
     assert record.outcome == "ok", record.reason
+
+
+def test_each_implementation_goes_where_it_runs() -> None:
+    plan = make_plan({"implementation": IMPLEMENTATIONS}, repeats=1, schema=GrayscaleWorkload().schema())
+    devices = {run.values["implementation"]: run.values["device"] for run in plan.runs}
+    assert devices == {name: "cuda" if name in ON_A_GPU else "cpu" for name in IMPLEMENTATIONS}
+    assert {run.config.device for run in plan.runs if run.config} == {"cpu", "cuda"}
+    # Told or not, it is the same trial.
+    (explicit,) = make_plan(
+        {"implementation": "numpy", "device": "cpu"}, repeats=1, schema=GrayscaleWorkload().schema()
+    ).runs
+    assert explicit.trial_id in {run.trial_id for run in plan.runs}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"implementation": "numpy", "device": "cuda"}, "implementation=numpy runs on cpu, and device=cuda"),
+        ({"implementation": "triton", "device": "cpu"}, "implementation=triton runs on cuda, and device=cpu"),
+        ({"implementation": "pillow", "layout": "planar"}, "implementation=pillow takes interleaved images"),
+        ({"world_size": 2}, "world_size=2: one rank turns all images grey"),
+        ({"pictures": "nowhere"}, "pictures=nowhere is no folder with images"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_a_line(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        GrayscaleConfig(**values)
+    with pytest.raises(ConflictError, match=reason):
+        make_plan(values, schema=GrayscaleWorkload().schema())

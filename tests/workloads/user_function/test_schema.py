@@ -182,37 +182,15 @@ def test_a_trial_is_named_by_all_of_its_own_values_since_their_defaults_may_chan
     assert schema.make(depth=1).hash != schema.make(depth=1, backend="gloo").hash
 
 
-def test_of_a_field_that_holds_a_tuple_a_tuple_is_one_value() -> None:
-    schema = user_function_schema(train)
-    plan = make_plan({"depth": 1, "sizes": (4, 2)}, repeats=1, schema=schema)
-    assert [run.values["sizes"] for run in plan.runs] == [(4, 2)]
-    several = make_plan({"depth": 1, "sizes": [(4, 2), (3,)]}, repeats=1, schema=schema)
-    assert {run.values["sizes"] for run in several.runs} == {(4, 2), (3,)}
-    assert schema.specs["sizes"].parse("4,2") == (4, 2)
-
-
 def test_equal_values_of_different_types_are_different_values() -> None:
     plan = make_plan({"flag": [1, True, 1.0]}, repeats=1, schema=user_function_schema(of_a_dict, ["flag"]))
     assert len(plan.runs) == 3
-
-
-@dataclass
-class Unusable:
-    kind: object = float("nan")
-
-
-def of_unusable(config: Unusable, rank: RankInfo, emit: Emit) -> None: ...
 
 
 @pytest.mark.parametrize("name", ["train", "code"])
 def test_a_field_with_the_name_of_a_column_that_is_no_field_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} is a column"):
         user_function_schema(lambda config, rank, emit: None, [name])
-
-
-def test_a_default_that_is_no_plain_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match="kind=nan: expected a finite number"):
-        user_function_schema(of_unusable)
 
 
 def test_functions_that_share_a_name_are_distinguished_by_their_code_and_not_by_their_trial() -> None:

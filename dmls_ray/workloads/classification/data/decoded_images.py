@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,19 +23,24 @@ import joblib
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
+from PIL import Image
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.files import cache_root
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
-from dmls_ray.workloads.classification.data.samples import description, read_sample, to_chw
-from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.classification.data.sources import cached_source, read_sample
 from dmls_ray.workloads.classification.datasets import Samples, Source, Split
-from dmls_ray.workloads.image_files import UNREADABLE
+from dmls_ray.workloads.image_files import UNREADABLE, to_8_bits
 from dmls_ray.workloads.user_function.sent import code_of
 
 _LAYOUT = 4
 _CHUNK = 256
+
+_GREY_MODES = ("1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")
+
+_MOST_CHANNELS = 4
+"""Channels of an image that an array can hold; a tensor may have more."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,6 @@ class Decoded:
     test_labels: NDArray[np.int64]
     class_names: list[str]
     """In the order of the labels."""
-
-    @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return len(self.class_names)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -231,7 +230,56 @@ def _new_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.m
             process with SIGBUS.
     """
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    if sys.platform != "darwin":  # macOS has no posix_fallocate
+    if hasattr(os, "posix_fallocate"):  # macOS has none
         with open(path, "rb+") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
+
+
+def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> NDArray[Any]:
+    """An image as channels x height x width, uint8 (float32 stays float32), resized if asked.
+
+    Args:
+        image: a PIL image, a height x width (x channels) array, or a channels x height x width tensor.
+        image_size: pixels a side, or None.
+        channels: 1 or 3 to bring a PIL image to grey or to colour.
+
+    Raises:
+        ValueError: it is no such image.
+        OSError, SyntaxError, EOFError, struct.error: PIL cannot read its file.
+    """
+    if isinstance(image, Image.Image):
+        is_grey = channels == 1 or (channels is None and image.mode in _GREY_MODES)
+        image = to_8_bits(image, "L" if is_grey else "RGB")
+    array = _channels_first(image)
+    if image_size is None or array.shape[1:] == (image_size, image_size):
+        return array
+    planes = [Image.fromarray(plane).resize((image_size, image_size), Image.Resampling.BILINEAR) for plane in array]
+    return np.stack([np.asarray(plane) for plane in planes])
+
+
+def _channels_first(image: Any) -> NDArray[Any]:
+    array = np.asarray(image)
+    is_tensor = hasattr(image, "permute")
+    if array.ndim == 2 and not is_tensor:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.dtype not in (np.uint8, np.float32) or not array.size:
+        raise ValueError(
+            f"{description(array)} is no image; give PIL images, arrays of height x width (x channels), or tensors of "
+            "channels x height x width: uint8 from 0 to 255, or float32 as the model takes them"
+        )
+    if array.dtype == np.float32 and not np.isfinite(array).all():
+        raise ValueError("values are not finite")
+    wrong = ValueError(f"{description(array)}: channels come first in a tensor, and last in an array (4 at most)")
+    if is_tensor:
+        if array.shape[2] <= _MOST_CHANNELS < min(array.shape[:2]):
+            raise wrong
+        return array
+    if array.shape[2] > _MOST_CHANNELS:
+        raise wrong
+    return np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def description(array: NDArray[Any]) -> str:
+    """Type and shape of an array, for an error."""
+    return f"{array.dtype} of {'x'.join(map(str, array.shape))}"

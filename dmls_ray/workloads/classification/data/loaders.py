@@ -1,13 +1,13 @@
-"""The two loaders: `resident` keeps all samples on the device, `dataloader` decodes them in worker processes."""
+"""The two loaders: `resident` keeps all samples on the device, `dataloader` decodes them in worker processes.
+
+Both change training images at random, a whole batch at once on the device it is on.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.util
-import os
 import pickle
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from dmls_ray.training.ddp import warmup_steps
-from dmls_ray.training.process import end_with_parent, mixed_seed, seed_worker
+from dmls_ray.training.process import AUGMENTATION, end_with_parent, mixed_seed, seed_worker
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import (
     MicroBatch,
@@ -30,11 +30,50 @@ from dmls_ray.training.sharding import (
     train_evaluation_samples,
 )
 from dmls_ray.training.task import EvalSplit
-from dmls_ray.util.temporary_folder import room_above, short_folders
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.augmentation import Augmentation
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source
+
+_PADDED_SHARE = 8
+"""Crops are of the image padded by an eighth of its side: 4 pixels for 32, as He et al., arXiv 1512.03385."""
+
+
+class Augmentation:
+    """Flips and padded crops, as configured.
+
+    The change of a sample depends on seed, epoch and its position in the epoch's order only: it is the same at any
+    world size.
+    """
+
+    def __init__(self, config: TrialConfig, samples: int, side: int, epoch: int, device: torch.device) -> None:
+        generator = torch.Generator().manual_seed(mixed_seed(config.seed, AUGMENTATION, epoch))
+        self._flip = self._offsets = None
+        self._pad = max(side // _PADDED_SHARE, 1)
+        if "flip" in config.augmentation:
+            self._flip = (torch.rand(samples, generator=generator) < 0.5).to(device)
+        if "crop" in config.augmentation:
+            self._offsets = torch.randint(2 * self._pad + 1, (samples, 2), generator=generator).to(device)
+
+    def __call__(self, images: Tensor, micro_batch: MicroBatch) -> Tensor:
+        """Augmented images of a micro-batch (batch x channels x height x width, normalised)."""
+        samples = slice(micro_batch.start, micro_batch.stop)
+        if self._flip is not None:
+            images = torch.where(self._flip[samples, None, None, None], images.flip(3), images)
+        if self._offsets is not None:
+            images = _crop(images, self._offsets[samples], self._pad)
+        return images
+
+
+def _crop(images: Tensor, offsets: Tensor, pad: int) -> Tensor:
+    """A crop of the image's size from the image padded by a black border of `pad` pixels."""
+    count, _, height, width = images.shape
+    padded = torch.nn.functional.pad(images, (pad, pad, pad, pad), value=-1.0)
+    rows = offsets[:, 0, None] + torch.arange(height, device=images.device)
+    columns = offsets[:, 1, None] + torch.arange(width, device=images.device)
+    index = torch.arange(count, device=images.device)[:, None, None]
+    # Indexing the last two dimensions together puts channels last; the second permute restores the order.
+    return padded.permute(0, 2, 3, 1)[index, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
 
 Batch = tuple[Tensor, Tensor]
 """Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""
@@ -262,24 +301,10 @@ def _worker_context() -> Any:
     DataLoader's default forks the rank itself. A worker may then inherit a lock that one of the rank's threads (gloo's,
     the autograd engine's) has at that moment, and hang: seen at world size 2.
     """
-    _shorten_socket_paths()
     context = multiprocessing.get_context("forkserver")
     # The workers load what the rank's main module loads; modules that are preloaded cost them nothing.
     context.set_forkserver_preload([name for name in ("torch", "ray", __name__) if name in sys.modules])
     return context
-
-
-def _shorten_socket_paths() -> None:
-    """Let multiprocessing make its folder of sockets, by which rank and workers talk, where their paths are short."""
-    folder = next(short_folders(), None)
-    if folder is None or len(os.fsencode(tempfile.gettempdir())) <= room_above("/pymp-abcdefgh/listener-abcdefgh"):
-        return
-    before = tempfile.tempdir
-    tempfile.tempdir = str(folder)
-    try:
-        multiprocessing.util.get_temp_dir()  # made once in a process, and kept
-    finally:
-        tempfile.tempdir = before
 
 
 class _Tensors(Dataset[tuple[Tensor, int]]):

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from dmls_ray.util.digests import digest_of_files, text_digest
-from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
+from dmls_ray.util.errors import DataError, DmlsRayError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import is_reference
-from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASETS, Samples, Source, Split, builtin_dataset
 from dmls_ray.workloads.user_function.sent import SentName, code_of, load_named
 
@@ -60,6 +59,33 @@ def fingerprint_of(name: str, data_dir: str | None) -> str:
     """
     with nullcontext() if builtin_dataset(name) else _seeded():
         return find_source(name, data_dir).fingerprint
+
+
+def read_sample(name: str, split: Split, samples: Samples, index: int) -> tuple[Any, int]:
+    """A sample of a data set: its image as the data set gives it, and its label.
+
+    Args:
+        name: the data set, for errors.
+        split: which half `samples` are.
+        samples: the half.
+        index: of the sample.
+
+    Raises:
+        DataError: a file cannot be read.
+        UserCodeError: the data set fails, or gives something else than an image and the number of a class.
+    """
+    try:
+        image, label = samples[index]
+        number = np.asarray(label).item()
+    except DmlsRayError:
+        raise
+    except Exception as error:
+        raise UserCodeError(
+            f"dataset={name}: {split} sample {index} is no (image, label): {type(error).__name__}: {error}."
+        ) from error
+    if not isinstance(number, int | float) or number < 0 or not float(number).is_integer():
+        raise UserCodeError(f"dataset={name}: {split} label {index} is {number!r}; give a whole number from 0 on.")
+    return image, int(number)
 
 
 _SPOT_CHECKS = 64

@@ -3,16 +3,24 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from dmls_ray.util.errors import DataError
+from dmls_ray.util.errors import DataError, InputError, UserCodeError
 from dmls_ray.util.files import cache_root
 from dmls_ray.workloads.classification.data import decoded_images as cache
-from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
-from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.classification.data.decoded_images import (
+    decoded_splits,
+    is_decoded,
+    load_decoded,
+    to_chw,
+)
+from dmls_ray.workloads.classification.data.sources import cached_source, read_sample
+from dmls_ray.workloads.classification.datasets import Source
 from tests.training.probes import Payload
 from tests.workloads.classification.data.samples import write_folder
 
@@ -61,19 +69,6 @@ def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
 
 
-def test_damaged_decoded_images_are_refused() -> None:
-    arguments = ("synthetic:classes=3,train=10,test=8", None, None)
-    load_decoded(*arguments)
-    (folder,) = (cache_root() / "decoded").glob("synthetic-classes-3-train-10-test-8-*/")
-    sound = (folder / "test_images.npy").read_bytes()
-    (folder / "test_images.npy").unlink()
-    (folder / "test_images.npy").write_bytes(sound[:20])
-    load_decoded.cache_clear()
-    with pytest.raises(DataError, match="cannot be read .*; remove that folder"):
-        load_decoded(*arguments)
-    (folder / "test_images.npy").write_bytes(sound)
-
-
 def cached_names() -> list[str]:
     """Names of what lies in the cache of decoded images, besides the locks."""
     return sorted(path.name for path in (cache_root() / "decoded").iterdir() if path.suffix != ".lock")
@@ -107,9 +102,6 @@ def test_an_image_with_too_many_pixels_is_refused_and_not_decoded(
     Image.new("RGB", (40, 40)).save(tmp_path / "test" / "cat" / "0000.jpg")
     with pytest.raises(DataError, match=r"0000\.jpg cannot be read \(.* exceeds limit of 200 pixels"):
         load_decoded("image_folder", str(tmp_path), None)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    with pytest.raises(DataError, match=r"0000\.jpg cannot be read"):
-        peek_dataset("image_folder", str(tmp_path), None)
 
 
 def test_a_cache_that_holds_objects_is_refused_and_runs_nothing(
@@ -165,3 +157,100 @@ def test_an_edited_function_is_imported_again_and_its_images_are_decoded_again(
     load_decoded.cache_clear()
     cached_source.cache_clear()
     assert load_decoded("levels:data", None, None).train_images.max() == 20
+
+
+IMAGE = np.zeros((4, 4), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"),
+    [
+        (Image.new("L", (4, 6)), (1, 6, 4)),
+        (Image.fromarray(np.zeros((6, 4), dtype=np.uint16)), (1, 6, 4)),
+        (Image.new("RGBA", (4, 6)), (3, 6, 4)),
+        (Image.new("P", (4, 6)), (3, 6, 4)),
+        (np.zeros((6, 4), dtype=np.uint8), (1, 6, 4)),
+        (np.zeros((6, 4, 2), dtype=np.uint8), (2, 6, 4)),
+        (np.zeros((3, 12, 4), dtype=np.float32), (4, 3, 12)),
+        (torch.zeros(2, 6, 4, dtype=torch.uint8), (2, 6, 4)),
+        (torch.zeros(8, 2, 2), (8, 2, 2)),
+    ],
+)
+def test_images_of_all_kinds_become_channels_height_width(image: object, shape: tuple[int, int, int]) -> None:
+    assert to_chw(image, None).shape == shape
+    assert to_chw(image, 5).shape == (shape[0], 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (np.zeros((4, 4)), "float64 of 4x4x1 is no image"),
+        (np.zeros((0, 4), dtype=np.uint8), "uint8 of 0x4x1 is no image"),
+        (torch.zeros(4, 4), "float32 of 4x4 is no image"),
+        (torch.full((1, 4, 4), torch.nan), "not finite"),
+        (np.zeros((3, 12, 10), dtype=np.uint8), "uint8 of 3x12x10: channels come first in a tensor, and last"),
+        (torch.zeros(12, 10, 3), "float32 of 12x10x3: channels come first in a tensor"),
+        (Image.new("F", (4, 4)), "mode F have no defined range"),
+        (None, "is no image"),
+    ],
+)
+def test_a_value_that_is_not_an_image_is_refused(image: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        to_chw(image, None)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        1.0,
+        True,
+        np.uint8(1),
+        torch.tensor([1]),
+    ],
+)
+def test_a_label_that_is_a_whole_number_is_taken(label: object) -> None:
+    assert read_sample("mine:data", "train", [(IMAGE, label)], 0)[1] == 1  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("label", "reason"),
+    [
+        (0.7, "is 0.7"),
+        (float("nan"), "is nan"),
+        (-1, "is -1"),
+        ("cat", "is 'cat'"),
+    ],
+)
+def test_a_label_that_is_no_whole_number_is_refused_with_its_sample(label: object, reason: str) -> None:
+    with pytest.raises(UserCodeError, match=f"dataset=mine:data: test label 1 {reason}"):
+        read_sample("mine:data", "test", [(IMAGE, 0), (IMAGE, label)], 1)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("sample", [{"image": IMAGE, "label": 1}, (IMAGE, 1, "a name"), (IMAGE, [1, 2]), None])
+def test_a_data_set_that_gives_no_image_and_label_is_refused_with_the_sample(sample: Any) -> None:
+    with pytest.raises(UserCodeError, match="dataset=mine:data: train (sample|label) 0 is"):
+        read_sample("mine:data", "train", [sample], 0)
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        ((IMAGE, 3), "dataset=mine:data: train label 1 is 3; labels go from 0 to 2"),
+        ((IMAGE[:3], 0), "dataset=mine:data: train image 1 is uint8 of 1x3x4 and the first one is uint8 of 1x4x4"),
+        ((IMAGE.astype(np.float32), 0), "train image 1 is float32 of 1x4x4 and the first one is uint8"),
+    ],
+)
+def test_a_sample_that_does_not_fit_the_others_is_refused(second: object, reason: str) -> None:
+    samples: Any = [(IMAGE, 0), second]
+    train, _ = decoded_splits("mine:data", Source(3, "", lambda: (samples, samples)), None)
+    assert train.shape == (1, 4, 4)
+    assert train[0][1] == 0
+    with pytest.raises(InputError, match=reason):
+        train[1]
+
+
+def test_images_get_the_colours_of_the_first() -> None:
+    samples: Any = [(Image.new("L", (8, 8), 7), 0), (Image.new("RGB", (8, 8), (9, 9, 9)), 0)]
+    train, _ = decoded_splits("mine:data", Source(1, "", lambda: (samples, samples)), None)
+    assert train.shape == train[1][0].shape == (1, 8, 8)
+    assert train[1][0].max() == 9

@@ -1,25 +1,25 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.loaders import make_loader, normalize
+from dmls_ray.workloads.classification.data.loaders import Augmentation, make_loader, normalize
 from tests.conftest import PROJECT
 
 CPU = torch.device("cpu")
 DATA = "synthetic:shape=3x6x5,classes=3,train=23,test=11"
 
 
-def config(**changes: object) -> TrialConfig:
-    return TrialConfig(**{"batch_per_rank": 4, "dataset": DATA, **changes})  # type: ignore[arg-type]
+def config(**changes: Any) -> TrialConfig:
+    return TrialConfig(**{"batch_per_rank": 4, "dataset": DATA, **changes})
 
 
 def test_uint8_is_scaled_to_one_then_normalised_with_mean_and_deviation_one_half() -> None:
@@ -65,13 +65,8 @@ if __name__ == "__main__":
 """
 
 
-def test_loader_workers_start_in_a_long_temporary_folder_and_end_when_their_rank_is_killed(tmp_path: Path) -> None:
-    folder = tmp_path / ("a" * 90)
-    folder.mkdir()
-    rank = subprocess.Popen(
-        [sys.executable, "-c", RANK], cwd=PROJECT, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )  # fmt: skip
+def test_loader_workers_end_when_their_rank_is_killed() -> None:
+    rank = subprocess.Popen([sys.executable, "-c", RANK], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert rank.stdout is not None
     with rank.stdout:
         assert rank.stdout.readline() == "ready\n"
@@ -116,3 +111,64 @@ def test_the_images_of_counted_steps_are_made_in_counted_steps(
         for number, (_, (images, _)) in enumerate(loader.train(epoch)):
             assert sum(made) == (4 * before if number < before else 23)
             assert len(images) in (4, 3)
+
+
+SQUARE = "synthetic:shape=3x16x16,classes=4,train=24,test=8"
+
+
+def augmented(augmentation: str, **changes: Any) -> TrialConfig:
+    return config(**{"batch_per_rank": 24, "dataset": SQUARE, "augmentation": augmentation, **changes})
+
+
+def whole(count: int) -> MicroBatch:
+    return MicroBatch(start=0, stop=count, count=count, scale=1.0, ends_step=True)
+
+
+def test_a_flip_mirrors_about_half_of_the_images_and_leaves_the_others() -> None:
+    images = torch.rand(200, 1, 4, 4)
+    changed = Augmentation(augmented("flip"), 200, 4, 0, CPU)(images, whole(200))
+    mirrored = [torch.equal(one, other.flip(2)) for one, other in zip(changed, images, strict=True)]
+    same = [torch.equal(one, other) for one, other in zip(changed, images, strict=True)]
+    assert all(one != other for one, other in zip(mirrored, same, strict=True))
+    assert 60 < sum(mirrored) < 140
+
+
+def test_a_crop_is_a_window_of_the_padded_image_and_moves_by_an_eighth_at_most() -> None:
+    images = torch.rand(100, 2, 16, 16)
+    changed = Augmentation(augmented("crop"), 100, 16, 0, CPU)(images, whole(100))
+    assert changed.shape == images.shape
+    padded = torch.nn.functional.pad(images, (2, 2, 2, 2), value=-1.0)
+    seen = set()
+    for number in range(100):
+        places = [
+            (row, column)
+            for row in range(5)
+            for column in range(5)
+            if torch.equal(changed[number], padded[number, :, row : row + 16, column : column + 16])
+        ]
+        assert len(places) == 1
+        seen.add(places[0])
+    assert len(seen) > 15
+
+
+def test_every_epoch_and_seed_changes_images_differently() -> None:
+    images = torch.rand(24, 3, 16, 16)
+
+    def changed(epoch: int, **changes: Any) -> torch.Tensor:
+        return Augmentation(augmented("flip-crop", **changes), 24, 16, epoch, CPU)(images, whole(24))
+
+    assert torch.equal(changed(0), changed(0))
+    assert not torch.equal(changed(0), changed(1))
+    assert not torch.equal(changed(0), changed(0, seed=1))
+
+
+@pytest.mark.parametrize("loader", ["resident", "dataloader"])
+def test_the_same_samples_are_changed_in_the_same_way_at_any_world_size(loader: str) -> None:
+    one = augmented("flip-crop", loader=loader, loader_workers=0)
+    two = one.replace(world_size=2, batch_per_rank=12)
+    ((_, (alone, _)),) = make_loader(one, RankInfo(), CPU).train(1)
+    shares = [next(iter(make_loader(two, RankInfo(rank=rank, world_size=2), CPU).train(1)))[1][0] for rank in (0, 1)]
+    assert torch.equal(torch.cat(shares), alone)
+    plain = augmented("none")
+    ((_, (unchanged, _)),) = make_loader(plain, RankInfo(), CPU).train(1)
+    assert not torch.equal(alone, unchanged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from torch.utils.checkpoint import checkpoint
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
+from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
+from dmls_ray.training.trace import trace_name
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.new_processes import run_ranks
+from tests.training.test_trace import spans
 
 SLOW = 0.005
 """Seconds that each slow part of these functions takes."""
@@ -151,20 +154,48 @@ def test_communication_under_ddp_is_a_part_of_a_step_of_a_function(models: int) 
     assert second["forward_ms"] >= 5
 
 
-def accumulates(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
-    """Two backward passes a step, each of which communicates and waits 5 ms for rank 1."""
-    ddp = DistributedDataParallel(torch.nn.Linear(16, 16))
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=config["lr"])
-    for _ in range(20):
+STEP = "Optimizer.step#SGD.step"
+
+
+def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Takes steps on one model under DDP; rank 0 alone reports."""
+    model: torch.nn.Module = torch.nn.Linear(4, 4)
+    if rank.world_size > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = torch.zeros(())
+    for number in range(config["steps"]):
+        loss = model(torch.randn(2, 4)).pow(2).mean()
         optimizer.zero_grad()
-        for _ in range(2):
-            loss = ddp(torch.ones(4, 16)).square().mean()
-            if rank.rank == 1:
-                time.sleep(SLOW)
-            loss.backward()
+        loss.backward()
         optimizer.step()
+        if rank.rank == 0:
+            emit({"epoch": number + 1, "train_loss": loss})
+    return {"test_loss": loss.detach()}
 
 
-def test_communication_is_that_of_all_passes_of_a_step() -> None:
-    first, _ = (rank.values for rank in on_ranks(accumulates, lr=0.01))
-    assert first["exposed_comm_ms"] > 8
+def call(function: Any, steps: int, folder: Path, world_size: int = 1) -> None:
+    config = user_function_schema(function, ["steps"]).make(steps=steps, device="cpu", world_size=world_size)
+    artifacts = ArtifactOptions(folder=str(folder), trace=True)
+    results = (
+        [run_inline(config, train=run_user_function, artifacts=artifacts)]
+        if world_size == 1
+        else run_ranks(config, train=run_user_function, artifacts=artifacts)
+    )
+    assert {result.outcome for result in results} == {"ok"}, results[0].traceback
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_trace_of_a_function_has_a_few_steps_of_every_rank(tmp_path: Path, world_size: int) -> None:
+    call(train, 30, tmp_path, world_size)
+    for rank in range(world_size):
+        names = spans(tmp_path / trace_name(rank))
+        assert names.count(STEP) == 3, "the last of the warm-up"
+        assert names.count("aten::randn") == 3
+        assert any("backward" in name.lower() for name in names)
+
+
+@pytest.mark.parametrize(("steps", "has_trace"), [(1, False), (3, True)])
+def test_a_function_of_fewer_steps_is_traced_to_its_end(steps: int, has_trace: bool, tmp_path: Path) -> None:
+    call(train, steps, tmp_path)
+    assert (tmp_path / trace_name(0)).exists() is has_trace

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.workloads.user_function.function_digest import function_digest
+from dmls_ray.workloads.user_function.sent import function_digest
 from tests.conftest import PROJECT
 
 DICT = """
@@ -68,7 +68,7 @@ def train(config, rank, emit):
 KERNEL = """
 import os, sys
 from dmls_ray.workloads.user_function.schema import config_class_of
-from dmls_ray.workloads.user_function.function_digest import function_digest
+from dmls_ray.workloads.user_function.sent import function_digest
 names = sys.modules["__main__"].__dict__
 for line in sys.stdin:
     # As IPython compiles a cell: its file name has the kernel's pid; a cell that is run again makes new objects.
