@@ -137,11 +137,11 @@ def _text(spec: FieldSpec, value: Any) -> str:
 
 
 def describe_saved_weights(results: Results) -> list[str]:
-    """Where the weights of a sweep's runs are, and the Python that opens those of one; empty where no run has any."""
+    """Where the weights of a sweep's runs are, and the Python that opens those of one."""
     folders = [results.folder / record.folder for record in results.records]
     saved = [folder for folder in folders if (folder / "weights.json").exists()]
     if not saved:
-        return []
+        return ["Weights: no run has any, since they are saved at the end of a run. Pass --fresh to run all again."]
     path = saved[0] / "weights.pt"
     description = json.loads((saved[0] / "weights.json").read_text(encoding="utf-8"))
     return [

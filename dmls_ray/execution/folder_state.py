@@ -5,8 +5,7 @@ All that are missing come at once, or, with `--repeats auto`, more blocks until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
@@ -17,7 +16,6 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.jobs import run_folder
 from dmls_ray.execution.planning import finished_run_ids
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import describe_stale
@@ -117,25 +115,6 @@ class FolderState:
         if len(self.finished) == 1:
             return "Nothing to run: 1 run is there."
         return f"Nothing to run: all {len(self.finished):,} runs are there."
-
-    def notes_on_files(self, folder: Path) -> Iterator[str]:
-        """Notes about files that runs were asked for and do not have.
-
-        Args:
-            folder: the results folder.
-        """
-        repeats_with = {"weights.pt": 0, "trace-rank0.json.gz": self.options.trace}
-        if self.options.save_weights:
-            repeats_with["weights.pt"] = self.plan.repeats
-        for name, repeats in repeats_with.items():
-            ended = [run for run in self.plan.runs if run.run_id in self.finished and run.repeat < repeats]
-            folders = [run_folder(folder, run.run_id) for run in ended]
-            lacking = [path for path in folders if not (path / name).exists()]
-            if lacking:
-                yield (
-                    f"{count_noun(len(lacking), 'run')} that ended before left no {name}, which is written at the end "
-                    "of a run. Pass --fresh to run all again."
-                )
 
 
 def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:

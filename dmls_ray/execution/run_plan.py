@@ -70,8 +70,6 @@ def run_plan(
             check_plan(plan, options, store.all_records, folder)
         results_so_far = functools.partial(_results_so_far, store, plan, options, space)
         state = FolderState(plan, options, store.all_records, results_so_far, space)
-        for note in state.notes_on_files(store.folder):
-            view.note(note)
         if summary := state.summary():
             view.note(summary)
         stale_ids = {record.run_id for record in store.split.stale}

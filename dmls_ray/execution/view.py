@@ -137,15 +137,18 @@ def describe_end(record: RunRecord) -> str:
     """A run's end in a few words."""
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
-    form_of = {"images_per_s": "{:,.0f} images/s", "test_accuracy": "test accuracy {:.3f}"}
-    metrics = record.metrics
-    parts = [form.format(metrics[name]) for name, form in form_of.items() if name in metrics]
-    seconds = [f"{metrics['total_s']:.2f} s"] if "total_s" in metrics else []
-    if record.mode == "search":
-        seconds = []
-        parts = [part for part in parts if not part.endswith("images/s")]
-    ending = f"stopped after epoch {metrics['stopped_epoch']}" if record.is_stopped else "ok"
-    return ", ".join([ending, *parts, *compared_metrics(metrics), *seconds])
+    metrics, is_alone = record.metrics, record.mode != "search"
+    parts = ["ok"]
+    if record.is_stopped:
+        parts = [f"stopped after epoch {metrics['stopped_epoch']}"]
+    if "images_per_s" in metrics and is_alone:
+        parts.append(f"{metrics['images_per_s']:,.0f} images/s")
+    if "test_accuracy" in metrics:
+        parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
+    parts += compared_metrics(metrics)
+    if "total_s" in metrics and is_alone:
+        parts.append(f"{metrics['total_s']:.2f} s")
+    return ", ".join(parts)
 
 
 def compared_metrics(metrics: Mapping[str, float]) -> list[str]:

@@ -129,22 +129,6 @@ def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypa
     assert last["repeats"] == 3
 
 
-def test_weights_that_a_finished_run_did_not_keep_are_named(finished: Path) -> None:
-    def notes() -> list[str]:
-        view = Notes()
-        run_plan(make_plan(GRID), Options(out=str(finished), repeats=3, save_weights=True), view)  # type: ignore[arg-type]
-        return view.notes
-
-    run_ids = [run.run_id for run in make_plan(GRID).runs]
-    text = "no weights.pt, which is written at the end of a run. Pass --fresh to run all again."
-    there = "Nothing to run: all 6 runs are there."
-    assert notes() == [f"6 runs that ended before left {text}", there]
-    for run_id in run_ids[1:]:
-        (finished / "runs" / run_id).mkdir(parents=True)
-        (finished / "runs" / run_id / "weights.pt").touch()
-    assert notes() == [f"1 run that ended before left {text}", there]
-
-
 def test_a_disk_without_space_ends_the_sweep_without_further_files(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
