@@ -65,15 +65,6 @@ def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
     assert expected.splitlines()[-1] == "loaded"
 
 
-def test_epochs_that_are_none_are_reported_in_one_line(folder: Path, run: DmlsRay) -> None:
-    first, *others = (folder / "runs.jsonl").read_text().splitlines()
-    document = json.loads(first) | {"epochs": [["a"]]}
-    (folder / "runs.jsonl").write_text("\n".join([json.dumps(document), *others]) + "\n")
-    code, _, err = run("show", document["run_id"], folder)
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"the epochs and ranks of run {document['run_id']} cannot be read" in err
-
-
 def test_ls_lists_every_sweep_below_a_folder_with_the_runs_that_a_stopped_one_lacks(folder: Path, run: DmlsRay) -> None:
     out = run("ls", folder.parent)[1]
     assert str(folder) in out
