@@ -37,8 +37,7 @@ def values_of(folder: Path) -> dict[str, Any]:
     """What the runs of a folder say: rows of the table, comparisons, advice, and its first half against its second."""
     results = load(folder)
     summary = summarize(results)
-    question = summary.question
-    claims = claims_of(summary.table, question.varied, question.changed)
+    claims = claims_of(summary.table, summary.question.varied)
     return {
         "rows": _rows(summary.table),
         "claims": [_claim(claim) for claim in claims],

@@ -34,7 +34,7 @@ class SweepSummary:
     @cached_property
     def decision(self) -> Decision:
         """What the comparisons of the question are known to be, and whether more blocks follow."""
-        return decide(self.table, self.question.varied, self.question.changed, race_for)
+        return decide(self.table, self.question.varied, race_for)
 
     @cached_property
     def unfinished(self) -> str:

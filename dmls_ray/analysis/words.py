@@ -58,12 +58,12 @@ VERDICTS: Mapping[str, str] = {
 CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
     "independent": "not compared, since their ranks trained apart: {names}",
-    "one_value": "only one value of {field} was measured",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
     "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
     "were measured",
     "few_batches": "the critical batch: fewer than {fewest} batches reach {target:g} in every run",
     "not_reached": "steps at {batches}: not every run reaches {target:g}",
+    "coarse": "steps at {batches}: fewer than {tests:g} tests lie before the target; raise --target-tests",
     "tuned_by_reported": "learning rates: the reported runs chose them, which flatters them",
     "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
 }
@@ -165,11 +165,11 @@ def progress_text(decision: Decision) -> str:
     stage = decision.stage
     assert stage is not None
     claims, state = (decision.open, "open") if decision.open else (decision.rough, "known only roughly")
-    repeats = count_noun(stage.next_blocks - stage.blocks, "more repeat")
+    more = stage.next_blocks - stage.blocks
     count = f"{len(claims)} of {count_noun(len(decision.claims), 'comparison')}"
     return (
-        f"After {count_noun(stage.blocks, 'repeat')}, {count} {state} ({_names(claims)}); {repeats}, about "
-        f"{duration(stage.next_s)}.{_beaten_text(decision)}"
+        f"After {count_noun(stage.blocks, 'repeat')}, {count} {state} ({_names(claims)}); "
+        f"{count_noun(more, 'more repeat')}, about {duration(more * stage.block_s)}.{_beaten_text(decision)}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def results(
             ]
         records.append(record)
     return Results(Path("results/sample"), records)
+
+
+def along(name: str, levels: Mapping[Any, tuple[float, float]], **axes: Any) -> Results:
+    """Runs along a field, of which each value has a rate and an accuracy."""
+    return results(
+        {"batch_per_rank": 16, name: list(levels), **axes},
+        lambda values, repeat: levels[values[name]][0],
+        accuracy=lambda values, repeat: levels[values[name]][1],
+    )
 
 
 def set_value(record: RunRecord, name: str, value: Any) -> None:

@@ -19,8 +19,7 @@ from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, as_dict
-from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
+from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, describe_configuration, factor_cells
 
 Verdict = Literal[
     "best", "not distinguished", "worse", "not compared",

@@ -11,8 +11,7 @@ from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.compare import TIME_TO_TARGET
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import is_compared, metric_direction

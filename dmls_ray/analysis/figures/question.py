@@ -26,7 +26,6 @@ from dmls_ray.analysis.figures.series import (
     trained_together,
 )
 from dmls_ray.analysis.findings.answer import axis_that_varies
-from dmls_ray.analysis.findings.quantization import FIELD, metric_of_form
 from dmls_ray.analysis.memory import memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
@@ -43,6 +42,7 @@ _FAR = 20
 _TO_THE_END = "trained to the end"
 _STOPPED = "stopped early"
 
+QUANTIZATION = "quantization"
 _QUANTIZED = {
     "test_accuracy": Axis("test accuracy (fraction of samples)"),
     "checkpoint_bytes": Axis("size of the checkpoint (bytes)", from_zero=True),
@@ -181,6 +181,12 @@ def _configuration(row: Trial) -> str:
     return describe_configuration(row.factors)
 
 
+def metric_of_form(trial: Trial, metric: str) -> str:
+    """The metric that has the value of a form of the model: without quantization, fp32 is what was tested."""
+    is_tested = metric == "fp32_test_accuracy" and trial.records[0].config[QUANTIZATION] == "off"
+    return "test_accuracy" if is_tested else metric
+
+
 def quantization_chart(table: Table) -> Chart | None:
     """What int8 does: accuracy, size of the checkpoint and latency in fp32 and in int8, and the speed of training.
 
@@ -188,9 +194,9 @@ def quantization_chart(table: Table) -> Chart | None:
     """
     rows = trained_together(table)
     measured = [row for row in rows if row.counted]
-    if table.axis != FIELD or count_values(measured, FIELD) < 2:
+    if table.axis != QUANTIZATION or count_values(measured, QUANTIZATION) < 2:
         return None
-    x, lines = lines_along(table, rows, FIELD)
+    x, lines = lines_along(table, rows, QUANTIZATION)
     lines, notes = limit_items(lines, "lines", _MOST_LINES)
     panels: list[Panel] = []
     for suffix, y in _QUANTIZED.items():
@@ -208,4 +214,4 @@ def quantization_chart(table: Table) -> Chart | None:
             panels += line_panel(plotted.on(label=f"training {plotted.y.label}"), x, training)
     title = "Accuracy, size and latency in fp32 and in int8, and speed of training"
     about = "fp32 and int8 are of the same training; without quantization there is fp32 alone."
-    return Chart(name=FIELD, title=title, panels=panels, notes=[about, *notes])
+    return Chart(name=QUANTIZATION, title=title, panels=panels, notes=[about, *notes])

@@ -53,8 +53,6 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     measures = trials.questions.measures(compared)
     within = trials.questions.comparisons_within_trials(trials)
     axis = trials.axis_of(axis_that_varies(trials, name))
-    if name in trials.varied and count_values(compared, name) < 2 and not within:
-        caveats["one_value"] = {"field": name}
     candidates = within
     if axis.groups and not within:
         candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
@@ -204,8 +202,7 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
     if all("train_eval_accuracy" in run.metrics for run in runs):
         measures.append(_GAP)
     measures.sort(key=lambda measure: (not measure.is_result, measure is not _GAP))
-    pairs = changed_pairs(trials, trials.changed)
-    comparisons = compare_each(pairs, measures, trials.until)
+    comparisons = compare_each(changed_pairs(trials), measures, trials.until)
     if not comparisons:
         return Answer("not_compared")
     comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
@@ -214,9 +211,9 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
     return Answer(headline, {"field": "change", "base": BASELINE}, lead, comparisons, why=why_of(lead))
 
 
-def changed_pairs(trials: SweepTrials, changed: Sequence[str]) -> list[Pair]:
+def changed_pairs(trials: SweepTrials) -> list[Pair]:
     """Each trial with a change against the one without any that is equal to it otherwise."""
-    pairs = []
+    pairs, changed = [], trials.changed
     groups = group_by_other_factors(trials.compared, changed)
     for group in groups:
         changes = {describe_changes(trial, changed): trial for trial in group}

@@ -29,6 +29,8 @@ from dmls_ray.records.model import RunRecord
 
 MIN_SPLIT = 4
 """Repeats from which on the first half chooses the learning rate and the others are reported."""
+COARSE = 0.25
+"""Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,8 @@ class BatchPoint:
     """Their mean; None unless all runs reached the target."""
     seconds: Estimate | None
     """Seconds from assignment to the test that found the target reached; None as `steps`."""
+    tests_apart: float
+    """The most optimizer steps from one test of a reported run to the next."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,9 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     missed = [point.batch for point in points if point.steps is None]
     if missed:
         caveats["not_reached"] = {"batches": missed, "target": target}
+    coarse = [point.batch for point in points if point.steps and point.tests_apart > COARSE * point.steps.centre]
+    if coarse:
+        caveats["coarse"] = {"batches": coarse, "tests": 1 / COARSE}
     at_edge = [point.batch for point in points if point.is_at_edge]
     if at_edge:
         caveats["at_edge"] = {"batches": at_edge}
@@ -137,6 +144,7 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
         steps_by_repeat=by_repeat,
         steps=steps,
         seconds=seconds,
+        tests_apart=max(map(_tests_apart, reported), default=1.0),
     )
 
 
@@ -149,12 +157,12 @@ def _steps(runs: Sequence[RunRecord]) -> dict[int, float]:
     for run in runs:
         steps = run.metrics.get("target_steps")
         if steps and run.metrics.get("target_s"):
-            found[run.repeat] = steps - (min(_steps_between_tests(run), steps) - 1) / 2
+            found[run.repeat] = steps - (min(_tests_apart(run), steps) - 1) / 2
     return found
 
 
-def _steps_between_tests(run: RunRecord) -> float:
-    """One at least, and where it is not recorded."""
+def _tests_apart(run: RunRecord) -> float:
+    """Optimizer steps from one test to the next: one at least, and where they are not recorded."""
     if not run.metrics.get("steps") or not run.epochs:
         return 1.0
     return max(run.metrics["steps"] / len(run.epochs) / (run.config.get("target_tests") or 1), 1.0)
@@ -178,7 +186,7 @@ def _fit(points: Sequence[BatchPoint], target: float) -> tuple[Curve | None, dic
     shared, tolerance = {}, {}
     for point in reached:
         shared[point.batch] = {repeat: point.steps_by_repeat[repeat] for repeat in repeats}
-        tolerance[point.batch] = max(map(_steps_between_tests, point.runs)) / 2
+        tolerance[point.batch] = point.tests_apart / 2
     worst = refuting_batch(curve, shared, tolerance)
     if worst is None:
         return curve, {}

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.trials.compare import speed_metric
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, speed_metric
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, metric_direction
@@ -90,9 +90,9 @@ def measures_of(trials: Sequence[Trial]) -> list[Measure]:
         measures.append(speed(speed_metric(*rated)))
     elif any(trial.by_block("total_s") for trial in trials):
         measures.append(Measure(metric="total_s", kind="duration", noun="time", better=-1))
-    learned = next((name for name in _BEST_FIRST if any(trial.by_block(name) for trial in trials)), None)
-    if learned is not None:
-        measures.append(measure_of(learned, "points" if learned.endswith("accuracy") else "ratio"))
+    measured = field_names(trial.estimates for trial in trials)
+    for name in [name for name in _BEST_FIRST if name in measured][:1]:
+        measures.append(measure_of(name, "points" if name.endswith("accuracy") else "ratio"))
     reported: dict[str, list[float]] = {}
     for trial in trials:
         for name in trial.estimates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -53,7 +54,7 @@ class SweepQuestion:
             for name, given in session.get("axes", {}).items():
                 values.setdefault(name, set()).update(map(repr, given))
         last = sessions[-1] if sessions else {}
-        trials, repeats = last.get("trials", []), last.get("repeats", 0)
+        asked = itertools.product(last.get("trials", []), range(last.get("repeats", 0)))
         return cls(
             text=last.get("question", ""),
             varied=tuple(name for name, given in values.items() if len(given) > 1),
@@ -61,7 +62,7 @@ class SweepQuestion:
             changed=tuple(last.get("changed", ())),
             metric=last["metric"] if last.get("mode") == "search" else None,
             minimizes=bool(last.get("minimizes")),
-            asked=frozenset(f"{trial}-{repeat}" for trial in trials for repeat in range(repeats)),
+            asked=frozenset(f"{trial}-{repeat}" for trial, repeat in asked),
             is_fresh="--fresh" in last.get("command", []),
         )
 
@@ -138,7 +139,6 @@ class Decision:
 def decide(
     trials: SweepTrials,
     varied: Sequence[str],
-    changed: Sequence[str] = (),
     race: Callable[[Any, str], tuple[Sequence[Trial], Sequence[Effect]]] | None = None,
 ) -> Decision:
     """What the comparisons of a sweep are known to be.
@@ -146,7 +146,6 @@ def decide(
     Args:
         trials: the trials.
         varied: the fields that were given several values.
-        changed: fields that were changed one at a time.
         race: returns the trials that are beaten for an aim, and the comparisons of the others with the best one; raises
             ConfigError where runs report nothing of it, and they are compared as those of any sweep then.
     """
@@ -160,10 +159,10 @@ def decide(
             beaten = [trial for trial in trials.rows if trial.trial_id in stage.beaten] + list(found)
             stage = replace(stage, beaten=frozenset(trial.trial_id for trial in beaten))
             return Decision(stage.until, claims, stage, beaten)
-    return Decision(trials.until, claims_of(trials, varied, changed), stage)
+    return Decision(trials.until, claims_of(trials, varied), stage)
 
 
-def claims_of(trials: SweepTrials, varied: Sequence[str], changed: Sequence[str] = ()) -> list[Effect]:
+def claims_of(trials: SweepTrials, varied: Sequence[str]) -> list[Effect]:
     """The comparisons that the question of a sweep is about.
 
     Neighbours and ends of an axis of numbers, each choice against the default, each number of ranks against the
@@ -172,10 +171,9 @@ def claims_of(trials: SweepTrials, varied: Sequence[str], changed: Sequence[str]
     Args:
         trials: the trials.
         varied: the fields that were given several values.
-        changed: fields that were changed one at a time.
     """
-    if changed:
-        return judged(_compare(trials, changed_pairs(trials, changed)))
+    if trials.changed:
+        return judged(_compare(trials, changed_pairs(trials)))
     pairs: list[Pair] = []
     for name in varied:
         if name in trials.varied:

@@ -16,8 +16,7 @@ from dmls_ray.analysis.memory import EXACT, memory_metric
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.analysis.trials.axis import Axis, count_values
-from dmls_ray.analysis.trials.compare import Comparisons
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
 from dmls_ray.records.model import Durations, RunRecord, seconds_of_run
@@ -108,11 +107,6 @@ class Stage:
         """The number of blocks of the next look."""
         return max(FIRST_LOOK, min(next_look(self.blocks), self.most))
 
-    @property
-    def next_s(self) -> float:
-        """Seconds until the next look."""
-        return (self.next_blocks - self.blocks) * self.block_s
-
 
 class Hooks:
     """What a workload adds to the analysis of its results, by a class that it names.
@@ -146,12 +140,11 @@ class Hooks:
 
     @classmethod
     def of_trials(cls, trials: Sequence[Trial]) -> Self:
-        """Return the hooks of the trials' workload; trials of several workloads share the default."""
-        workloads = {trial.workload.name: trial.workload for trial in trials} or {DEFAULT: workload(DEFAULT)}
-        hooks = [cls.of(item) for item in workloads.values()]
-        if len(set(map(type, hooks))) == 1:
-            return hooks[0]
-        return cls(hooks[0].workload)
+        """Return the hooks of the trials' workload; the defaults for trials of several workloads."""
+        workloads = {trial.workload.name: trial.workload for trial in trials}
+        if len(workloads) == 1:
+            return cls.of(*workloads.values())
+        return cls(workload(DEFAULT))
 
 
 class Questions(Hooks):

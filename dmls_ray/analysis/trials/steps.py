@@ -41,7 +41,7 @@ def step_parts(trial: Trial) -> dict[str, float]:
     calls no `backward()`, are 0: their time is in the rest.
     """
     runs = _parts_by_block(trial)
-    return {} if runs.empty else runs.mean().to_dict()
+    return {name: float(runs[name].mean()) for name in PARTS if not runs.empty}
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:

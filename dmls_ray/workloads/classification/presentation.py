@@ -7,21 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.figures.question import quantization_chart
-from dmls_ray.analysis.findings.effects import Comparison, Measure
-from dmls_ray.analysis.findings.quantization import (
-    FIELD,
-    judged_by_quantization,
-    metric_of_form,
-    quantization_comparisons,
-)
+from dmls_ray.analysis.figures.question import QUANTIZATION, metric_of_form, quantization_chart
+from dmls_ray.analysis.findings.effects import Comparison, Effect, Measure, measure_of
 from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
 from dmls_ray.analysis.published.reports import Match, match_training
 from dmls_ray.analysis.table.model import Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
+from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import RunRecord
+
+_OF_INT8: Mapping[Measure, tuple[str, str]] = {
+    measure_of("test_accuracy", "points"): ("int8_test_accuracy", "fp32_test_accuracy"),
+    Measure(metric="inference", kind="ratio", noun="inference speed", better=1): (
+        "fp32_compiled_ms_p50",
+        "int8_compiled_ms_p50",
+    ),
+    Measure(metric="checkpoint_bytes", kind="ratio", noun="file size", better=-1, is_judged=False): (
+        "int8_checkpoint_bytes",
+        "fp32_checkpoint_bytes",
+    ),
+}
+"""Measure -> the metrics of one run that are compared by it, the first against the second."""
 
 
 class ClassificationPresentation(Presentation):
@@ -58,14 +66,18 @@ class ClassificationQuestions(Questions):
     def measures(self, rows: Sequence[Trial]) -> list[Measure]:
         """Trials that differ in quantization are not compared by accuracy: int8 is compared within each with fp32."""
         measures = super().measures(rows)
-        kinds = {row.records[0].config.get(FIELD) for row in rows}
+        kinds = {row.records[0].config.get(QUANTIZATION) for row in rows}
         if len(kinds) == len(rows) > 1:
             return [measure for measure in measures if measure.name not in LEARNED]
         return measures
 
     def judged(self, rows: Sequence[Trial]) -> list[str]:
         """Also int8 against fp32, where quantization varies, and the gap to training, where regularisers do."""
-        judged = [*super().judged(rows), *judged_by_quantization(rows)]
+        judged = super().judged(rows)
+        if count_values(rows, QUANTIZATION) > 1:
+            for measure, metrics in _OF_INT8.items():
+                if measure.is_judged and any(row.estimates.keys() >= {*metrics} for row in rows):
+                    judged.append(measure.name)
         specs = self.workload.specs()
         varied = [specs[name] for row in rows[:1] for name in row.factors if name in specs]
         has_gap = any("accuracy_gap" in row.estimates for row in rows)
@@ -74,7 +86,22 @@ class ClassificationQuestions(Questions):
         return judged
 
     def comparisons_within_trials(self, trials: SweepTrials) -> list[Comparison]:
-        return quantization_comparisons(trials) if trials.axis == FIELD else []
+        """int8 against the same weights in fp32 of each trial: accuracy, inference and size of the file."""
+        comparisons: list[Comparison] = []
+        if trials.axis != QUANTIZATION:
+            return comparisons
+        for row in trials.compared:
+            where = ", ".join(f"{name} {value}" for name, value in row.factors.items() if name != QUANTIZATION)
+            kind = row.records[0].config[QUANTIZATION]
+            pair = Pair(QUANTIZATION, f"int8 by {kind} vs fp32", where, row, row)
+            effects = []
+            for measure, metrics in _OF_INT8.items():
+                contrast = row.comparisons.within(row, *metrics, is_ratio=measure.is_ratio)
+                if contrast is not None:
+                    effects.append(Effect(pair, measure, contrast, trials.until))
+            if effects:
+                comparisons.append(effects)
+        return comparisons
 
 
 _FP32_ACCURACY = "fp32_test_accuracy"

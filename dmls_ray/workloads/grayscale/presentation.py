@@ -15,8 +15,7 @@ from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import group_by_other_factors
-from dmls_ray.analysis.trials.compare import speed_metric
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, speed_metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.runs_file import read_records
 from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS, IMPLEMENTATION_FIELDS, RECORDED_NAME

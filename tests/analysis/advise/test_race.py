@@ -16,7 +16,7 @@ RACE = Until(race=True, aim="throughput", budget=None)
 
 
 def decision(table: Table) -> Decision:
-    return decide(table, ["batch_per_rank"], (), race_for)
+    return decide(table, ["batch_per_rank"], race_for)
 
 
 def rate(values: dict[str, Any], repeat: int) -> float:

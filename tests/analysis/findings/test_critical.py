@@ -149,6 +149,17 @@ def test_a_batch_that_not_all_runs_take_to_the_target_is_a_cross_and_in_no_curve
     assert answer_on_critical_batch(found).caveats["not_reached"]["batches"] == [256]
 
 
+def test_steps_that_are_few_tests_away_are_named() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        batch = record.config["batch_per_rank"]
+        record.metrics["steps"] = 2 * (1000 if batch == 8 else 1000 // batch)  # batch 8 reaches it in 425 steps
+        record.config["target_tests"] = 2
+    found = found_in(swept)
+    assert [point.tests_apart for point in found.points[:2]] == [500, 31]
+    assert answer_on_critical_batch(found).caveats["coarse"]["batches"] == [8]
+
+
 def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the_answer() -> None:
     swept = runs(critical=60)
     for record in swept.records:

@@ -21,7 +21,7 @@ OPTIMIZERS = {"adam": (100.0, 0.95), "adamw": (104.0, 0.95), "sgd": (120.0, 0.11
 """Rate and accuracy: sgd is the fastest, and has not learned."""
 
 
-def along(name: str, levels: Mapping[Any, tuple[float, float]], *, repeats: int = 3, **axes: Any) -> Results:
+def noisy_along(name: str, levels: Mapping[Any, tuple[float, float]], *, repeats: int = 3, **axes: Any) -> Results:
     """Runs along a field, of which each value has a rate and an accuracy; both vary a little."""
     swept = results(
         {"batch_per_rank": 16, name: list(levels), **axes},
@@ -35,7 +35,7 @@ def along(name: str, levels: Mapping[Any, tuple[float, float]], *, repeats: int 
 
 
 def of_optimizers(**axes: Any) -> Results:
-    return along("optimizer", OPTIMIZERS, **axes)
+    return noisy_along("optimizer", OPTIMIZERS, **axes)
 
 
 def lost(swept: Results, name: str) -> list[Any]:
@@ -64,7 +64,9 @@ def lost(swept: Results, name: str) -> list[Any]:
 def test_a_choice_loses_against_the_default_and_what_changes_the_work_does_not(
     name: str, accuracies: dict[Any, float], expected: list[Any]
 ) -> None:
-    assert lost(along(name, {value: (100.0, accuracy) for value, accuracy in accuracies.items()}), name) == expected
+    assert (
+        lost(noisy_along(name, {value: (100.0, accuracy) for value, accuracy in accuracies.items()}), name) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_choice_loses_against_the_default_and_what_changes_the_work_does_not(
 def test_one_run_of_each_loses_only_by_more_than_counts_as_none_and_than_its_test_samples_may_differ_by_chance(
     less: float, samples: int, expected: list[str]
 ) -> None:
-    swept = along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.95 - less)}, repeats=1)
+    swept = noisy_along("optimizer", {"adam": (100.0, 0.95), "sgd": (100.0, 0.95 - less)}, repeats=1)
     for record in swept.records:
         record.metrics["test_samples"] = samples
     assert lost(swept, "optimizer") == expected
@@ -151,7 +153,7 @@ def test_a_choice_that_loses_accuracy_is_named_with_what_it_loses_and_is_on_the_
 
 
 def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
-    advice = advise(along("batch_per_rank", {16: (100.0, 0.97), 128: (300.0, 0.86)}), "throughput")
+    advice = advise(noisy_along("batch_per_rank", {16: (100.0, 0.97), 128: (300.0, 0.86)}), "throughput")
     assert advice.loss is not None
     assert advice.loss.pair.trial.factors["batch_per_rank"] == 128
     assert (advice.loss.pair.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
@@ -168,7 +170,7 @@ def test_no_race_for_speed_is_won_by_a_choice_that_loses_accuracy() -> None:
     assert "sgd" not in [row.factors["optimizer"] for row in beaten]
     swept = of_optimizers(repeats=5)
     swept.until = Until(race=True, aim="throughput", budget=None)
-    found = decide(make_table(swept), ["optimizer"], (), race_for)
+    found = decide(make_table(swept), ["optimizer"], race_for)
     assert [row.factors["optimizer"] for row in found.beaten] == ["sgd", "adam", "rmsprop"]
 
 

@@ -148,16 +148,6 @@ def test_as_many_repeats_as_are_advised_decide_where_the_noise_stays_as_it_is() 
     assert not decision(rate, until, repeats=wanted // 2 * 2 + 2).open
 
 
-def test_of_several_comparisons_those_that_no_number_of_repeats_decides_are_counted_apart() -> None:
-    def shaken(values: dict[str, Any], repeat: int) -> float:
-        return 100.0 * (1.0 + {16: 0.0, 17: 0.05, 18: 0.6}[values["batch_per_rank"]] * (-1) ** repeat)
-
-    found = decision(shaken, None, repeats=9, batches=(16, 17, 18))
-    (repeats,) = found.realistic
-    assert 9 < repeats < 100
-    assert len(found.repeats_wanted) == 3
-
-
 def test_a_sweep_that_may_take_no_more_time_ends_with_the_budget_that_would_decide() -> None:
     found = decision(lambda values, repeat: noisy(values, repeat) ** 0.5, Until(budget=20.0))
     assert not found.goes_on

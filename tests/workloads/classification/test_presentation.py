@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmls_ray import load
-from dmls_ray.analysis.findings.quantization import FIELD
+from dmls_ray.analysis.figures.question import QUANTIZATION
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
@@ -40,7 +40,7 @@ def test_they_are_decided_as_those_of_trials_which_are_not_compared_by_accuracy(
             between.add((claim.pair.field, claim.measure.noun))
     labels = ["int8 by dynamic vs fp32", "int8 by static vs fp32", "int8 by qat vs fp32"]
     assert within == {(label, noun) for label in labels for noun in ("test accuracy", "inference speed")}
-    assert between == {(FIELD, "speed")}
+    assert between == {(QUANTIZATION, "speed")}
 
 
 def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
