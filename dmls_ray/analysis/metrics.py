@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.intervals import Quantity
@@ -25,12 +24,8 @@ _FORMATS: Mapping[str, NumberFormat] = {
 
 def metric_of(name: str) -> Metric:
     """Return the entry of a metric; for a custom metric, one with its name as heading, of any number."""
-    return registered_metrics().get(name) or _custom(name)
-
-
-@cache
-def _custom(name: str) -> Metric:
-    return Metric(name=name, label=name, kind="value", direction="none", scope="run")
+    registered = registered_metrics().get(name)
+    return registered or Metric(name=name, label=name, kind="value", direction="none", scope="run")
 
 
 def table_metrics() -> Mapping[str, Metric]:
