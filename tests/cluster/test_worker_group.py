@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -33,29 +34,22 @@ def cluster(*cores: int) -> Resources:
     return Resources(tuple(Machine(f"host-{n}", f"node-{n}", count, 0) for n, count in enumerate(cores, start=1)))
 
 
-@pytest.fixture
-def made() -> Iterator[list[WorkerGroup]]:
-    groups: list[WorkerGroup] = []
-    with patch("dmls_ray.cluster.worker_group.check_machines", lambda resources: None):
-        yield groups
-    for group in groups:
-        group._storage.remove()
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SimpleNamespace(path=tmp_path, remove=lambda: None)
+    monkeypatch.setattr("dmls_ray.cluster.worker_group.TemporaryFolder", lambda name: folder)
 
 
-def group_on(
-    made: list[WorkerGroup], resources: Resources, *needs: RankRequest, **more: Any
-) -> tuple[WorkerGroup, Line]:
-    demand = WorkerGroupSpec(needs=needs, device="cpu", **more)
-    group = WorkerGroup(resources, demand, isolation="group", private_cluster=False, limits=RunLimits(), notify=print)
-    made.append(group)
-    line = Line()
-    group.broker = line  # type: ignore[assignment]
+def group_on(resources: Resources, world_size: int, **more: Any) -> tuple[WorkerGroup, Line]:
+    demand = WorkerGroupSpec(needs=(RankRequest(world_size=world_size),), device="cpu", **more)
+    group = WorkerGroup(resources, demand, isolation="group", private_cluster=False, limits=RunLimits())
+    group.broker = line = Line()  # type: ignore[assignment]
     return group, line
 
 
-def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_leaves(made: list[WorkerGroup]) -> None:
+def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_leaves() -> None:
     # They would wait for room for ever, and runs for them.
-    group, line = group_on(made, cluster(2, 2), RankRequest(world_size=8), oversubscribe=True)
+    group, line = group_on(cluster(2, 2), 8, oversubscribe=True)
     group._plan_missing(later=False)
     assert [(node.ranks, node.per_rank) for node in group._nodes] == [(4, {"CPU": 0.5})] * 2
     with patch.object(NodeTrainer, "start"):
@@ -64,10 +58,8 @@ def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_le
     assert len(group._nodes) == 2
 
 
-def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
-    made: list[WorkerGroup],
-) -> None:
-    group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
+def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known() -> None:
+    group, line = group_on(cluster(1, 1), 2)
     group._plan_missing(later=False)
     killed: list[Any] = []
     with patch.object(ray, "kill", killed.append), patch.object(NodeTrainer, "is_running", new=True):
@@ -80,8 +72,8 @@ def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_contro
 
 
 @pytest.mark.parametrize("error", [ray.exceptions.ActorDiedError, ray.exceptions.GetTimeoutError, ValueError])
-def test_a_sweep_ends_also_if_its_broker_is_gone_or_stopped(made: list[WorkerGroup], error: type[Exception]) -> None:
-    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+def test_a_sweep_ends_also_if_its_broker_is_gone_or_stopped(error: type[Exception]) -> None:
+    group, line = group_on(cluster(1), 1)
     killed: list[Any] = []
     group._actor = "its actor"
 

@@ -83,36 +83,17 @@ async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() ->
 
 
 @scenario
-async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come_first() -> None:
+async def test_a_run_that_asks_for_two_machines_gets_and_reports_two_and_the_first_ones_come_first() -> None:
     broker = Broker(trainers(a=1, b=1, c=1))
     waiting = await on_machines(broker, "a", "b", "c")
     await broker.submit(job("r", machines=2, ranks_per_machine=1))
     await asyncio.sleep(0)
-    first, second, third = waiting.values()
-    assert [task.result().rank.machines for task in (first, second)] == [("a", "b")] * 2
-    assert (first.result().rank.rank, second.result().rank.rank) == (0, 1)
-    assert not third.done()
-    third.cancel()
-
-
-@scenario
-async def test_a_run_on_two_machines_is_not_put_on_one_that_has_room_for_all() -> None:
-    broker = Broker(trainers(t=2), limits=RunLimits(wait_for_ranks=0.2))
-    for index in range(2):
-        await soon(broker.next_lease(await broker.join(card(index))))
-    await broker.submit(job("r", machines=2, ranks_per_machine=1))
-    done = await end_of(broker, "r")
-    assert (done.verdict.outcome.value, done.attempts) == ("skipped", 0)
-    assert "machines=2 ranks_per_machine=1 finds 2 ranks, after 0.2 s (wait_for_ranks)" in done.verdict.reason
-
-
-@scenario
-async def test_a_run_reports_its_machines_the_first_ranks_first() -> None:
-    broker = Broker(trainers(a=1, b=1))
-    waiting = await on_machines(broker, "a", "b")
-    await broker.submit(job("r", 2))
-    for name, task in waiting.items():
-        lease = await task
+    *served, third = waiting
+    leases = [waiting[name].result() for name in served]
+    assert [lease.rank.machines for lease in leases] == [("a", "b")] * 2
+    assert [lease.rank.rank for lease in leases] == [0, 1]
+    assert not waiting[third].done()
+    for name, lease in zip(served, leases, strict=True):
         await broker.finish(name, lease.lease_id, result(lease.rank.rank))
     assert (await end_of(broker, "r")).machines == ({"host": "a"}, {"host": "b"})
 
