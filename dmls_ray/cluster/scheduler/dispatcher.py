@@ -76,7 +76,7 @@ class Dispatcher:
                 self.start(self.queue.popleft(), self.members.choose_idle(counts))
                 continue
             # The run gets its ranks once others have returned theirs, or once missing machines are back.
-            may_fit_later = bool(place_ranks(self.members.all_slots, request))
+            may_fit_later = bool(place_ranks(self.members.slots, request))
             if may_fit_later or self.members.wait_until(self.limits.wait_for_ranks) > now():
                 break
             queued = self.queue.popleft()

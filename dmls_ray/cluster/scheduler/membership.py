@@ -111,6 +111,8 @@ class Membership:
     def __init__(self, expected: Mapping[str, ExpectedTrainer]) -> None:
         self.ranks: dict[str, Rank] = {}
         """By name, in the order in which runs take them."""
+        self.slots: Counter[str] = Counter()
+        """Ranks of each machine."""
         self.trainers = {name: Trainer(item) for name, item in expected.items()}
         """Trainers that are announced and not over."""
         self.ended: set[str] = set()
@@ -128,6 +130,7 @@ class Membership:
             return
         self.ranks[name] = Rank(registration)
         self.ranks = dict(sorted(self.ranks.items(), key=_place))
+        self.slots[registration.machine] += 1
         self.departed.pop(registration.machine, None)
         if trainer := self.trainers.get(registration.trainer):
             trainer.joined(registration)
@@ -135,6 +138,7 @@ class Membership:
     def remove(self, name: str) -> Rank:
         """Remove a rank, and answer what it waits for."""
         rank = self.ranks.pop(name)
+        self.slots[rank.registration.machine] -= 1
         if trainer := self.trainers.get(rank.registration.trainer):
             trainer.lost_one(rank.registration)
         rank.answer(None)
@@ -160,11 +164,6 @@ class Membership:
     def idle_slots(self) -> Counter[str]:
         """Idle ranks of each machine, in the order in which runs take machines."""
         return Counter(rank.registration.machine for rank in self.ranks.values() if rank.is_idle)
-
-    @property
-    def all_slots(self) -> Counter[str]:
-        """Likewise, all ranks."""
-        return Counter(rank.registration.machine for rank in self.ranks.values())
 
     def choose_idle(self, counts: Mapping[str, int]) -> list[str]:
         """This many idle ranks of each machine, those with the lowest numbers."""
