@@ -268,9 +268,8 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     basis = basis_of(a, b, _common_metric(both, (a.where, b.where), measure))
     pairs = [Pair(*trials, basis) for trials in both]
     compared = [pair for pair in pairs if all(pair.samples) and not pair.is_apart]
-    level, level_over_all = bonferroni_level(2 * len(compared)), bonferroni_level(2)
-    if len(compared) < 2:
-        level = level_over_all = bonferroni_level(1)  # they are the same
+    shares = min(len(compared), 2)  # one pair and all of them are the same
+    level, level_over_all = bonferroni_level(shares * len(compared)), bonferroni_level(shares)
     for pair in compared:
         pair.change = basis.change(*pair.samples, level=level, resolution=pair.resolution, is_once=pair.is_once)
     means_a = basis.means_of([pair.samples[0] for pair in compared])

@@ -12,7 +12,7 @@ from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
 from dmls_ray.analysis.published.reports import CAVEATS
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table, columns_of
 from dmls_ray.analysis.table.presentation import Presentation
@@ -88,7 +88,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         return
     if fixed := held_fixed(table):
         yield Note("held_fixed", fixed)
-    machines = {_machine_text(record.machine) for record in results.records}
+    # Many runs share one description of their machine.
+    machines = set(map(_machine_text, distinct(record.machine for record in results.records)))
     yield Note("measured_on", _measured_on(results, table, machines))
     for text in _incomparable(results, table, machines):
         yield Note("comparability", text)
@@ -104,11 +105,9 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
 def _measured_on(results: Results, table: Table, machines: Iterable[str]) -> str:
     """What the values are, and where, with which versions and when they were measured."""
     versions = set()
-    days = set()
-    for record in results.records:
-        named = {name: record.versions.get(name) for name in ("python", "torch", "ray")}
-        versions.add(", ".join(f"{name} {version}" for name, version in named.items() if version))
-        days.add(record.started_at[:10])
+    for item in distinct(record.versions for record in results.records):
+        versions.add(", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item))
+    days = {record.started_at[:10] for record in results.records}
     first, last = min(days - {""}, default=""), max(days)
     when = first if first == last else f"{first} to {last}"
     where = ", ".join(filter(None, ["; ".join(sorted(machines)), "; ".join(sorted(versions - {""})), when]))
