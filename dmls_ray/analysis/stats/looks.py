@@ -11,7 +11,9 @@ together.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cache
+from itertools import count
 from typing import Literal
 
 Looks = Literal["none", "open", "last", "race"]
@@ -22,11 +24,10 @@ race: each look acts on every comparison for good, whatever the others are."""
 FIRST_LOOK = 3
 """Blocks of the first look; fewer have no interval."""
 
-_LOOKS = (3, 5, 8, 12, 19, 30)
+_LOOKS = ((3, 0.05), (5, 0.05), (8, 0.10), (12, 0.15), (19, 0.25), (30, 0.30))
+"""Blocks of the first looks, and the share of the errors that each spends."""
 _GROWTH = 1.6
 """Later looks come at so many times the blocks of the one before."""
-
-_SHARES = (0.05, 0.05, 0.10, 0.15, 0.25, 0.30)
 _LATER_SHARE = 0.05
 """Share of the first look after those; each further one has half of the one before, so all together come to 1."""
 
@@ -37,38 +38,32 @@ the tests)."""
 
 def next_look(blocks: int) -> int:
     """Return after how many blocks a sweep with `blocks` blocks looks next."""
-    return _blocks_of(_index_of(blocks + 1))
+    return next(look for look, _ in _looks() if look > blocks)
 
 
 def error_of_look(blocks: int, *, is_last: bool = False) -> float:
     """Return how often a comparison of two equal trials may be wrong after so many blocks, having been right before.
 
+    A sweep whose time is up looks between two looks, and spends what the later one may.
+
     Args:
         blocks: number of blocks.
         is_last: whether no look can follow, so that this one spends what is left.
     """
-    index = _index_of(blocks)
-    if is_last:
-        return _SPENT * (1 - sum(map(_share_of, range(index))))
-    return _SPENT * _share_of(index)
+    spent = 0.0
+    for look, share in _looks():
+        if look >= blocks:
+            break
+        spent += share
+    return _SPENT * (1 - spent if is_last else share)
 
 
-def _share_of(index: int) -> float:
-    return _SHARES[index] if index < len(_SHARES) else _LATER_SHARE / 2 ** (index - len(_SHARES))
-
-
-def _index_of(blocks: int) -> int:
-    """The first look with at least so many blocks: a sweep whose time is up looks between two."""
-    index = 0
-    while _blocks_of(index) < blocks:
-        index += 1
-    return index
-
-
-def _blocks_of(index: int) -> int:
-    if index < len(_LOOKS):
-        return _LOOKS[index]
-    return math.ceil(_LOOKS[-1] * _GROWTH ** (index - len(_LOOKS) + 1))
+def _looks() -> Iterator[tuple[int, float]]:
+    """The blocks and the share of each look."""
+    yield from _LOOKS
+    last, _ = _LOOKS[-1]
+    for number in count(1):
+        yield math.ceil(last * _GROWTH**number), _LATER_SHARE / 2 ** (number - 1)
 
 
 _ERRORS = 0.05
