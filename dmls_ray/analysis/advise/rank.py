@@ -15,7 +15,7 @@ from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, mea
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.memory import EQUAL_HOST_MIB, EXACT, MEMORY, hardly_differs
-from dmls_ray.analysis.metrics import is_time, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import format_of, is_time, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval
 from dmls_ray.analysis.stats.intervals import Interval, estimate, is_above, is_below
@@ -27,9 +27,6 @@ from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Comparisons, Trial
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
-
-_DECIMALS = {"total_s": 3, "host_mem_mib": 0}
-"""Digits to which means are compared on a front; other metrics to four digits, shares to three decimals."""
 
 
 def advise(results: Results, name: str, **options: Any) -> Advice:
@@ -166,7 +163,7 @@ def _by_time_to_target(row: Trial, objective: Objective) -> Ranked:
     if reached is None or not reached.centre:
         return Ranked(row, "times_unknown", "times of its epochs not known")
     price = objective.price_per_second(row)
-    low, high = (None if end is None else end * price for end in (reached.low, reached.high))
+    low, high = (end and end * price for end in (reached.low, reached.high))
     value = Interval(reached.centre * price, low, high)
     text = replace(reached, centre=value.centre, low=low, high=high).describe(objective.form)
     return Ranked(row, "not compared", text, value, reached.reached == reached.n)
@@ -262,11 +259,7 @@ def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
 def _rounded(row: Trial, metric: str) -> float:
     level = row.value_of(metric)
     assert level is not None, metric
-    if quantity_of(metric) == "share":
-        return round(level, 3)
-    if metric in _DECIMALS:
-        return round(level, _DECIMALS[metric])
-    return float(f"{level:.4g}")
+    return round(level, format_of(metric).usual(level))
 
 
 def front(points: ArrayLike) -> list[int]:

@@ -181,6 +181,7 @@ class SweepComparison:
     def to_dict(self) -> dict[str, Any]:
         """All values as plain data; intervals have the keys value, low and high."""
         kind = self.basis.measure.kind
+        provenance = [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()]
         return {
             "metric": self.metric,
             "way": "amount" if kind == "ratio" else kind,
@@ -190,7 +191,7 @@ class SweepComparison:
             "verdict": self.overall and self.overall.verdict,
             "pairs": [pair.to_dict() for pair in self.pairs],
             "only": dict(self.only),
-            "provenance": [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()],
+            "provenance": provenance,
         }
 
     def headline(self) -> str:
@@ -293,7 +294,8 @@ def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str]
     Raises:
         ConfigError: a sweep in which runs ended ok does not have it.
     """
-    of_a, of_b = (field_names(trial.estimates for trial in trials) for trials in zip(*both, strict=True))
+    of_a = field_names(a.estimates for a, _ in both)
+    of_b = field_names(b.estimates for _, b in both)
     common = [metric for metric in of_a if metric in of_b]
     if name is None:
         name = "images_per_s" if "images_per_s" in common else "total_s"
