@@ -36,8 +36,6 @@ _METRICS = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 _ACCURACY = "test_accuracy"
 _AIMS = {"total_s": "less time"} | dict.fromkeys(MEMORY, "less memory")
 """Metric -> aim."""
-_MOST_OTHERS = 1000
-"""Maximum number of trials drawn that are not on the front; more would be a grey cloud of megabytes."""
 _FAR = 20
 """Ratio of highest to lowest cost above which the axis is logarithmic."""
 
@@ -117,7 +115,7 @@ def tradeoff_chart(table: Table) -> Chart | None:
     accuracy = plotted_metric(_ACCURACY)
     panels = []
     for cost in costs:
-        levels = [_level(row, cost) for row in front.rows]
+        levels = [row.estimates[cost].centre for row in front.rows]
         is_far = max(levels) > _FAR * min(levels) > 0
         x = Axis(plotted_metric(cost).y.label, log=is_far, from_zero=not is_far)
         panels.append(Panel(x=x, y=accuracy.y, series=_sides_of_front(front, names, accuracy, cost)))
@@ -138,21 +136,16 @@ def _sides_of_front(front: Front, names: dict[str, str], accuracy: Plotted, cost
     """The trials on the front, each with its name if they are few, and the others."""
     best = front.best
     on_front = {row.trial_id for row in best}
-    others, _ = limit_items([row for row in front.rows if row.trial_id not in on_front], "trials", _MOST_OTHERS)
+    others = [row for row in front.rows if row.trial_id not in on_front]
     groups = {"on the front": best}
     if len(best) < MAX_SERIES:
         groups = {names[row.trial_id]: [row] for row in best}
     draw = partial(accuracy.series, describe=lambda row: names[row.trial_id])
     series: list[Series] = []
     for name, rows in groups.items():
-        series += draw(name, [(_level(row, cost), row) for row in rows])
-    return series + draw("not on the front", [(_level(row, cost), row) for row in others], muted=True)
-
-
-def _level(row: Trial, metric: str) -> float:
-    level = row.value_of(metric)
-    assert level is not None, metric
-    return level
+        series += draw(name, [(row.estimates[cost].centre, row) for row in rows])
+    points = [(row.estimates[cost].centre, row) for row in others]
+    return series + draw("not on the front", points, muted=True)
 
 
 def critical_batch_chart(table: Table) -> Chart | None:

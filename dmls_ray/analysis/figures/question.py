@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import (
@@ -138,17 +139,15 @@ def search_chart(table: Table) -> Chart | None:
     known = [row for row in rows if row.value_of(name) is not None]
     if len(known) < 2:
         return None
-    levels = [row.value_of(name) or 0.0 for row in known]
+    levels = [row.estimates[name].centre for row in known]
     plotted = plotted_metric(name, log=max(levels) > _FAR * min(levels) > 0)
 
     trials = _searched(rows, plotted, lambda row: numbers[row.trial_id])
-    best: list[tuple[Place, float]] = []
-    for row in known:
-        if not row.is_stopped:
-            levels = [row.value_of(name) or 0.0, *(level for _, level in best[-1:])]
-            best.append((numbers[row.trial_id], min(levels) if minimizes else max(levels)))
-    if len(best) > 1:
-        trials.append(dashed_line("best so far", best))
+    finished = [row for row in known if not row.is_stopped]
+    if len(finished) > 1:
+        best = accumulate((row.estimates[name].centre for row in finished), min if minimizes else max)
+        places = [numbers[row.trial_id] for row in finished]
+        trials.append(dashed_line("best so far", zip(places, best, strict=True)))
     panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
     fields = differing_fields(table, known)
     for field in fields[:_MOST_FIELDS]:

@@ -77,9 +77,7 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
     if len(legend) > 1:
         first = next(view for view in concat if "layer" in view)
         first["layer"].append(_legend_layer(legend))
-    columns = min(len(concat), _MAX_COLUMNS)
-    if len(concat) == 4:
-        columns = 2
+    columns = math.ceil(len(concat) / math.ceil(len(concat) / _MAX_COLUMNS))
     config = _config(theme)
     longest = max(map(len, legend), default=0)
     config["legend"]["columns"] = max(1, columns * (WIDTH + 70) // (45 + 7 * longest))

@@ -106,19 +106,6 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
     assert (time.x.label, memory.x.label) == ("run time (s)", "tensor memory of a rank (MiB)")
 
 
-def test_the_interval_of_an_accuracy_is_that_of_the_table() -> None:
-    runs = of_batches()
-    for record in runs.records:
-        record.metrics["test_samples"] = 100
-    table = make_table(runs)
-    time, _ = panels(tradeoff_chart(table), 2)
-    (point,) = series(time, "batch_per_rank 16").points
-    value = table.rows[0].estimates["test_accuracy"]
-    assert value.low is not None
-    assert value.low < 0.9
-    assert (point.low, point.high) == (value.low, value.high)
-
-
 def test_a_front_of_more_trials_than_distinguishable_series_is_one_series() -> None:
     many = {2**place: (100.0 + place, 0.9 - 0.01 * place) for place in range(9)}
     runs = results(

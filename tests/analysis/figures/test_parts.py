@@ -60,22 +60,17 @@ def test_a_limit_that_is_unknown_or_far_away_is_not_drawn(machine: dict[str, Any
     assert points(panel, "oom") == {64: None}
 
 
-def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> None:
-    table = make_table(with_memory_kinds(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
-    by_kind, _ = panels(memory_chart(table), 2)
-    assert by_kind.stacked
-    assert list(by_kind.x.categories) == ["16", "32"]
-    assert names(by_kind) == ["parameter", "gradient", "optimizer", "activation"]
-    assert points(by_kind, "activation") == {"16": 16.0, "32": 32.0}
-    totals = {label: sum(points(by_kind, name)[label] or 0 for name in names(by_kind)) for label in ("16", "32")}
-    assert totals == {str(row.factors["batch_per_rank"]): row.value_of("tensor_mem_mib") for row in table.rows}
-
-
-def test_each_world_size_has_its_kinds_of_memory_in_a_panel() -> None:
+def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors_in_a_panel_for_each_world_size() -> None:
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0)
-    first, second, against_batch = panels(memory_chart(make_table(with_memory_kinds(runs))), 3)
+    table = make_table(with_memory_kinds(runs))
+    first, second, against_batch = panels(memory_chart(table), 3)
+    assert first.stacked
     assert (first.title, second.title) == ("world_size 1", "world_size 2")
     assert list(first.x.categories) == ["16", "32"]
+    assert names(first) == ["parameter", "gradient", "optimizer", "activation"]
+    assert points(first, "activation") == {"16": 16.0, "32": 32.0}
+    totals = {label: sum(points(first, name)[label] or 0 for name in names(first)) for label in ("16", "32")}
+    assert totals == {str(row.factors["batch_per_rank"]): row.value_of("tensor_mem_mib") for row in table.rows}
     assert not against_batch.stacked
     assert not against_batch.x.log, "a straight line would be a curve"
 

@@ -35,22 +35,6 @@ def test_they_give_the_ratios_of_the_reports() -> None:
     assert ratios("mnist", "machines")["1 rank/machine, backend gloo"] == 1.88
 
 
-def test_losses_that_were_summed_over_batches_are_means_over_samples() -> None:
-    (run,) = [item for item in published().records if item.run_id == "cifar10-convnet-1gpu-bs256"]
-    # Ten classes and a first epoch: close to the logarithm of ten, in steps of 0.001 x 256.
-    assert run.epochs[0].metrics["train_loss"] == pytest.approx(0.007 * 256)
-    assert run.epochs[-1].metrics["test_accuracy"] == pytest.approx(0.7187)
-    assert run.metrics.get("overfit_epoch") is not None
-
-
-def test_the_seconds_of_an_epoch_are_of_those_that_nothing_disturbed() -> None:
-    took = {record.run_id.rpartition("-")[2]: record.metrics["epoch_s"] for record in published("cifar10").records}
-    # Of the report's epochs of rank 0 the first four: 12.226, 10.496, 10.583 and 10.529; and all ten, of which the two
-    # in the middle took 9.530 and 9.558.
-    assert took["10ep"] == pytest.approx(10.556)
-    assert took["amp"] == pytest.approx(9.544)
-
-
 def of_ours(**fields: Any) -> RunRecord:
     """One run of ours, as report A's on two GPUs but for these fields."""
     axes = {"batch_per_rank": 256, "world_size": 2, "model": "convnet", "dataset": "cifar10", "lr": 5e-4, "epochs": 20,
