@@ -1,7 +1,7 @@
 """What the instruments cost, and how far they are from independent measurements.
 
 communication    exposed_comm_ms, the least of two ranks, against the time of a step less that of the same step under
-                 no_sync, which reduces nothing; with ZeRO also against a step without its broadcasts
+                 no_sync, which reduces nothing
 instruments      milliseconds of a run that instruments take and no time contains, against its total_s
 allocator        page faults of a step in a fresh process, with the memory of steps kept and by glibc's default
 memory           what a batch of 256 needs more than one of 32, by the numbers of runs in a process that served other
@@ -38,9 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.memory import MIB
+from dmls_ray.training.memory import MIB, PERIOD_S, UtilizationSampler
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.training.utilization import PERIOD_S, UtilizationSampler
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.train import rank_trainer
@@ -77,21 +76,16 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
     for number in range(rounds + 1):
         if number == 1:  # the first round warms up
             trial.ddp_model.count_from_here()
-            step.broadcasts.reset()
         for name in ("reducing", "silent") if number % 2 else ("silent", "reducing"):
-            silent = name == "silent"
-            # Without its broadcasts, the ranks of ZeRO train apart, which costs the same time.
-            without_broadcasts = mock.patch.object(step.optimizer, "_sync_params", return_value=None)
             dist.barrier()
             began = time.perf_counter()
-            with without_broadcasts if silent and config.zero_redundancy else nullcontext():
-                for images, labels in batches:
-                    with trial.ddp_model.reducing(not silent):
-                        F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
-                    step.step()
+            for images, labels in batches:
+                with trial.ddp_model.reducing(name == "reducing"):
+                    F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
+                step.step()
             if number:
                 ms[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication(step.broadcasts.mean_ms() or 0.0)}}}
+    return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication()}}}
 
 
 def communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
@@ -103,8 +97,7 @@ def communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
     reducing = [max(times) for times in zip(*(rank["ms"]["reducing"] for rank in ranks), strict=True)]
     differences = [with_ - without for with_, without in zip(reducing, silent, strict=True)]
     exposed = min(rank["timers"]["exposed_comm_ms"] for rank in ranks)
-    zero = " with ZeRO" if config.zero_redundancy else ""
-    return row(config, f"exposed communication{zero}, ms a step", [exposed], differences)
+    return row(config, "exposed communication, ms a step", [exposed], differences)
 
 
 # --- instruments, memory of the allocator -----------------------------------------------------------------------------
@@ -214,7 +207,6 @@ def main() -> None:
             )
             both = single.replace(world_size=2)
             rows.append(communication_row(both, rounds))
-            rows.append(communication_row(both.replace(zero_redundancy=True), rounds))
             rows.append(instruments_row(single, rounds))
             rows.append(instruments_row(both, rounds))
             rows.append(allocator_row(single, rounds))

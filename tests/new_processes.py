@@ -13,8 +13,8 @@ from unittest import mock
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.process import VARIABLES
 from dmls_ray.training.rank import TrainFunction
-from dmls_ray.training.torchrun_environment import VARIABLES
 from dmls_ray.workloads.registry import default_entrypoint
 
 FORKS = multiprocessing.get_context("forkserver")

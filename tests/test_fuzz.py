@@ -26,7 +26,7 @@ from PIL import Image
 
 from dmls_ray.analysis.results import load
 from dmls_ray.cli.main import main
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.folder import read_sweep
 from dmls_ray.training.checkpoint import _UNREADABLE as UNREADABLE_CHECKPOINT
 from dmls_ray.training.checkpoint import _read_complete
 from dmls_ray.util.errors import DataError, InputError

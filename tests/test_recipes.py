@@ -192,7 +192,7 @@ def add_launcher(copy: PackageCopy) -> None:
                 from torch.distributed import FileStore
 
                 store = FileStore(os.environ["STORE"], config.world_size)
-                return Rendezvous(int(os.environ["RANK"]), config.world_size, store)
+                return Rendezvous(int(os.environ["RANK"]), store)
 
 
         LAUNCHER = Shell()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,7 @@ from dmls_ray.analysis.published.reports import published
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.main import main
 from tests.conftest import PROJECT
-
-FOLDERS = sorted(path.parent for path in (PROJECT / "results" / "reference").glob("**/runs.jsonl"))
+from tests.reference_values import FOLDERS, NAME, values_of
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -92,16 +93,8 @@ def test_cifar10_is_learned_as_the_reports_learned_it() -> None:
 
 
 def test_every_sweep_of_the_training_core_has_a_table() -> None:
-    for name in (
-        "precision",
-        "regularization",
-        "backend",
-        "accumulation",
-        "optimizer",
-        "quantization",
-        "launcher",
-        "backend_mpi",
-    ):
+    names = "precision regularization backend accumulation optimizer quantization launcher backend_mpi"
+    for name in names.split():
         assert "| ok " in (PROJECT / "results" / "reference" / name / "table.md").read_text()
 
 
@@ -112,3 +105,23 @@ def test_the_curve_in_bf16_is_the_published_one_within_three_points_after_the_fi
     for ours, other in list(zip(record.epochs, theirs.epochs, strict=False))[1:]:
         for name in ("train_accuracy", "test_accuracy"):
             assert abs(ours.metrics[name] - other.metrics[name]) < 0.03
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_runs_of_a_reference_sweep_say_what_they_said(folder: Path) -> None:
+    now = json.loads(json.dumps(values_of(folder), default=str))
+    assert differences(now, json.loads((folder / NAME).read_text())) == []
+
+
+def differences(now: Any, before: Any, place: str = "") -> list[str]:
+    """Where two values differ, by more than rounding."""
+    if isinstance(now, dict) and isinstance(before, dict) and now.keys() == before.keys():
+        return [text for name in now for text in differences(now[name], before[name], f"{place}/{name}")]
+    if isinstance(now, list) and isinstance(before, list) and len(now) == len(before):
+        pairs = enumerate(zip(now, before, strict=True))
+        return [text for index, pair in pairs for text in differences(*pair, f"{place}/{index}")]
+    if isinstance(now, float) and isinstance(before, float):
+        is_equal = now == pytest.approx(before, rel=1e-6, abs=1e-9)
+    else:
+        is_equal = now == before
+    return [] if is_equal else [f"{place}: {before} is now {now}"]

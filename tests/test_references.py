@@ -36,6 +36,7 @@ ELSEWHERE = {
     "Run/": "first part of a tag in TensorBoard",
     "_mib": "ending of names",
     "RAY_USE_TLS": "environment variable of Ray",
+    "all_gather_object": "function of torch.distributed",
     "measured_total_s": "column of a user's metric total_s",
 }
 """What is named and is not of this project -> what it is."""

@@ -25,7 +25,7 @@ GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", 
 
 def run_objects(uri: str) -> list[str]:
     """Return the names of the objects with runs."""
-    return [item.name for item in ObjectStore(uri).list("runs") if item.name.endswith(".jsonl")]
+    return [name for name in ObjectStore(uri).list("runs") if name.endswith(".jsonl")]
 
 
 def rows(out: str) -> int:
@@ -57,12 +57,12 @@ def test_a_bucket_gets_every_file_of_a_results_folder_and_all_commands_read_it(
     assert rows(done.stdout) == 2
     assert f"Report: {uri}/report.html; next to it table.md" in done.stdout
     assert not list(tmp_path.rglob("runs.jsonl")), "no results remain on this machine"
-    names = {item.name for item in ObjectStore(uri).list(deep=True) if not item.is_folder}
+    names = set(ObjectStore(uri).list(deep=True))
     assert {"report.html", "table.csv", "runs.parquet"} <= names
     assert sum(name.startswith("tensorboard/") for name in names) > 2
     assert len(run_objects(uri)) == 2
     (session,) = ObjectStore(uri).list("sessions")
-    described = ObjectStore(uri).get(session.name) or b""
+    described = ObjectStore(uri).get(session) or b""
     assert json.loads(described)["sessions"][0]["command"][-2:] == ["--out", uri]
     assert os.environ["AWS_SECRET_ACCESS_KEY"].encode() not in described
     results = load(uri)

@@ -152,7 +152,7 @@ _LINES_OF_STORE = """
 import sys
 from dmls_ray.storage.object_store import ObjectStore
 store = ObjectStore(sys.argv[1])
-names = [entry.name for entry in store.list(deep=True) if entry.name.endswith((".json", ".jsonl"))]
+names = [name for name in store.list(deep=True) if name.endswith((".json", ".jsonl"))]
 lines = {line for content in store.get_all(names).values() for line in content.splitlines() if b'"run_id":' in line}
 open(sys.argv[2], "wb").write(b"\\n".join(sorted(lines)))
 """

@@ -12,7 +12,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.words import describe_unfinished
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.folder import read_sweep
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from dmls_ray.cluster.scheduler.attempt import oom_kill_evidence
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.preload import preload
-from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.rank import RankInfo, preload
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.importing import search_module_path
 from dmls_ray.util.text import first_line
@@ -181,7 +180,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
 
 
 def _fork_server(entrypoint: str) -> ForkServer:
-    return ForkServer("dmls_ray.training.preload:preload", entrypoint)
+    return ForkServer("dmls_ray.training.rank:preload", entrypoint)
 
 
 def _use_interface_of(address: str) -> None:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
+from dmls_ray.analysis.export.files import derived_files_are_current, write_derived_files
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.analysis.tensorboard.live import FOLDER, LiveTensorBoardWriter
+from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
@@ -63,7 +63,7 @@ def run_plan(
         # Checked before the folder is created; opening a URI creates nothing.
         _refuse_package_of_job(Path(folder))
         check_plan(plan, options, list(read_records(folder)), folder)
-    with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
+    with open_store(folder, view.note) as store:
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         if options.is_remote:

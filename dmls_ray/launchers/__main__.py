@@ -14,10 +14,9 @@ from pathlib import Path
 
 import psutil
 
-from dmls_ray.launchers.base import launcher
+from dmls_ray.launchers.base import JobFolder, launcher
 from dmls_ray.launchers.command import PARENT
-from dmls_ray.launchers.job_folder import JobFolder
-from dmls_ray.util.importing import import_function, search_module_path
+from dmls_ray.util.importing import search_module_path
 
 
 def main(path: Path) -> None:
@@ -28,8 +27,7 @@ def main(path: Path) -> None:
     folder = JobFolder(path)
     job = folder.read_job()
     search_module_path(job.module_path)
-    train = import_function(job.train, flag="train")
-    launcher(job.config.launcher).run(folder, job, train=train)
+    launcher(job.config.launcher).run(folder, job)
 
 
 def _end_with(*pids: int) -> None:

@@ -1,4 +1,8 @@
-"""`Launcher`: how the ranks of one run are started on this machine, and the launchers by name.
+"""`Launcher`: how the ranks of one run are started on this machine; and `JobFolder`, by which they get their job.
+
+In the folder of a run, the driver writes the job; rank 0 appends events, one JSON object a line; each rank leaves its
+result as JSON. Only the job is a pickle: the driver, which is trusted, writes it into a folder that no other user can
+enter.
 
 A launcher is one module of this package, named like the launcher, that assigns an instance to `LAUNCHER`; its name is a
 choice of `LauncherName`. The driver imports it, so it imports PyTorch inside functions only.
@@ -6,20 +10,29 @@ choice of `LauncherName`. The driver imports it, so it imports PyTorch inside fu
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import os
+import pickle
 import socket
 import sys
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.training.rank import ArtifactOptions, RankInfo, TrainFunction
+from dmls_ray.records.returned import part_of
+from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
+from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction, limit_progress
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.files import atomic_write_text
+from dmls_ray.util.importing import import_function
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -30,9 +43,8 @@ class Rendezvous:
     """Where a process that a launcher has started finds the other ranks."""
 
     rank: int
-    world_size: int
-    store: Store
-    """Key-value store that all ranks of the run reach."""
+    store: Store | None
+    """Key-value store that all ranks of the run reach; None at world size 1."""
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -66,38 +78,43 @@ class Launcher:
         """
         raise NotImplementedError
 
-    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
-        """Run the part of this process, and leave its result in the folder; by default, it is one rank.
+    def run(self, folder: JobFolder, job: LaunchedJob) -> None:
+        """Run the part of this process, and leave its result in the folder; by default, it is one rank."""
+        run_launched_rank(folder, job, lambda: self.rendezvous(job.config))
 
-        Args:
-            folder: where events and results go.
-            job: the run.
-            train: its training function.
-        """
-        from torch.distributed import PrefixStore
 
-        from dmls_ray.training.error_to_outcome import failure, run_guarded
-        from dmls_ray.training.process import process_group
+def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Rendezvous]) -> None:
+    """Run the part of one rank in this new process.
 
-        rank = RankInfo()
-        try:
-            meeting = self.rendezvous(job.config)
-            rank = replace(rank, rank=meeting.rank)
-            info = rank_info(
-                job.config, meeting.rank, identity=job.identity, artifacts=job.artifacts, store_address=meeting.address
-            )
-            store = PrefixStore("run", meeting.store) if meeting.world_size > 1 else None
-            info = begin_run(info, store)
-            with folder.events(meeting.rank) as emit:
-                with process_group(info, store):
-                    result = run_guarded(train, job.config, info, emit)
-                    folder.write_result(result)
-        except Exception as error:  # noqa: BLE001 - a group that cannot be made is a result like any other
-            result = failure(error, rank)
+    Args:
+        folder: where events and the result go.
+        job: the run.
+        meet: joins the other ranks.
+    """
+    from torch.distributed import PrefixStore
+
+    from dmls_ray.training.error_to_outcome import failure, run_guarded
+    from dmls_ray.training.process import process_group
+
+    rank = RankInfo()
+    try:
+        meeting = meet()
+        rank = replace(rank, rank=meeting.rank)
+        rank = rank_info(
+            job.config, meeting.rank, identity=job.identity, artifacts=job.artifacts, store_address=meeting.address
+        )
+        train = import_function(job.train, flag="train") if isinstance(job.train, str) else job.train
+        store = PrefixStore("run", meeting.store) if meeting.store is not None else None
+        rank = begin_run(rank, store)
+        with folder.events(rank.rank) as emit, process_group(rank, store):
+            result = run_guarded(train, job.config, rank, emit)
             folder.write_result(result)
-        if result.outcome is not Outcome.OK and not result.is_symptom:
-            # Other ranks may wait for this one in a collective; only the end of its process ends that.
-            os._exit(1)
+    except Exception as error:  # noqa: BLE001 - a group that cannot be made is a result like any other
+        result = failure(error, rank)
+        folder.write_result(result)
+    if result.outcome is not Outcome.OK and not result.is_symptom:
+        # Other ranks may wait for this one in a collective; only the end of its process ends that.
+        os._exit(1)
 
 
 def launcher(name: str) -> Launcher:
@@ -173,3 +190,77 @@ def rank_info(
         identity=identity or Identity(),
         artifacts=artifacts,
     )
+
+
+@dataclass(frozen=True)
+class LaunchedJob:
+    """What the processes of a launched run are to do."""
+
+    config: RuntimeConfig
+    train: str | TrainFunction
+    """The training function, or its `module:function`."""
+    identity: Identity
+    """The code and the data of the run."""
+    artifacts: ArtifactOptions | None
+    module_path: Sequence[str]
+    """`module_path` of the driver."""
+
+
+class JobFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._job_file = path / "job.pickle"
+        self.log_file = path / "log.txt"
+        self._events_file = path / "events.jsonl"
+        self._events_read = 0
+
+    def write_job(self, job: LaunchedJob) -> None:
+        """Write what the processes are to do."""
+        self._job_file.write_bytes(pickle.dumps(job))
+
+    def read_job(self) -> LaunchedJob:
+        """What the processes are to do."""
+        job: LaunchedJob = pickle.loads(self._job_file.read_bytes())
+        return job
+
+    @contextlib.contextmanager
+    def events(self, rank: int) -> Iterator[Emit]:
+        """The `emit` of a rank: rank 0 writes events, other ranks write none."""
+        if rank:
+            yield lambda event: None
+            return
+        with open(self._events_file, "a", encoding="utf-8", buffering=1) as file:
+
+            def write(event: RankEvent) -> None:
+                values = {"epoch": event.epoch.values} if isinstance(event, EpochEnded) else {}
+                file.write(json.dumps(values) + "\n")
+
+            yield limit_progress(write)
+
+    def pass_on_events(self, emit: Callable[[RankEvent], object]) -> None:
+        """Emit the events that were written completely since the last call."""
+        if not self._events_file.exists():
+            return
+        with open(self._events_file, "rb") as file:
+            file.seek(self._events_read)
+            complete, newline, _ = file.read().rpartition(b"\n")
+        self._events_read += len(complete) + len(newline)
+        for values in map(json.loads, complete.splitlines()):
+            emit(EpochEnded(epoch=part_of(values["epoch"], EpochRecord, "an epoch")) if values else Progress())
+
+    def write_result(self, result: RankResult) -> None:
+        """Leave the result of a rank."""
+        atomic_write_text(self._result_file(result.rank), json.dumps(asdict(result)))
+
+    def read_result(self, rank: int) -> RankResult | None:
+        """The result of a rank; None if it left none."""
+        file = self._result_file(rank)
+        if not file.exists():
+            return None
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return RankResult(**{**values, "outcome": Outcome(values["outcome"])})
+
+    def _result_file(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.json"

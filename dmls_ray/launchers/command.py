@@ -17,8 +17,7 @@ import psutil
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import launcher
-from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.launchers.base import JobFolder, LaunchedJob, launcher
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit
@@ -80,7 +79,6 @@ def run_command(
                 cwd=cwd if os.path.isdir(cwd) else None,
             )
 
-        remaining: list[int] = []
         try:
             while process.poll() is None:
                 folder.pass_on_events(emit)
@@ -88,14 +86,11 @@ def run_command(
                     break
                 time.sleep(_POLL_INTERVAL_S)
         finally:
-            remaining = _end_processes(path_of_run, process)
+            _end_processes(path_of_run, process)
 
         folder.pass_on_events(emit)
         log_lines = folder.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-        return [
-            folder.read_result(rank) or _no_result(rank, process, log_lines, remaining)
-            for rank in range(config.world_size)
-        ]
+        return [folder.read_result(rank) or _no_result(rank, process, log_lines) for rank in range(config.world_size)]
 
 
 def _environment(path_of_run: Path) -> Mapping[str, str]:
@@ -112,12 +107,8 @@ def _loopback_interface() -> Mapping[str, str]:
     return {}
 
 
-def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[int]:
-    """End all processes of a run, also those whose parent has died, so that they are no children of the command.
-
-    Returns:
-        Pids of processes that SIGKILL has not ended in time.
-    """
+def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
+    """End all processes of a run, also those whose parent has died, so that they are no children of the command."""
     until = time.monotonic() + _KILL_TIMEOUT_S
     alive: set[psutil.Process] = set()
     # A process that gives back its memory has no environment any more, so it is looked at until it has ended.
@@ -128,7 +119,6 @@ def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 member.kill()
         time.sleep(_POLL_INTERVAL_S)
-    return sorted(member.pid for member in alive)
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -152,15 +142,10 @@ def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[p
     return found
 
 
-def _no_result(
-    rank: int, process: subprocess.Popen[bytes], log_lines: list[str], remaining: Sequence[int]
-) -> RankResult:
+def _no_result(rank: int, process: subprocess.Popen[bytes], log_lines: list[str]) -> RankResult:
     ended = f"ended with exit code {process.returncode}"
     if process.returncode is None:
         ended = f"(pid {process.pid}) does not end although it was killed: does it wait for a device or a drive?"
-    if remaining:
-        pids = ", ".join(map(str, remaining))
-        log_lines = [*log_lines, f"SIGKILL did not end process {pids} in {_KILL_TIMEOUT_S:g} s."]
     return RankResult(
         rank=rank,
         outcome=Outcome.KILLED,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import Launcher, begin_run, rank_info
-from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.launchers.base import Launcher, Rendezvous, rank_info
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
@@ -18,7 +17,6 @@ def run_inline(
     emit: Emit = lambda event: None,
     identity: Identity | None = None,
     artifacts: ArtifactOptions | None = None,
-    is_new_process: bool = False,
 ) -> RankResult:
     """Run a configuration of world size 1 in this process; returns the result of its only rank.
 
@@ -28,7 +26,6 @@ def run_inline(
         emit: takes the events of the run.
         identity: the code and the data of the run.
         artifacts: files that the run leaves next to its result.
-        is_new_process: whether the process has served no run and its first one is to be discarded.
 
     Raises:
         ConfigError: the world size is not 1.
@@ -40,18 +37,14 @@ def run_inline(
         raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
     train = train or default_entrypoint()
     rank = rank_info(config, 0, identity=identity, artifacts=artifacts)
-    return run_guarded(train, config, begin_run(rank, None) if is_new_process else rank, emit)
+    return run_guarded(train, config, rank, emit)
 
 
 class Inline(Launcher):
     """Starts one interpreter, which is the rank."""
 
-    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
-        with folder.events(0) as emit:
-            result = run_inline(
-                job.config, train=train, identity=job.identity, artifacts=job.artifacts, emit=emit, is_new_process=True
-            )
-            folder.write_result(result)
+    def rendezvous(self, config: RuntimeConfig) -> Rendezvous:
+        return Rendezvous(0, None)
 
 
 LAUNCHER = Inline()

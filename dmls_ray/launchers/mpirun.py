@@ -42,7 +42,7 @@ class Mpirun(Launcher):
             )
         store = store_at(_HOST) if comm.rank == 0 else None
         port = comm.bcast(store.port if store else None)
-        return Rendezvous(comm.rank, comm.size, store or TCPStore(_HOST, port, is_master=False))
+        return Rendezvous(comm.rank, store or TCPStore(_HOST, port, is_master=False))
 
 
 def mpiexec() -> str | None:

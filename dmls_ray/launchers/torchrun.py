@@ -21,7 +21,7 @@ class Torchrun(Launcher):
 
         # torchrun's agent serves a store.
         store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-        return Rendezvous(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), store)
+        return Rendezvous(int(os.environ["RANK"]), store)
 
 
 LAUNCHER = Torchrun()

@@ -168,7 +168,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _rank_time(
         name="exposed_comm_ms", label="exposed comm. ms", across_ranks="min", spare=6,
         doc="Communication per step that computation does not hide: comm_ms - overlap_ms of the counted steps. Of the "
-        "rank with the least, since any other also waits for slower ranks. With ZeRO, its broadcasts are included.",
+        "rank with the least, since any other also waits for slower ranks.",
     ),
     _rank_time(
         name="straggler_wait_ms", label="straggler wait ms", of="exposed_comm_ms", across_ranks="spread",
@@ -178,7 +178,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _part_of_step("data_wait", "waiting for the next batch, with its copy to the device."),
     _part_of_step("forward", "forward pass and loss."),
     _part_of_step("backward", "computation of the backward pass, without the communication that it does not hide."),
-    _part_of_step("optimizer", "optimizer, with clipping, L1 and schedule, without the broadcasts of ZeRO."),
+    _part_of_step("optimizer", "optimizer, with clipping, L1 and schedule, and with the broadcasts of ZeRO."),
     _part_of_step("rest", "sums of losses and hits, and what the loop itself takes."),
     _time(
         name="link_round_trip_ms", label="link round trip ms", scope="run", family="link",
@@ -265,7 +265,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _memory(name="peak_reserved_mib", format="whole", doc="GPU: peak that the caching allocator reserves."),
     _rank_time(
         name="comm_ms", across_ranks="min",
-        doc="Communication per step, from the first bucket to the last, with the broadcasts of ZeRO.",
+        doc="Communication of gradients per step, from the first bucket to the last.",
     ),
     _rank_time(name="overlap_ms", across_ranks="min", doc="Part of comm_ms that computation hides."),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),

@@ -2,36 +2,42 @@
 
     results/batch_size/
         runs.jsonl    append-only; each line is a whole `RunRecord`, see `runs_file`
-        sweep.json    what was asked, when, on which machine, with which versions; see `sweep_file`
+        sweep.json    what was asked, when, on which machine, with which versions; a session for each call
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    derived from runs.jsonl by `analysis`
         tensorboard/    likewise; during a sweep, also the progress of its runs
 
-At a URI (s3://, ...) each run is an object: see `mirror` and `remote_store`.
+At a URI (s3://, ...) each run is an object: see `remote_store`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from filelock import FileLock, Timeout
 
-from dmls_ray.records.codec import SharedObjects
+from dmls_ray.records.codec import SharedObjects, check_sweep_file
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import SplitRecords, split_stale
-from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.runs_file import (
     RUNS,
     add_record,
     append_lines,
+    check_schema,
     cut_torn_line,
+    file_errors,
     has_runs,
     records_by_id,
 )
-from dmls_ray.storage.sweep_file import read_sweep, write_sweep
 from dmls_ray.util.errors import StoreError, StoreInUseError
+from dmls_ray.util.files import atomic_write_text, open_regular
+from dmls_ray.util.uri import below
+
+if TYPE_CHECKING:
+    from dmls_ray.storage.remote_store import Mirror
 
 
 class Store:
@@ -56,19 +62,16 @@ class Store:
         self.folder = Path(folder)
         self.where = where or str(folder)
         """The name to show for it."""
-        try:
+        with file_errors(f"--out {folder} cannot be made a folder", "name another"):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"--out {folder} cannot be made a folder ({error}); name another.") from error
         self._lock = FileLock(str(self.folder / ".lock"))
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise StoreInUseError(
-                f"--out {folder} is in use by another process; wait for it, end it, or name another folder."
-            ) from error
-        except OSError as error:
-            raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
+        with file_errors(f"--out {folder} cannot be written to through its .lock", "name another"):
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout as error:
+                raise StoreInUseError(
+                    f"--out {folder} is in use by another process; wait for it, end it, or name another folder."
+                ) from error
         try:
             self._shared = SharedObjects()
             self._records = records_by_id(self.folder, where, self._shared)
@@ -147,3 +150,70 @@ def read_folder(folder: str | os.PathLike[str], where: str | None = None) -> Spl
         raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
     records = records_by_id(folder, where).values()
     return split_stale(records, read_sweep(folder, where).get("sessions", []))
+
+
+SWEEP = "sweep.json"
+
+SWEEP_SCHEMA = 2
+"""Version of the file's layout."""
+
+_WAY_OUT = f"remove it: the runs themselves are in {RUNS}"
+
+
+def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, Any]:
+    """Return the content of sweep.json; empty where there is none.
+
+    Args:
+        folder: the results folder.
+        where: the folder's name in an error.
+
+    Raises:
+        SchemaError: a file was written by a version with another layout.
+        StoreError: one cannot be read.
+    """
+    named = below(where or folder, SWEEP)
+    with file_errors(f"{named} cannot be read", _WAY_OUT):
+        try:
+            with open_regular(Path(folder) / SWEEP) as file:
+                return parse_sweep(file.read(), named)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
+
+def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
+    """Return the content of a sweep.json, checked.
+
+    Raises:
+        SchemaError, StoreError: as `read_sweep`, with the file's name.
+    """
+    try:
+        described: dict[str, Any] = json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{named} cannot be read ({error}); {_WAY_OUT}.") from error
+    try:
+        check_sweep_file(described)
+    except ValueError as error:
+        raise StoreError(f"{named} describes no sweep ({error}); {_WAY_OUT}.") from error
+    check_schema(described.get("schema", SWEEP_SCHEMA), SWEEP_SCHEMA, named)
+    return described
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def write_sweep(folder: str | os.PathLike[str], described: Mapping[str, Any]) -> None:
+    """Write sweep.json, whole or not at all, with the present version as its schema.
+
+    Raises:
+        StoreError: it cannot be written: the disk is full, say.
+    """
+    path = Path(folder) / SWEEP
+    with file_errors(f"{path} cannot be written", "free some space, or name another folder"):
+        atomic_write_text(path, sweep_text(described), durable=True)
+
+
+def sweep_text(described: Mapping[str, Any]) -> str:
+    """Return the content of a sweep.json as text, with the present version as its schema."""
+    content = {"schema": SWEEP_SCHEMA} | {name: value for name, value in described.items() if name != "schema"}
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import Store
-from dmls_ray.storage.mirror import RUNS_DIR, SESSIONS_DIR, Mirror
+from dmls_ray.storage.folder import SWEEP, Store
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import Note, RemoteStore
-from dmls_ray.storage.runs_file import RUNS, records_by_id
-from dmls_ray.storage.sweep_file import SWEEP
-from dmls_ray.util.errors import StoreError
+from dmls_ray.storage.remote_store import RUNS_DIR, SESSIONS_DIR, Mirror, Note, RemoteStore
+from dmls_ray.storage.runs_file import RUNS, file_errors, records_by_id
 from dmls_ray.util.uri import below, is_uri, numbered, without_file_scheme
 
 
-def open_store(location: str | os.PathLike[str], note: Note, files: Collection[str] = ()) -> Store:
+def open_store(location: str | os.PathLike[str], note: Note) -> Store:
     """Open the results at a local path or a URI for writing.
 
     Args:
         location: the results folder.
         note: receives what the user should know.
-        files: names of derived files that need not be written again if they are current at the URI.
 
     Raises:
         StoreError: as `Store`, or the URI cannot be reached.
     """
     location = without_file_scheme(location)
-    return RemoteStore(str(location), note, files) if is_uri(location) else Store(location)
+    return RemoteStore(str(location), note) if is_uri(location) else Store(location)
 
 
 def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
@@ -77,37 +72,20 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
     """
     top = without_file_scheme(location)
     if not is_uri(top):
-        return sorted(_local_sweeps(Path(top)))
+        # Links to folders are not followed, and folders that cannot be read are left out.
+        return sorted(Path(folder) for folder, _, names in os.walk(top) if RUNS in names)
 
     uris = set()
-    for entry in ObjectStore(location).list(deep=True):
-        folder = PurePosixPath(entry.name).parent
-        if folder.name == RUNS_DIR and entry.name.endswith(".jsonl"):
+    for name in ObjectStore(location).list(deep=True):
+        folder = PurePosixPath(name).parent
+        if folder.name == RUNS_DIR and name.endswith(".jsonl"):
             uris.add(location if folder.parent == PurePosixPath() else below(location, str(folder.parent)))
     return sorted(uris)
-
-
-def _local_sweeps(top: Path) -> Iterator[Path]:
-    """Yield the results folders at or below a folder, however deep; links to folders are not followed."""
-    waiting = [top]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            with os.scandir(folder) as entries:
-                names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
-        except OSError:  # it may not be read, is gone, or its path is too long
-            continue
-        if RUNS in names:
-            yield folder
-        waiting += [folder / name for name, is_folder in names.items() if is_folder]
 
 
 def _contains_sweep(location: str | Path) -> bool:
     if isinstance(location, str):
         objects = ObjectStore(location)
-        # Google's store lists the objects of a folder, and not its subfolders.
         return bool(objects.list(SESSIONS_DIR)) or bool(objects.list(RUNS_DIR))
-    try:
+    with file_errors(f"--out {location} cannot be a folder", "name another"):
         return (location / RUNS).exists() or (location / SWEEP).exists()
-    except OSError as error:
-        raise StoreError(f"--out {location} cannot be a folder ({error}); name another.") from error

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -24,24 +23,13 @@ from dmls_ray.util.uri import check_location
 PARALLEL_REQUESTS = 32
 """Most requests at a time: each is mostly waiting."""
 
-_S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "tls_ca_file_path")
+_S3_OPTIONS = ("region", "scheme", "endpoint_override", "tls_ca_file_path")
 """Options of an S3 server that the URI may have, by pyarrow's names."""
 
 _CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """An object, or a folder of objects."""
-
-    name: str
-    """Path within the folder that was opened."""
-    modified_ns: int = 0
-    """Time of writing by the store's clock."""
-    is_folder: bool = False
 
 
 class ObjectStore:
@@ -61,25 +49,19 @@ class ObjectStore:
             if not self._renames:
                 self._check_bucket()
 
-    def list(self, folder: str = "", *, deep: bool = False) -> list[Entry]:
-        """Return the entries of the folder, or of a subfolder, by name; with `deep`, of all levels below."""
+    def list(self, folder: str = "", *, deep: bool = False) -> list[str]:
+        """Return the names of the objects in the folder or a subfolder, in order; with `deep`, of all levels below."""
         from pyarrow.fs import FileSelector, FileType
 
+        path = self._path(folder).rstrip("/") or "/"
         with _store_errors(self.uri, "read"):
-            infos = self._files.get_file_info(
-                FileSelector(self._path(folder).rstrip("/") or "/", allow_not_found=True, recursive=deep)
-            )
+            infos = self._files.get_file_info(FileSelector(path, allow_not_found=True, recursive=deep))
         root = len(self._root.rstrip("/")) + 1
-        return sorted(
-            (
-                Entry(
-                    name=info.path[root:], modified_ns=info.mtime_ns or 0, is_folder=info.type == FileType.Directory
-                )
-                for info in infos
-                if not info.base_name.endswith(TEMPORARY_SUFFIX)
-            ),
-            key=lambda entry: entry.name,
-        )  # fmt: skip
+        names = []
+        for info in infos:
+            if info.type != FileType.Directory and not info.base_name.endswith(TEMPORARY_SUFFIX):
+                names.append(info.path[root:])
+        return sorted(names)
 
     def get(self, name: str) -> bytes | None:
         """Return the content of an object; None where there is none."""
@@ -186,8 +168,6 @@ def _s3(parts: SplitResult) -> Any:
     for name in options:
         if name not in _S3_OPTIONS:
             raise StoreError(f"{name} is no option of an s3 URI; choose from {', '.join(_S3_OPTIONS)}.")
-    if "force_virtual_addressing" in options:
-        options["force_virtual_addressing"] = options["force_virtual_addressing"].lower() == "true"
     environment = os.environ.get
     endpoint = environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL")
     if endpoint:
@@ -228,14 +208,21 @@ def _store_errors(uri: str, what: str) -> Iterator[None]:
         raise StoreError(f"{uri} cannot be {what} ({reason[:300]}); {_way_out(reason)}.") from error
 
 
+_WAYS_OUT = (
+    (
+        "ACCESS_?KEY|ACCESS_DENIED|SIGNATURE|TOKEN|credential|HTTP status 40[13]",
+        "see to the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE) and "
+        "to what they allow",
+    ),
+    (
+        "NETWORK_CONNECTION|curlCode|timed? ?out|INTERNAL_FAILURE|SLOW_DOWN",
+        "see to the network and the endpoint (AWS_ENDPOINT_URL, or ?endpoint_override=http://HOST:PORT)",
+    ),
+    ("Unrecognized filesystem", "use one of s3://, gs://, abfs://, hdfs://, or a path"),
+    ("", "check its access rights, or name another"),
+)
+"""What to do about an error whose text has a pattern; the first that it has counts."""
+
+
 def _way_out(reason: str) -> str:
-    if re.search(r"ACCESS_?KEY|ACCESS_DENIED|SIGNATURE|TOKEN|credential|HTTP status 40[13]", reason, re.IGNORECASE):
-        return (
-            "see to the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE) "
-            "and to what they allow"
-        )
-    if re.search(r"NETWORK_CONNECTION|curlCode|timed? ?out|INTERNAL_FAILURE|SLOW_DOWN", reason, re.IGNORECASE):
-        return "see to the network and the endpoint (AWS_ENDPOINT_URL, or ?endpoint_override=http://HOST:PORT)"
-    if "Unrecognized filesystem" in reason:
-        return "use one of s3://, gs://, abfs://, hdfs://, or a path"
-    return "check its access rights, or name another"
+    return next(way_out for pattern, way_out in _WAYS_OUT if re.search(pattern, reason, re.IGNORECASE))

@@ -1,37 +1,125 @@
-"""Results at a URI that a sweep writes to: one immutable object a run, and one for the session of the call.
+"""Results at a URI: one immutable object a run, and one for the session of each call; and their local copy.
+
+    s3://bucket/batch_size/
+        runs/s<sweep>-<number>-<run_id>-<unique>.jsonl    lines of a runs.jsonl: of an ended run, or of copied runs
+        sessions/s<sweep>-<number>-<unique>.json          a sweep.json with the session of one call, or copied ones
+        report.html, table.md, tensorboard/, ...          what follows from the runs
 
 An object store has no append and no lock, so several sweeps may write to one location at the same time. No run of
 theirs is lost, since no object with a run or a session is ever changed or deleted: a run is an object with a unique
-name before `append` returns, and readers read all objects (`mirror`). Where an upload failed, objects that may have
-arrived are sent again with the same content.
+name before `append` returns, and readers read all objects. Where an upload failed, objects that may have arrived are
+sent again with the same content. Two sweeps at the same time run the same configurations twice: give each a different
+--out.
 
-A list must show all earlier writes, as it does on S3, GCS and Azure.
+Where a run was written more than once, the order of the names decides, and not the clock of a machine: a sweep's number
+is one more than the highest that it found, so a sweep that began after another had written sorts after it. A list must
+show all earlier writes, as it does on S3, GCS and Azure.
 
-Two sweeps at the same time run the same configurations twice: give each a different --out.
+An object that is empty or torn is left out: some stores (Azure) make an object at its opening, so a process that dies
+there leaves an empty one.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
+import re
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import Store
-from dmls_ray.storage.mirror import RUNS_DIR, SESSIONS_DIR, Mirror
-from dmls_ray.storage.sweep_file import sweep_text
+from dmls_ray.storage.folder import SWEEP, Store, parse_sweep, sweep_text, write_sweep
+from dmls_ray.storage.object_store import ObjectStore
+from dmls_ray.storage.runs_file import RUNS, is_complete, parse_lines
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.temporary_folder import TemporaryFolder
+from dmls_ray.util.uri import below
 
-_RETRY_S = 30.0
-"""Shortest time between two attempts to reach a store that did not answer: an attempt takes seconds, and runs go on."""
+RUNS_DIR, SESSIONS_DIR = "runs", "sessions"
+"""Folders of the objects with runs and with sessions."""
 
-_RETRY_SHARE = 10
-"""Shortest such time, in multiples of the last attempt's duration."""
+GENERATED_DIR = "tensorboard"
+"""Folder that is written as a whole: a file that is missing in the local copy is deleted at the URI, too."""
+
+_NUMBERED = re.compile(r"(?:runs|sessions)/s(\d+)-")
+
+_RETRY_S = 60.0
+"""Time between two attempts to reach a store that did not answer: an attempt takes seconds, and runs go on."""
 
 Note = Callable[[str], object]
+
+
+class Mirror:
+    """A copy of a results folder at a URI, in a temporary folder that is deleted with this object.
+
+    The copy has all runs in runs.jsonl and all sessions in sweep.json, and no other file.
+
+    Args:
+        uri: the results folder.
+
+    Raises:
+        ConfigError: the URI has credentials in it.
+        StoreError: the folder cannot be read.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri, self.objects = uri, ObjectStore(uri)
+        self._temporary = TemporaryFolder("mirror")
+        self.folder = self._temporary.path
+        self.is_kept = False
+        """Whether the copy is kept, since it has runs that could not be uploaded."""
+        runs, sessions = self.objects.list(RUNS_DIR), self.objects.list(SESSIONS_DIR)
+        numbers = [int(found[1]) for name in (*runs, *sessions) if (found := _NUMBERED.match(name))]
+        self.last_sweep = max(numbers, default=0)
+        """The highest number of a sweep that has written there."""
+        contents = self.objects.get_all([*runs, *sessions])
+        self._write_runs({name: contents.get(name, b"") for name in runs})
+        self._write_sessions({name: contents.get(name, b"") for name in sessions})
+
+    def push(self) -> None:
+        """Upload all files of the copy except runs.jsonl and sweep.json, whose content is in other objects.
+
+        Raises:
+            StoreError: a file cannot be written.
+        """
+        paths = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
+        names = [name for name, path in paths.items() if name not in (RUNS, SWEEP) and not path.name.startswith(".")]
+        self.objects.put_all(names, lambda name: paths[name].read_bytes())
+        if (self.folder / GENERATED_DIR).exists():
+            there = self.objects.list(GENERATED_DIR, deep=True)
+            self.objects.delete_all(set(there) - set(names))
+
+    def keep(self) -> None:
+        """Keep the copy after the end of this process, unless `release` is called."""
+        self.is_kept = True
+        self._temporary.keep()
+
+    def release(self) -> None:
+        """Delete the copy with this object."""
+        self.is_kept = False
+        self._temporary.keep(False)
+
+    def _write_runs(self, objects: Mapping[str, bytes]) -> None:
+        """Write the local runs.jsonl of the objects in their order."""
+        shared = SharedObjects()
+        lines = []
+        for name, content in objects.items():
+            for line, _ in parse_lines(io.BytesIO(content), below(self.uri, name), shared):
+                lines.append(line.rstrip(b"\n") + b"\n")
+        if lines:
+            (self.folder / RUNS).write_bytes(b"".join(lines))
+
+    def _write_sessions(self, objects: Mapping[str, bytes]) -> None:
+        sessions: list[Any] = []
+        for name, content in objects.items():
+            if is_complete(content):
+                sessions += parse_sweep(content, below(self.uri, name)).get("sessions", [])
+        if sessions:
+            write_sweep(self.folder, {"sessions": sessions})
 
 
 class RemoteStore(Store):
@@ -39,8 +127,7 @@ class RemoteStore(Store):
 
     Args:
         uri: where the results go.
-        note: receives, once each, that the store does not answer, and that another sweep writes there.
-        files: as of `open_store`.
+        note: receives that the store does not answer, and that it answers again.
 
     Raises:
         StoreError: the URI cannot be reached or read.
@@ -48,17 +135,16 @@ class RemoteStore(Store):
 
     mirror: Mirror
 
-    def __init__(self, uri: str, note: Note, files: Collection[str] = ()) -> None:
-        self.mirror = Mirror(uri, files)
+    def __init__(self, uri: str, note: Note) -> None:
+        self.mirror = Mirror(uri)
         super().__init__(self.mirror.folder, where=uri)
         self._objects, self._note = self.mirror.objects, note
         self._sweep = f"s{self.mirror.last_sweep + 1:06d}"
         self._numbers = itertools.count()
-        self._sent: set[str] = set()
-        """Names of the objects that this store has written."""
         self._unsent: dict[str, bytes] = {}
         """Name of an object that could not be uploaded yet -> its lines."""
         self._retry_at = 0.0
+        """When to try again; 0 if the store answers."""
         self._is_closed = False
 
     def append_all(self, records: Sequence[RunRecord]) -> bytes:
@@ -67,8 +153,8 @@ class RemoteStore(Store):
         if not records:
             return lines
         what = records[0].run_id if len(records) == 1 else f"{len(records)}_runs"
-        self._unsent[f"{RUNS_DIR}/{self._sweep}-{next(self._numbers):06d}-{what}-{_unique()}.jsonl"] = lines
-        if (began := time.monotonic()) >= self._retry_at:
+        self._unsent[f"{RUNS_DIR}/{self._new_name(what)}.jsonl"] = lines
+        if time.monotonic() >= self._retry_at:
             try:
                 self._send()
             except StoreError as error:
@@ -78,8 +164,7 @@ class RemoteStore(Store):
                         f"{error} Runs are kept in {self.folder} meanwhile, and uploaded when it answers; the sweep "
                         "goes on."
                     )
-                ended = time.monotonic()
-                self._retry_at = ended + max(_RETRY_S, _RETRY_SHARE * (ended - began))
+                self._retry_at = time.monotonic() + _RETRY_S
         return lines
 
     def add_sessions(self, sessions: Sequence[Mapping[str, Any]]) -> None:
@@ -90,8 +175,8 @@ class RemoteStore(Store):
         """
         try:
             super().add_sessions(sessions)
-            name = f"{SESSIONS_DIR}/{self._sweep}-{next(self._numbers):06d}-{_unique()}.json"
-            self._objects.put(name, sweep_text({"sessions": list(map(dict, sessions))}).encode())
+            content = sweep_text({"sessions": list(map(dict, sessions))})
+            self._objects.put(f"{SESSIONS_DIR}/{self._new_name()}.json", content.encode())
         except StoreError:
             self._is_closed = True  # no run has started, so there is nothing to upload
             raise
@@ -101,7 +186,9 @@ class RemoteStore(Store):
         try:
             if not self._is_closed:
                 self._is_closed = True
-                self._finish()
+                if self._unsent:
+                    self._send()
+                self.mirror.push()
         except StoreError as error:
             self._note(self._incomplete(str(error)))
         except BaseException:
@@ -111,15 +198,9 @@ class RemoteStore(Store):
         finally:
             super().close()
 
-    def _finish(self) -> None:
-        if self._unsent:
-            self._send()
-        if self.mirror.new_run_objects() - self._sent:
-            self._note(
-                f"Another sweep has written runs to {self.where} meanwhile; they are kept, too. Two sweeps at once run "
-                "the same twice and disturb each other's times: give each a different --out."
-            )
-        self.mirror.push()
+    def _new_name(self, *what: str) -> str:
+        """A name that no other object has and that comes after all earlier ones."""
+        return "-".join([self._sweep, f"{next(self._numbers):06d}", *what, uuid.uuid4().hex[:8]])
 
     def _incomplete(self, reason: str) -> str:
         """The note about what is missing at the URI, with the command that adds it."""
@@ -135,13 +216,8 @@ class RemoteStore(Store):
     def _send(self) -> None:
         # Objects that had arrived before a failure are written again, with the same names and lines.
         self._objects.put_all(self._unsent, self._unsent.__getitem__)
+        self._unsent = {}
         if self._retry_at:
+            self._retry_at = 0.0
             self.mirror.release()
             self._note(f"{self.where} answers again, and has all runs that have ended.")
-        self._retry_at = 0.0
-        self._sent |= self._unsent.keys()
-        self._unsent = {}
-
-
-def _unique() -> str:
-    return uuid.uuid4().hex[:8]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -41,8 +41,11 @@ def read_records(
     """
     shared = shared or SharedObjects()
     named = below(where or folder, RUNS)
-    file = _open_runs(Path(folder) / RUNS, named)
-    if file is not None:
+    with file_errors(f"{named} cannot be read", "name another folder with --out"):
+        try:
+            file = open_regular(Path(folder) / RUNS)
+        except (FileNotFoundError, NotADirectoryError):
+            return
         with file:
             for _, record in parse_lines(file, named, shared):
                 yield record
@@ -108,10 +111,8 @@ def has_runs(folder: str | os.PathLike[str]) -> bool:
     Raises:
         StoreError: it cannot be read.
     """
-    try:
+    with file_errors(f"{folder} cannot be read", "name another folder"):
         return (Path(folder) / RUNS).is_file()
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
 
 
 def append_lines(path: Path, lines: bytes) -> None:
@@ -120,27 +121,21 @@ def append_lines(path: Path, lines: bytes) -> None:
     Raises:
         StoreError: they cannot be written: the disk is full, say.
     """
-    try:
+    with file_errors(f"{path} cannot be written", "free some space, or name another folder"):
         is_new = not path.exists()
         # Without a buffer, which would be written at the closing, after an error.
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            size = os.fstat(handle).st_size
+        with open(path, "ab", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
             try:
                 written = 0
                 while written < len(lines):
-                    written += os.write(handle, lines[written:])
-                os.fsync(handle)
+                    written += os.write(file.fileno(), lines[written:])
+                os.fsync(file.fileno())
             except BaseException:
-                os.ftruncate(handle, size)  # a part of a line would be a line that cannot be read, after the next
+                file.truncate(size)  # a part of a line would be a line that cannot be read, after the next
                 raise
-        finally:
-            os.close(handle)
         if is_new:
             sync_to_disk(path.parent)  # the name of a new file, too
-    except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(f"{path} cannot be written ({reason}); free some space, or name another folder.") from error
 
 
 def cut_torn_line(path: Path) -> int:
@@ -153,7 +148,7 @@ def cut_torn_line(path: Path) -> int:
     """
     if not path.exists():
         return 0
-    try:
+    with file_errors(f"{path} cannot be written", "make it writable, or name another folder"):
         with open(path, "rb+") as file:
             content = file.read()
             end = content.rfind(b"\n") + 1
@@ -166,10 +161,16 @@ def cut_torn_line(path: Path) -> int:
                 file.truncate(end)
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(f"{path} cannot be written ({reason}); make it writable, or name another folder.") from error
     return 0 if is_complete(last) or last.isspace() else len(last)
+
+
+@contextmanager
+def file_errors(what: str, way_out: str) -> Iterator[None]:
+    """Turn an error of the operating system within the block into a StoreError of one line."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{what} ({error.strerror or error}); {way_out}.") from error
 
 
 def is_complete(line: bytes) -> bool:
@@ -203,18 +204,3 @@ def _schema_of(line: bytes) -> int:
         return msgspec.json.decode(line, type=Versioned).schema
     except (ValueError, RecursionError):
         return SCHEMA
-
-
-def _open_runs(path: Path, named: str) -> BinaryIO | None:
-    """Open a runs.jsonl for reading; None if there is none.
-
-    Raises:
-        StoreError: it cannot be read, or is no regular file.
-    """
-    try:
-        return open_regular(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(f"{named} cannot be read ({reason}); name another folder with --out.") from error

@@ -1,20 +1,20 @@
-"""Clocks of one rank, as the documentation of the metrics defines them."""
+"""Clocks of one rank, as the documentation of the metrics defines them: phases of a run, steps, and parts of a step.
+
+Marks in time are the host's clock on a CPU, and events on its stream on a GPU, which the host need not wait for.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from statistics import fmean
-from typing import Any
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
 
 from dmls_ray.records.model import STEP_QUANTILES
-from dmls_ray.training.marks import elapsed_ms, mark
-from dmls_ray.training.step_phases import StepPhases
 
 RUN_PHASES = ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
 """Phases that are timed. With `between_s`, the time in none of them, they add up to `total_s`."""
@@ -157,15 +157,6 @@ class StepTimer:
         quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
         return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
 
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {"step_ms": self.step_ms, "phases": self.phases.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        self.step_ms = state["step_ms"]
-        self.phases.restore(state["phases"])
-
     def _count_from_here(self) -> None:
         self._samples = 0
         self._counted_from = time.perf_counter()
@@ -180,42 +171,6 @@ class StepTimer:
             self._marks = []
 
 
-class Stopwatch:
-    """Mean time of a piece of work on the device, sampled without synchronising it.
-
-    Args:
-        device: where the work runs.
-        every: only each n-th call is timed.
-    """
-
-    def __init__(self, device: torch.device, every: int) -> None:
-        self._device, self._every = device, every
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the calls so far."""
-        self._calls = 0
-        self._marks: list[tuple[Any, Any]] = []
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Time what runs inside, if it is its turn."""
-        self._calls += 1
-        if self._calls % self._every:
-            yield
-            return
-        began = mark(self._device)
-        yield
-        self._marks.append((began, mark(self._device)))
-
-    def mean_ms(self) -> float | None:
-        """Mean of the timed calls in milliseconds; None without any. Waits for the device."""
-        if not self._marks:
-            return None
-        synchronize(self._device)
-        return fmean(itertools.starmap(elapsed_ms, self._marks))
-
-
 def synchronize(device: torch.device) -> None:
     """Wait until the device has finished all work."""
     if device.type == "cuda":
@@ -225,3 +180,106 @@ def synchronize(device: torch.device) -> None:
 def device_name(device: torch.device) -> str:
     """`cpu`, or `cuda` with the GPU's name."""
     return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
+
+
+def mark(device: torch.device) -> Any:
+    """The moment at which the device gets here: seconds of the host's clock, or an event."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def elapsed_ms(began: Any, ended: Any) -> float:
+    """Milliseconds between two marks, both of which the device has reached."""
+    if isinstance(began, float):
+        return float(ended - began) * 1e3
+    return float(began.elapsed_time(ended))
+
+
+Phase = Literal["data_wait", "forward", "backward", "optimizer", "rest"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+MEASURED_EVERY = {"cpu": 1, "cuda": 10}
+"""Interval in steps at which phases are measured. On a CPU a mark costs about 0.1 microseconds, on a GPU it is an
+event that the host must issue."""
+
+Item = TypeVar("Item")
+
+
+class StepPhases:
+    """Milliseconds of each phase of the counted steps, without synchronising the device.
+
+    Every moment of a step belongs to the phase that the next mark names, so the phases add up to the step. On a CPU
+    the host's clock is read; on a GPU events are recorded on its stream, so that a phase takes from when the device
+    reaches its beginning to when it reaches its end.
+
+    Args:
+        device: the rank's device.
+        every: only each n-th step is measured; `MEASURED_EVERY` by default.
+    """
+
+    def __init__(self, device: torch.device, every: int | None = None) -> None:
+        self._device, self._cuda = device, device.type == "cuda"
+        self._every = MEASURED_EVERY[device.type] if every is None else every
+        self._ms = dict.fromkeys(PHASES, 0.0)
+        self._steps = self._measured = 0
+        self._events: list[list[tuple[Phase | None, Any]]] = []
+        self._is_counting = False
+
+    def begin(self) -> None:
+        """A step that counts begins here, after a time that is in no such step, as the warm-up or that between two
+        epochs."""
+        self._is_counting = self._steps % self._every == 0
+        if self._is_counting:
+            self._last = mark(self._device)
+            if self._cuda:
+                self._events.append([(None, self._last)])
+
+    def after(self, phase: Phase) -> None:
+        """What the rank did since the last mark was this phase."""
+        if not self._is_counting:
+            return
+        now = mark(self._device)
+        if self._cuda:
+            self._events[-1].append((phase, now))
+        else:
+            self._ms[phase] += (now - self._last) * 1e3
+            self._last = now
+
+    def end_step(self) -> None:
+        """A step ends here, and the next one begins."""
+        self._measured += self._is_counting
+        self._steps += 1
+        self.begin()
+
+    def end_epoch(self) -> None:
+        """Read the events of the epoch; the device has finished all work. The step that had begun is left out."""
+        for step in self._events:
+            for (_, began), (phase, ended) in itertools.pairwise(step):
+                assert phase is not None
+                self._ms[phase] += elapsed_ms(began, ended)
+        self._events = []
+
+    def mean_ms(self) -> dict[Phase, float]:
+        """Milliseconds of each phase in a step, over the measured steps; empty without any."""
+        return {phase: ms / self._measured for phase, ms in self._ms.items()} if self._measured else {}
+
+    def parts_ms(self, exposed_ms: float) -> dict[str, float]:
+        """`mean_ms` as metrics; empty without measured steps.
+
+        Args:
+            exposed_ms: what the rank waits for gradients at the end of the backward pass of a step. The part of the
+                backward pass is without it.
+        """
+        parts = {f"{phase}_ms": ms for phase, ms in self.mean_ms().items()}
+        if parts:
+            parts["backward_ms"] = max(parts["backward_ms"] - exposed_ms, 0.0)
+        return parts
+
+    def waiting_for(self, batches: Iterable[Item]) -> Iterator[Item]:
+        """Yield the items; the rank waits for each of them."""
+        for item in batches:
+            self.after("data_wait")
+            yield item

@@ -18,7 +18,6 @@ import torch
 from torch import distributed as dist
 from torch._C._distributed_c10d import Backend, _create_work_from_future
 from torch._C._profiler import RecordScope, _EventType
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -45,23 +44,6 @@ def measured_passes(data: Mapping[str, Any], every: int) -> int:
     """How many passes the averages in `ddp_logging_data` are of, at the rate that was set."""
     last = int(data.get("iteration", 0))
     return min(last, 10) + max(last // every - 10 // every, 0)
-
-
-def around_zero_broadcasts(
-    optimizer: ZeroRedundancyOptimizer, around: Callable[[], AbstractContextManager[None]]
-) -> None:
-    """Call ZeRO's broadcasts of updated parameters inside a context, at the end of each of its steps.
-
-    Without it: the communication times of a run with ZeRO leave its broadcasts out.
-    """
-    zero: Any = optimizer
-    broadcast = zero._sync_params
-
-    def surrounded() -> None:
-        with around():
-            broadcast()
-
-    zero._sync_params = surrounded
 
 
 def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[object]:

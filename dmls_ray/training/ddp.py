@@ -1,8 +1,10 @@
-"""The model under DDP with the configured options."""
+"""The model under DDP and torch.compile with the configured options, and the times of its communication."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -14,9 +16,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.training.ddp_timers import DDPTimers, with_exposed
+from dmls_ray.records.provenance import has_cpp_compiler
+from dmls_ray.training.compat import compile_counters, ddp_logging_data, measured_passes, set_ddp_sample_rate
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
-from dmls_ray.training.sharding import steps_per_epoch
+from dmls_ray.training.precision import autocast
+from dmls_ray.training.sharding import evaluation_shards, micro_batches, steps_per_epoch
+from dmls_ray.training.task import TrainingTask
+from dmls_ray.util.errors import UnavailableError
 
 _POWERSGD_BEGINS = 10
 """Steps whose gradients PowerSGD leaves as they are: compression from the start would harm the training."""
@@ -87,19 +93,14 @@ class DDPModel:
                 found += [tensor for tensor in by_bucket.values() if isinstance(tensor, Tensor)]
         return found
 
-    def communication(self, broadcast_ms: float) -> dict[str, float]:
+    def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
         (communication that no computation hides); empty at world size 1.
 
         See Li et al., VLDB 2020, arXiv 2006.15704. A pass that only accumulates is not in them.
-
-        Args:
-            broadcast_ms: further communication in each step, after the backward pass.
         """
         ms = self._timers.pass_ms() if self._timers else {}
-        if not ms:
-            return {}
-        return with_exposed({**ms, "comm_ms": ms["comm_ms"] + broadcast_ms})
+        return with_exposed(ms) if ms else {}
 
 
 def warmup_steps(samples: int, config: TrainingConfig) -> int:
@@ -137,3 +138,130 @@ def _wrapped(
         state: Any = compression or dist.group.WORLD
         ddp.register_comm_hook(state, hook if noise is None else noise.hook(hook))
     return ddp
+
+
+SAMPLED_EVERY = {"cpu": 2, "cuda": 100}
+"""Interval in passes at which communication is timed. On a GPU DDP waits for the device then, so it is rare; on a CPU
+it costs about 12 microseconds."""
+
+_TIMES = {
+    "comm_ms": "avg_backward_comm_time",
+    "overlap_ms": "avg_backward_compute_comm_overlap_time",
+}
+"""Metrics of communication -> names of DDP's timers."""
+
+
+class DDPTimers:
+    """The communication times of a model under DDP, without those of its warm-up.
+
+    The model is not kept: once it is gone, what was read last holds.
+
+    Args:
+        ddp: the model; DDP samples its times from now on at the rate of `SAMPLED_EVERY`.
+    """
+
+    def __init__(self, ddp: DistributedDataParallel) -> None:
+        device = next(ddp.parameters(), torch.empty(0)).device.type
+        self._ddp = weakref.ref(ddp)
+        self._every = SAMPLED_EVERY[device]
+        set_ddp_sample_rate(ddp, self._every)
+        self._measured = 0, 0, dict.fromkeys(_TIMES, 0.0)
+        """Passes so far, how many of them DDP has measured, and the milliseconds that these took together."""
+        self._at_start = self._measured
+
+    def count_from_here(self) -> None:
+        """Leave the passes so far out: they were the warm-up."""
+        self.read()
+        self._at_start = self._measured
+
+    def read(self) -> None:
+        """Read DDP's timers, which are gone with the model."""
+        ddp = self._ddp()
+        if ddp is None:
+            return
+        data = ddp_logging_data(ddp)
+        count = measured_passes(data, self._every)
+        sums = {name: data.get(timer, 0) / 1e6 * count for name, timer in _TIMES.items()}
+        self._measured = int(data.get("iteration", 0)), count, sums
+
+    @property
+    def passes(self) -> int:
+        """Passes that communicated, without the warm-up, when the timers were read last. DDP logs a pass when the next
+        one begins."""
+        return self._measured[0] - self._at_start[0]
+
+    def pass_ms(self) -> dict[str, float]:
+        """Mean milliseconds of a pass that communicates, as DDP sampled them: `comm_ms` and `overlap_ms`; empty if it
+        sampled none.
+
+        See Li et al., VLDB 2020, arXiv 2006.15704.
+        """
+        self.read()
+        _, count, sums = self._measured
+        _, count_before, sums_before = self._at_start
+        if count <= count_before:
+            return {}
+        return {name: max(sums[name] - sums_before[name], 0.0) / (count - count_before) for name in _TIMES}
+
+
+def with_exposed(ms: Mapping[str, float]) -> dict[str, float]:
+    """The times and `exposed_comm_ms`, the communication that no computation hides; empty without communication."""
+    return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)} if ms["comm_ms"] else {}
+
+
+def warm_up(
+    ddp_model: DDPModel, task: TrainingTask, config: TrainingConfig, rank: int, device: torch.device
+) -> dict[str, Any]:
+    """Compile for every batch size of the run: the first and the last pass, in training and in evaluation.
+
+    The model, its buffers and its gradients are the same afterwards.
+
+    Returns:
+        `compile_s` and `compile_cache`; empty if nothing is compiled.
+
+    Raises:
+        UnavailableError: there is no C++ compiler, which Inductor needs on a CPU.
+    """
+    if config.compile == "off":
+        return {}
+    if device.type == "cpu" and not has_cpp_compiler():
+        raise UnavailableError(f"compile={config.compile} needs a C++ compiler, and none is on this machine's path.")
+    counters = compile_counters()
+    counters.clear()
+    began = time.perf_counter()
+    buffers = {name: buffer.clone() for name, buffer in ddp_model.bare.named_buffers()}
+
+    # CUDA graphs run a size once eagerly, record it in the second pass and replay it from the third on.
+    passes = 3 if device.type == "cuda" and config.compile == "max-autotune" else 1
+    for training in (True, False):
+        ddp_model.bare.train(training)
+        for samples in _batch_sizes(task, config, rank, training) * passes:
+            with autocast(config, device), torch.inference_mode(not training):
+                # Made inside inference mode, since tensors of inference mode need a separate graph.
+                batch = task.example_batch(samples)
+                outputs = task.predict(ddp_model.forward if training else ddp_model.test_forward, batch)
+                loss = task.loss(outputs, batch)
+            if training:
+                loss.backward()
+                # After each pass: the next one would add to gradients in the memory of a CUDA graph.
+                ddp_model.bare.zero_grad(set_to_none=True)
+
+    with torch.no_grad():
+        for name, buffer in ddp_model.bare.named_buffers():
+            buffer.copy_(buffers[name])
+    cache = "cold"
+    if counters["inductor"]["fxgraph_cache_hit"]:
+        cache = "mixed" if counters["inductor"]["fxgraph_cache_miss"] else "warm"
+    return {"compile_s": time.perf_counter() - began, "compile_cache": cache}
+
+
+def _batch_sizes(task: TrainingTask, config: TrainingConfig, rank: int, training: bool) -> list[int]:
+    """Samples of the first and of the last pass.
+
+    In training every rank has the same number of passes here, since DDP needs all ranks in each of them.
+    """
+    if training:
+        batches = micro_batches(task.train_samples, config, rank)
+        return [batch.stop - batch.start for batch in (batches[0], batches[-1])]
+    splits = [evaluation_shards(samples, config, rank) for samples in (task.test_samples, task.validation_samples)]
+    return sorted({shard.stop - shard.start for shards in splits for shard in (*shards[:1], *shards[-1:])})

@@ -20,23 +20,20 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
-from dmls_ray.training.compile_warmup import warm_up
-from dmls_ray.training.ddp import DDPModel, warmup_steps
-from dmls_ray.training.early_stopping import EarlyStopping
+from dmls_ray.training.ddp import DDPModel, warm_up, warmup_steps
 from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
-from dmls_ray.training.memory import MemoryMeter
+from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.memory_step import measure_tensors
-from dmls_ray.training.optimizer_step import OptimizerStep
+from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
-from dmls_ray.training.target import Target
+from dmls_ray.training.stopping import EarlyStopping, Target
 from dmls_ray.training.task import Means, Meter, TrainingTask
 from dmls_ray.training.trace import write_trace
-from dmls_ray.training.utilization import UtilizationSampler
 
 Task = TypeVar("Task", bound=TrainingTask)
 
@@ -99,7 +96,7 @@ class RankTrainer(Generic[Task]):
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
         self.evaluator = Evaluator(config, self.device, self.task, self.ddp_model, self.collective)
-        self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
+        self.timer = StepTimer(self.device, self.warmup_steps, self.ddp_model.count_from_here)
         self.stopping = EarlyStopping(config, self.collective)
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)
         self.checkpoints = Checkpoints(rank, self.collective)
@@ -109,9 +106,9 @@ class RankTrainer(Generic[Task]):
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
         self.agreement: dict[str, Any] = {}
-        self._shared: dict[str, Any] = {"update": self.optimizer_step, "stopping": self.stopping, "target": self.target}
+        self._shared: dict[str, Any] = {"stopping": self.stopping, "target": self.target}
         """Parts of a checkpoint whose state is equal on all ranks."""
-        self._local: dict[str, Any] = {"clock": self.clock, "timer": self.timer, "task": self.task}
+        self._local: dict[str, Any] = {"update": self.optimizer_step, "clock": self.clock, "task": self.task}
         """Parts whose state is that of this rank."""
         if self.noise is not None:
             self._local["noise"] = self.noise
@@ -161,10 +158,6 @@ class RankTrainer(Generic[Task]):
         """Losses and accuracies of the epoch that the weights are of, without those that are not finite."""
         metrics = self.epochs[(self.stopping.best_epoch or 0) - 1].metrics
         return {name: metrics[name] for name in LEARNED if name in metrics and math.isfinite(metrics[name])}
-
-    def _end_warmup(self) -> None:
-        self.ddp_model.count_from_here()
-        self.optimizer_step.broadcasts.reset()
 
     def _epoch(self, number: int) -> EpochRecord:
         """Train over all training samples once, and evaluate."""
@@ -276,8 +269,7 @@ class RankTrainer(Generic[Task]):
 
     def result(self, outcome: Outcome) -> dict[str, Any]:
         """The return value of `run_training`, without the utilization."""
-        broadcast_ms = self.optimizer_step.broadcasts.mean_ms() or 0.0
-        communication = self.ddp_model.communication(broadcast_ms)
+        communication = self.ddp_model.communication()
         kept = self.local_epochs[(self.stopping.best_epoch or 0) - 1]
         return {
             "outcome": outcome.value,
@@ -287,7 +279,7 @@ class RankTrainer(Generic[Task]):
             **self.memory.read(self.task.data_bytes),
             **self.agreement,
             **communication,
-            **self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0) - broadcast_ms, broadcast_ms),
+            **self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0)),
             **{name: kept.metrics.get(name) for name in LEARNED},
             "epochs": [epoch.values for epoch in self.local_epochs],
             "run": {

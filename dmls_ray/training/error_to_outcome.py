@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 
+from dmls_ray.config.identity import OF_FUNCTION, Identity
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_epoch
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.code_check import check_code
 from dmls_ray.training.compat import sequence_numbers
-from dmls_ray.training.process import wait_for_others
+from dmls_ray.training.optimizers import around_optimizer_steps
+from dmls_ray.training.process import torchrun_environment, wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
-from dmls_ray.training.step_hooks import around_optimizer_steps
-from dmls_ray.training.torchrun_environment import torchrun_environment
-from dmls_ray.util.errors import DivergedError, InfeasibleError
+from dmls_ray.util.digests import AND_IMPORTS, source_digests
+from dmls_ray.util.errors import CodeDiffersError, DivergedError, InfeasibleError
+from dmls_ray.util.importing import try_import
 from dmls_ray.util.text import first_line
 
 
@@ -112,3 +115,37 @@ def _described(error: BaseException, *, has_flags: bool) -> str:
 
 def _message_has(error: BaseException, words: tuple[str, ...]) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def check_code(identity: Identity, machine: str) -> None:
+    """Refuse to run other sources than those of the identity.
+
+    Args:
+        identity: what the run is to have.
+        machine: the name of this machine.
+
+    Raises:
+        CodeDiffersError: with the files and the machine.
+    """
+    expected = {name: digest for name, digest in identity.code.items() if not name.endswith(OF_FUNCTION)}
+    here = _sources_of_this_process(identity.modules)
+    differing = [name for name in expected.keys() | here.keys() if expected.get(name) != here.get(name)]
+    files = sorted(name for name in differing if not name.endswith(AND_IMPORTS))
+    if files:
+        raise CodeDiffersError(
+            f"the files on machine {machine} are not those that the sweep began with ({', '.join(files)}). Copy the "
+            "files to each machine or share their folder; if they were edited since, run the same command again"
+        )
+
+
+@functools.cache
+def _sources_of_this_process(modules: tuple[str, ...]) -> Mapping[str, str]:
+    """Digests at the first run that imports the modules: a process imports a module once, whatever happens to its file
+    afterwards.
+
+    The modules are imported here: one may extend the search path for those that it imports, and the first run of a
+    process would otherwise have the time and the memory of the imports in its numbers.
+    """
+    for module in modules:
+        try_import(module)
+    return source_digests(modules)

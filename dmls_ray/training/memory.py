@@ -1,6 +1,7 @@
-"""Memory of one rank during a run, as the operating system and the GPU's allocator count it.
+"""Memory of one rank during a run, as the operating system and the GPU's allocator count it, and its utilization.
 
-The peak of the tensors alone, by kind, is measured by `memory_step`.
+The peak of the tensors alone, by kind, is measured by `memory_step`. A thread samples the utilization of processor and
+GPU twice a second.
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import threading
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -91,21 +96,18 @@ class MemoryMeter:
             _reset_peak()
 
     def _update(self, part: str = "") -> None:
-        """Take the peak since the last reset into account, also for a part of the run."""
-        if self._device.type == "cuda":
-            peak: float | None = torch.cuda.max_memory_allocated(self._device) / MIB
-            self._raise("reserved", torch.cuda.max_memory_reserved(self._device) / MIB)
-        else:
-            peak = _status_mib("VmHWM") if self._resettable else None
-            if peak is not None:
-                for name in {"added", f"{part}added"}:
-                    self._raise(name, self._added_mib(peak))
-        if peak is not None:
-            for name in {"peak", f"{part}peak"}:
-                self._raise(name, peak)
+        """Take the peaks since the last reset into account, also for a part of the run."""
+        for name, mib in self._peaks().items():
+            for key in {name, f"{part}{name}"}:
+                self._highest[key] = max(self._highest.get(key, 0.0), mib)
 
-    def _raise(self, name: str, mib: float) -> None:
-        self._highest[name] = max(self._highest.get(name, 0.0), mib)
+    def _peaks(self) -> dict[str, float]:
+        """Peaks in MiB since the last reset; none if the kernel has none."""
+        if self._device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self._device) / MIB
+            return {"peak": peak, "reserved": torch.cuda.max_memory_reserved(self._device) / MIB}
+        resident = _status_mib("VmHWM") if self._resettable else None
+        return {} if resident is None else {"peak": resident, "added": self._added_mib(resident)}
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -164,3 +166,73 @@ def _status_mib(name: str) -> float | None:
         return None
     entry = re.search(rf"^{name}:\s*(\d+) kB", status, re.MULTILINE)
     return int(entry[1]) / 1024 if entry else None
+
+
+PERIOD_S = 0.5
+MOST_POINTS = 240
+"""Samples of a run at most; a longer run is sampled less often."""
+
+
+class UtilizationSampler:
+    """Samples while it is entered.
+
+    `series` has one list per quantity, one value per sample: `at_s` since the start, `cpu_percent` of this process
+    (100 is one core), `memory_mib` its resident set; on a GPU `gpu_percent` (share of time in which a kernel ran) and
+    `gpu_memory_mib` (in use on the device), by NVML.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._process = psutil.Process()
+        self._gpu = _nvml_handle(device) if device.type == "cuda" else None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="utilization")
+        self.series: dict[str, list[float]] = {"at_s": [], "cpu_percent": [], "memory_mib": []}
+        if self._gpu is not None:
+            self.series |= {"gpu_percent": [], "gpu_memory_mib": []}
+
+    def __enter__(self) -> UtilizationSampler:
+        self._began = time.monotonic()
+        self._process.cpu_percent()  # the first call only starts the count
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        period = PERIOD_S
+        while not self._ended.wait(period):
+            self._sample()
+            if len(self.series["at_s"]) >= MOST_POINTS:
+                self.series = {name: values[1::2] for name, values in self.series.items()}
+                period *= 2
+
+    def _sample(self) -> None:
+        point: dict[str, Any] = {
+            "at_s": time.monotonic() - self._began,
+            "cpu_percent": self._process.cpu_percent(),
+            "memory_mib": self._process.memory_info().rss / MIB,
+        }
+        if self._gpu is not None:
+            import pynvml
+
+            point["gpu_percent"] = pynvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu
+            point["gpu_memory_mib"] = pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used / MIB
+        for name, value in point.items():
+            self.series[name].append(round(float(value), 2))
+
+
+def _nvml_handle(device: torch.device) -> Any:
+    """The NVML handle of the device, by its UUID, since NVML numbers devices differently; None without support."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+        pynvml.nvmlDeviceGetUtilizationRates(handle)
+    except pynvml.NVMLError as error:
+        # A slice of a GPU (MIG), for example; missing utilization must not end a run.
+        warnings.warn(f"The GPU's utilization is not recorded: NVML says {error}.", stacklevel=2)
+        return None
+    return handle

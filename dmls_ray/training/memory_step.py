@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -24,7 +23,7 @@ from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
 from dmls_ray.training.ddp import DDPModel, compile_mode
 from dmls_ray.training.memory import MIB
-from dmls_ray.training.optimizer_step import OptimizerStep
+from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.sharding import micro_batches
 from dmls_ray.training.task import TrainingTask
@@ -126,20 +125,20 @@ def peak_by_kind(
     forward = [(start, end) for name, start, end in recording.spans if name == FORWARD]
     (update,) = (start for name, start, _ in recording.spans if name == UPDATE)
 
-    def kind_of(block: _Block) -> str:
-        if block.address in gradients and block.start < update <= block.end:
+    def kind_of(address: int, began: float, ended: float) -> str:
+        if address in gradients and began < update <= ended:
             return "gradient"
-        if block.address in optimizer_state and block.end == math.inf:
+        if address in optimizer_state and ended == math.inf:
             return "optimizer"
-        kept = any(start <= block.start <= end < block.end for start, end in forward)
+        kept = any(start <= began <= end < ended for start, end in forward)
         return "activation" if kept else "other"
 
     changes = []
-    for block in _blocks(recording.allocations):
-        kind = kind_of(block)
-        changes.append((block.start, block.size, kind))
-        if block.end < math.inf:
-            changes.append((block.end, -block.size, kind))
+    for address, size, began, ended in _blocks(recording.allocations):
+        kind = kind_of(address, began, ended)
+        changes.append((began, size, kind))
+        if ended < math.inf:
+            changes.append((ended, -size, kind))
     sizes, highest = dict(before), dict(before)
     for _, size, kind in sorted(changes, key=itemgetter(0)):
         sizes[kind] += size
@@ -148,28 +147,21 @@ def peak_by_kind(
     return highest
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Memory from its allocation until it is freed; `end` is infinite if that never happens."""
+def _blocks(allocations: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, float, float]]:
+    """Address, size, begin and end of the blocks that a recording allocates; without an end, it is infinite.
 
-    address: int
-    size: int
-    start: float
-    end: float
-
-
-def _blocks(allocations: Iterable[tuple[int, int, int]]) -> Iterator[_Block]:
-    """The blocks that a recording allocates. What it frees besides them existed before."""
+    What the recording frees besides them existed before.
+    """
     live: dict[int, tuple[int, int]] = {}
     for time, address, size in allocations:
         # A block that another thread freed, which was not recorded, ends where its address is used again.
         if address in live:
-            start, allocated = live.pop(address)
-            yield _Block(address, allocated, start, time)
+            began, allocated = live.pop(address)
+            yield address, allocated, began, time
         if size > 0:
             live[address] = time, size
-    for address, (start, allocated) in live.items():
-        yield _Block(address, allocated, start, math.inf)
+    for address, (began, allocated) in live.items():
+        yield address, allocated, began, math.inf
 
 
 def _bytes_by_kind(device: torch.device, **tensors: Iterable[Tensor]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Preparation of a process for a run: seeds, threads and switches, and the process group."""
+"""Preparation of a process for a run: seeds, threads, switches, environment variables, and the process group."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from dmls_ray.training.rank import RankInfo
 
 HOLD_OUT, AUGMENTATION, TRAIN_EVALUATION = 1, 2, 3
 """Purposes of random numbers, as an argument of `mixed_seed`."""
+
+_TIMEOUT = timedelta(minutes=30)
+"""How long a rank may wait for the others, in a collective and before its run."""
 
 _MAY_WAIT = 2048
 """Connections that may wait at a store at the same time, as in PyTorch."""
@@ -102,15 +105,12 @@ def end_with_parent(*_: object) -> None:
 
 
 @contextmanager
-def process_group(
-    rank: RankInfo, store: dist.Store | None, timeout: timedelta = timedelta(minutes=30)
-) -> Iterator[None]:
+def process_group(rank: RankInfo, store: dist.Store | None) -> Iterator[None]:
     """The default process group of one run; none at world size 1.
 
     Args:
         rank: this rank; `rank.backend` names the backend.
         store: key-value store of this run only, where its ranks meet.
-        timeout: how long a collective may wait for the other ranks.
     """
     if rank.world_size == 1:
         yield
@@ -126,7 +126,7 @@ def process_group(
         store=store,
         rank=rank.rank,
         world_size=rank.world_size,
-        timeout=timeout,
+        timeout=_TIMEOUT,
         device_id=device if rank.backend == "nccl" else None,
     )
     try:
@@ -152,11 +152,11 @@ def store_at(host: str) -> dist.TCPStore:
     return dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
-def wait_for_ranks(store: dist.Store, world_size: int, timeout: timedelta = timedelta(minutes=30)) -> None:
+def wait_for_ranks(store: dist.Store, world_size: int) -> None:
     """Wait until all ranks of a run have called this, with the run's store."""
     if store.add("ranks-there", 1) == world_size:
         store.set("all-there", "")
-    store.wait(["all-there"], timeout)
+    store.wait(["all-there"], _TIMEOUT)
 
 
 class Collective:
@@ -207,3 +207,44 @@ class Collective:
 def wait_for_others(rank: RankInfo) -> None:
     """Wait for all ranks after untimed work: a rank that had less of it would wait in its set-up, which is timed."""
     Collective(rank, torch.device(rank.device)).barrier()
+
+
+VARIABLES = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+)  # fmt: skip
+"""What decides, for these libraries, whether there are other ranks. Of torchrun's own, the last is only taken away:
+with it, Lightning finds its rank in another way than under the other launchers."""
+
+
+@contextmanager
+def torchrun_environment(rank: RankInfo, threads: int) -> Iterator[None]:
+    """Set the variables for the block; at world size 1, which has no process group, none of them is set.
+
+    After the block they are as before it, whatever the block has changed: a worker process serves many runs.
+
+    Args:
+        rank: this rank.
+        threads: threads per rank. Libraries choose another number themselves if OMP_NUM_THREADS is not set.
+    """
+    before = {name: os.environ.get(name) for name in (*VARIABLES, "OMP_NUM_THREADS")}
+    for name in VARIABLES:
+        os.environ.pop(name, None)
+    if rank.world_size > 1:
+        os.environ |= {
+            "RANK": str(rank.rank),
+            "LOCAL_RANK": str(rank.local_rank),
+            "WORLD_SIZE": str(rank.world_size),
+            "LOCAL_WORLD_SIZE": str(rank.local_world_size),
+            "GROUP_RANK": str(rank.machine_rank),
+            "OMP_NUM_THREADS": str(threads),
+        }
+        if rank.store_address is not None:
+            host, port = rank.store_address
+            os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+    try:
+        yield
+    finally:
+        for name in before:
+            os.environ.pop(name, None)
+        os.environ |= {name: value for name, value in before.items() if value is not None}

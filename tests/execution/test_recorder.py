@@ -16,7 +16,7 @@ from dmls_ray.records.codec import check_sweep_file
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git
 from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
-from dmls_ray.storage.sweep_file import read_sweep, write_sweep
+from dmls_ray.storage.folder import read_sweep, write_sweep
 from dmls_ray.workloads.registry import workload, workload_of_function
 from tests.records.test_provenance import commit_all
 

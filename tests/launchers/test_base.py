@@ -30,10 +30,6 @@ def test_every_launcher_has_a_command(name: str) -> None:
         assert command[-3:] == ["-m", "dmls_ray.launchers", "folder"]
 
 
-def test_the_worker_group_is_always_feasible() -> None:
-    assert infeasible_reason(RuntimeConfig()) == ""
-
-
 def test_a_launcher_of_one_process_and_the_backend_of_another_are_conflicts() -> None:
     with pytest.raises(
         ConflictError, match="launcher=inline is one process and world_size=2 .* spawn, torchrun or mpi"

@@ -18,10 +18,9 @@ import pytest
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.launchers import command, mpirun
-from dmls_ray.launchers.base import infeasible_reason
+from dmls_ray.launchers.base import JobFolder, LaunchedJob, infeasible_reason
 from dmls_ray.launchers.command import run_command
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.launchers.spawn import Spawn, run_spawned
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
@@ -113,16 +112,6 @@ def test_every_launcher_gives_its_ranks_the_environment_of_torchrun(launcher: st
         assert environment == {name: str(value) for name, value in expected.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["inline", "torchrun", pytest.param("mpirun", marks=MPI)])
-def test_a_run_of_one_rank_has_no_environment_of_torchrun(launcher: str) -> None:
-    (result,) = run(config(launcher), train="tests.training.probes:train_and_return_environment")
-    assert {name: value for name, value in result.run["returned"].items() if value} in (
-        {},
-        {"OMP_NUM_THREADS": "1"},
-    )
-
-
 @MPI
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", ["fp16", "bf16"])
@@ -182,7 +171,10 @@ def test_ranks_end_with_their_killed_agent(
     threading.Thread(target=kill_agent, daemon=True).start()
     results = run(config(launcher, world_size=2), train="tests.training.probes:leave_mark_and_wait")
     assert {item.outcome for item in results} == {"killed"}
-    assert [mark.name for mark in tmp_path.iterdir() if is_alive(int(mark.name))] == []
+    until = time.monotonic() + 10  # a rank that ends by itself takes a while to give back its memory
+    while alive := [mark.name for mark in tmp_path.iterdir() if is_alive(int(mark.name))]:
+        assert time.monotonic() < until, alive
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -224,9 +216,8 @@ def test_a_run_whose_process_does_not_end_although_it_was_killed_has_a_result(mo
     # As one that waits for a network drive which is gone.
     started: list[subprocess.Popen[bytes]] = []
 
-    def cannot_end(path_of_run: Path, process: subprocess.Popen[bytes]) -> list[int]:
+    def cannot_end(path_of_run: Path, process: subprocess.Popen[bytes]) -> None:
         started.append(process)
-        return [process.pid]
 
     monkeypatch.setattr(command, "_end_processes", cannot_end)
     (rank,) = run(config("spawn"), end_reason=lambda: "cancelled")
@@ -235,37 +226,6 @@ def test_a_run_whose_process_does_not_end_although_it_was_killed_has_a_result(mo
     process.wait()
     assert rank.outcome == "killed"
     assert f"its command (pid {process.pid}) does not end although it was killed" in rank.reason
-    assert rank.traceback.splitlines()[-1] == f"SIGKILL did not end process {process.pid} in 10 s."
-
-
-def stops_itself(config: Any, rank: Any, emit: Any) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-@pytest.mark.slow
-def test_a_spawned_rank_that_is_stopped_ends_with_an_interrupted_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmls_ray.launchers import spawn
-
-    def interrupted(*args: Any) -> None:
-        (rank,) = children_that_are_stopped()
-        assert rank.is_running()
-        raise KeyboardInterrupt
-
-    def children_that_are_stopped() -> list[psutil.Process]:
-        deadline = time.monotonic() + 250
-        while time.monotonic() < deadline:
-            found = [child for child in children() if child.status() == psutil.STATUS_STOPPED]
-            if found:
-                return found
-            time.sleep(0.05)
-        raise AssertionError("the rank did not stop")
-
-    before = children()
-    monkeypatch.setattr(spawn, "_follow", interrupted)
-    monkeypatch.setattr(spawn, "_END_TIMEOUT_S", 1.0)
-    with pytest.raises(KeyboardInterrupt):
-        run_spawned(config("spawn"), train=stops_itself)
-    assert not [child for child in children() - before if child.status() == psutil.STATUS_STOPPED]
 
 
 def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,12 @@
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import struct
-import time
-from collections.abc import Callable
-from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import _follow, run_spawned
-from dmls_ray.training.rank import RankInfo
+from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import SMALL
@@ -63,32 +55,3 @@ def test_inline_and_spawned_runs_agree_bit_for_bit() -> None:
 def test_inline_is_for_world_size_one() -> None:
     with pytest.raises(ConfigError, match="world_size=2 needs a process a rank"):
         run_inline(config(world_size=2))
-
-
-def torn(parent: Connection) -> None:
-    """Be killed in the middle of a message."""
-    os.write(parent.fileno(), struct.pack("!i", 100_000) + b"x")
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def survived(parent: Connection) -> None:
-    """Be killed, and leave a process that holds the connection for a minute."""
-    if os.fork() == 0:
-        time.sleep(60)
-        os._exit(0)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.parametrize("ending", [torn, survived])
-def test_a_killed_rank_is_noticed_though_its_message_is_torn_or_its_connection_stays_open(
-    ending: Callable[[Connection], None],
-) -> None:
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=ending, args=(there,))
-    process.start()
-    there.close()
-    began = time.monotonic()
-    (result,) = _follow({here: (RankInfo(), process)}, lambda event: None)
-    assert (result.outcome, result.reason) == ("killed", "rank 0 ended with exit code -9")
-    assert time.monotonic() - began < 50, "it does not wait for the process that was left"

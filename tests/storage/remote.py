@@ -6,9 +6,8 @@ from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import RemoteStore
+from dmls_ray.storage.remote_store import Mirror, RemoteStore
 from tests.records.test_model import record
 from tests.storage.reading import latest_records
 
@@ -30,7 +29,7 @@ def numbers(uri: str) -> list[int]:
 
 def objects_of(uri: str) -> list[str]:
     """The names of the objects with runs."""
-    return [item.name for item in ObjectStore(uri).list("runs") if not item.is_folder]
+    return ObjectStore(uri).list("runs")
 
 
 def path_of(uri: str) -> Path:

@@ -20,10 +20,9 @@ def test_what_was_put_is_listed_and_read_until_it_is_deleted(uri: str) -> None:
     objects.put("a.json", b"old")
     objects.put("a.json", b"new")
     objects.put_all([f"runs/{number}.json" for number in range(40)], str.encode)
-    assert [(item.name, item.is_folder) for item in objects.list()] == [("a.json", False), ("runs", True)]
+    assert objects.list() == ["a.json"]
     assert len(objects.list("runs")) == 40
-    assert len([item for item in objects.list(deep=True) if not item.is_folder]) == 41
-    assert abs(objects.list()[0].modified_ns / 1e9 - time.time()) < 60
+    assert len(objects.list(deep=True)) == 41
     assert objects.get("a.json") == b"new"
     assert objects.get_all(["runs/7.json", "runs/absent.json"]) == {"runs/7.json": b"runs/7.json"}
     objects.delete_all(["runs/7.json", "runs/absent.json"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
-import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,14 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.planning import results_location
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage import remote_store
+from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import first_free_location, open_store, records_at
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import RemoteStore
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.remote_store import Mirror, RemoteStore
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import numbered
-from tests.conftest import S3, start_s3
+from tests.conftest import PROJECT, S3, start_s3
+from tests.storage.reading import latest_records
 from tests.storage.remote import left_by_a_death, numbers, objects_of, path_of, records, run
 
 
@@ -34,6 +37,10 @@ from tests.storage.remote import left_by_a_death, numbers, objects_of, path_of, 
 def place(tmp_path: Path) -> str:
     """A folder as file://, which stands for a distributed file system."""
     return f"{tmp_path.as_uri()}/sweep"
+
+
+def folders(uri: str) -> set[str]:
+    return {name.partition("/")[0] for name in ObjectStore(uri).list(deep=True)}
 
 
 @pytest.fixture
@@ -44,7 +51,7 @@ def notes() -> list[str]:
 def test_a_run_is_an_object_when_it_is_appended_and_stays_one(uri: str, notes: list[str]) -> None:
     with RemoteStore(uri, notes.append) as store:
         store.add_session({"axis": "lr"})
-        assert [item.name for item in ObjectStore(uri).list()] == ["sessions"], "what was asked for is there at once"
+        assert folders(uri) == {"sessions"}, "what was asked for is there at once"
         for number in (0, 1):
             store.append(run(number))
             assert len(objects_of(uri)) == number + 1
@@ -52,7 +59,7 @@ def test_a_run_is_an_object_when_it_is_appended_and_stays_one(uri: str, notes: l
         before = objects_of(uri)
         assert "s000001-000002-a-1-" in before[1]
     assert objects_of(uri) == before
-    assert sorted(item.name for item in ObjectStore(uri).list()) == ["runs", "sessions"], "no object is written again"
+    assert folders(uri) == {"runs", "sessions"}, "no object is written again"
     assert records(uri) == [run(0), run(1)]
     assert notes == []
 
@@ -93,7 +100,7 @@ def test_no_object_with_runs_or_sessions_is_ever_written_again_or_deleted(
     assert {name.partition("/")[0] for name in written} == {"runs", "sessions"}
 
 
-def test_two_sweeps_at_once_lose_neither_run_nor_session_and_each_notes_the_other(uri: str, notes: list[str]) -> None:
+def test_two_sweeps_at_once_lose_neither_run_nor_session(uri: str, notes: list[str]) -> None:
     first, second = RemoteStore(uri, notes.append), RemoteStore(uri, notes.append)
     first.add_session({"started_at": "1", "name": "first"})
     second.add_session({"started_at": "2", "name": "second"})
@@ -108,30 +115,7 @@ def test_two_sweeps_at_once_lose_neither_run_nor_session_and_each_notes_the_othe
     again = RemoteStore(uri, print)
     sessions = read_sweep(again.folder)["sessions"]
     assert {session["name"] for session in sessions} == {"first", "second"}
-    note = (
-        f"Another sweep has written runs to {uri} meanwhile; they are kept, too. Two sweeps at once run the same twice "
-        "and disturb each other's times: give each a different --out."
-    )
-    assert notes == [note, note]
-
-
-def test_the_order_of_runs_does_not_depend_on_a_clock(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ahead(datetime):
-        """The clock of a host that is an hour ahead."""
-
-        @classmethod
-        def now(cls, zone: Any = None) -> Any:
-            return datetime.now(zone) + timedelta(hours=1)
-
-    ahead = time.time() + 3600
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: ahead)
-        patch.setattr(remote_store, "datetime", Ahead, raising=False)
-        left_by_a_death(uri, run(0, Outcome.KILLED), run(1))
-    with RemoteStore(uri, print) as store:
-        store.append(run(0, Outcome.ERROR))
-        store.append(run(1, Outcome.OOM))
-    assert [item.outcome for item in records(uri)] == [Outcome.ERROR, Outcome.OOM]
+    assert notes == []
 
 
 class Interrupted:
@@ -169,7 +153,7 @@ def test_ctrl_c_while_an_object_is_written_leaves_it_whole(
         if thread.name.startswith("ThreadPoolExecutor"):
             thread.join(60)
     (item,) = objects.list(folder)
-    assert (objects.get(item.name) or b"").endswith(b"}\n")
+    assert (objects.get(item) or b"").endswith(b"}\n")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"run_id": "a-1", "outc'])
@@ -205,7 +189,6 @@ def test_a_store_that_goes_away_and_comes_back_gets_every_run(
     place: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_store, "_RETRY_S", 0.0)
-    monkeypatch.setattr(remote_store, "_RETRY_SHARE", 0)
     with RemoteStore(place, notes.append) as store:
         store.append(run(0))
         folder = path_of(place)
@@ -280,3 +263,65 @@ def test_a_fresh_location_is_the_first_without_a_sweep(bucket: str) -> None:
     assert results_location(Options(out=uri, fresh=True)) == numbered(uri, 3)
     assert records_at(numbered(uri, 3)) == []
     assert len(records_at(numbered(uri, 2))) == 1
+
+
+def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri: str) -> None:
+    objects = ObjectStore(uri)
+    objects.put_all(["tensorboard/old/events", "figures/old.svg", "table.md"], str.encode)
+    mirror = Mirror(uri)
+    for name in ("tensorboard/new/events", "figures/new.svg"):
+        path = mirror.folder / name
+        path.parent.mkdir(parents=True)
+        path.write_text("new")
+    mirror.push()
+    there = objects.list(deep=True)
+    assert there == ["figures/new.svg", "figures/old.svg", "table.md", "tensorboard/new/events"]
+
+
+def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
+    place = f"{bucket}/sweep"
+    left_by_a_death(place, run(0))
+    found = load(place)
+    assert repr(found) == f"Results({place!r}, 1 runs: 1 ok)"
+    part = found.of(found.records[:1])
+    folder = found.folder
+    del found
+    assert (folder / "runs.jsonl").exists()
+    assert part.where == place
+    del part
+    assert not folder.exists()
+
+
+KILLED = """
+import os, signal, sys
+from dmls_ray.storage.remote_store import RemoteStore
+from dmls_ray.util.errors import StoreError
+from tests.storage.remote import run
+
+def fail(*_):
+    raise StoreError("it does not answer.")
+
+whole, cut_off = (RemoteStore(uri, print) for uri in sys.argv[1:])
+cut_off.mirror.objects.put_all = fail
+whole.append(run(0))
+cut_off.append(run(0))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_local_copy_of_a_killed_process_is_deleted_by_the_next_unless_it_has_runs_that_are_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    uri, other = (tmp_path / "whole").as_uri(), (tmp_path / "cut off").as_uri()
+    words = [sys.executable, "-c", KILLED, uri, other]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    killed = subprocess.run(words, cwd=PROJECT, env=environment, timeout=60, check=False, stdout=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(temporary.iterdir())) == 2
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    store = RemoteStore(uri, print)
+    (kept,) = set(temporary.iterdir()) - {store.folder}
+    assert store.records == latest_records(kept) == [run(0)]
+    assert not ObjectStore(other).list()

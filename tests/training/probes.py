@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +39,22 @@ def normed(shape: tuple[int, int, int], classes: int) -> nn.Module:
     return model
 
 
-class Doubling(nn.Module):
-    """Changes its input in place, as a first layer nn.ReLU(inplace=True) would."""
+class Calling(nn.Module):
+    """A layer whose passes begin with a call, with the images and whether the model trains."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[[Tensor, bool], object]) -> None:
         super().__init__()
-        self.linear = nn.Linear(64, 4)
+        self.call, self.linear = call, nn.Linear(64, 4)
 
     def forward(self, images: Tensor) -> Tensor:
-        out: Tensor = self.linear(images.mul_(2).flatten(1))
+        self.call(images, self.training)
+        out: Tensor = self.linear(images.flatten(1))
         return out
 
 
 def doubling() -> nn.Module:
-    return Doubling()
+    """Changes its input in place, as a first layer nn.ReLU(inplace=True) would."""
+    return Calling(lambda images, trains: images.mul_(2))
 
 
 class Floats(Dataset[tuple[Tensor, int]]):
@@ -120,43 +123,42 @@ def exploding() -> nn.Module:
     return Exploding()
 
 
-class Failing(nn.Module):
-    """Raises in its first forward pass on one rank, or kills that rank's process."""
+def is_last_rank() -> bool:
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1
 
-    def __init__(self, how: str) -> None:
-        super().__init__()
-        self.how, self.linear = how, nn.Linear(64, 4)
 
-    def forward(self, images: Tensor) -> Tensor:
-        last = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1
-        if last and self.training:
-            if self.how == "raise":
-                raise RuntimeError("a fault in the user's model")
-            if self.how == "oom":
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB")
-            os.kill(os.getpid(), signal.SIGKILL)
-        out: Tensor = self.linear(images.flatten(1))
-        return out
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def raising() -> nn.Module:
-    return Failing("raise")
+    """Raises in its first pass of training on the last rank."""
+
+    def fail(images: Tensor, trains: bool) -> None:
+        if trains and is_last_rank():
+            raise RuntimeError("a fault in the user's model")
+
+    return Calling(fail)
 
 
 def out_of_memory() -> nn.Module:
-    return Failing("oom")
+    def fail(images: Tensor, trains: bool) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB")
+
+    return Calling(fail)
 
 
 def dying() -> nn.Module:
-    return Failing("die")
+    """Kills its process in its first pass of training on the last rank."""
+    return Calling(lambda images, trains: kill_this_process() if trains and is_last_rank() else None)
 
 
 def dying_once() -> nn.Module:
     """Kills its rank the first time it is built in a working folder, and never again."""
     mark = Path("died-once")
-    if not mark.exists() and (not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1):
+    if not mark.exists() and is_last_rank():
         mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill_this_process()
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
 
 
@@ -177,9 +179,8 @@ class DyingInMidEpoch(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         self.passes += self.training
-        last = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1
-        if last and self.passes == int(os.environ.get("DIE_IN_PASS", "0")):
-            os.kill(os.getpid(), signal.SIGKILL)
+        if is_last_rank() and self.passes == int(os.environ.get("DIE_IN_PASS", "0")):
+            kill_this_process()
         out: Tensor = self.net(images)
         return out
 
@@ -217,28 +218,15 @@ class Payload:
         return Path.touch, (self._marker,)
 
 
-class Late(nn.Module):
-    """Computes 100 ms longer on rank 1."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(64, 4)
-
-    def forward(self, images: Tensor) -> Tensor:
-        if self.training and torch.distributed.get_rank() == 1:
-            time.sleep(0.1)
-        out: Tensor = self.linear(images.flatten(1))
-        return out
-
-
 def late() -> nn.Module:
-    _built.append(Late())
+    """Computes 100 ms longer on rank 1."""
+    _built.append(Calling(lambda images, trains: time.sleep(0.1) if trains and is_last_rank() else None))
     return _built[-1]
 
 
 def report_start(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """What a run's clock has in it when the training function is called, and what the process did before it began."""
-    clock_began = rank.assigned_at + rank.metrics["instruments_s"]
+    clock_began = rank.assigned_at + rank.instruments_s
     process_s = time.time() - psutil.Process().create_time()
     called_s = time.perf_counter() - clock_began
     return {"run": {"returned": {"called_s": called_s, "loading_s": process_s - called_s}}}

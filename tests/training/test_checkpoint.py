@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import stat
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,9 @@ METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 def config(**changes: Any) -> TrialConfig:
     # 13 passes an epoch at world size 1, 7 at world size 2.
-    return TrialConfig(
-        **{
-            "model": "tests.training.probes:dying_in_mid_epoch",
-            "batch_per_rank": 8,
-            "dataset": UNEVEN,
-            "epochs": 4,
-            "augmentation": "flip-crop",
-            "precision": "amp-fp16",
-            "lr_schedule": "cosine",
-            "device": "cpu",
-            **changes,
-        }
-    )
+    base = {"model": "tests.training.probes:dying_in_mid_epoch", "batch_per_rank": 8, "dataset": UNEVEN, "epochs": 4}
+    options = {"augmentation": "flip-crop", "precision": "amp-fp16", "lr_schedule": "cosine", "device": "cpu"}
+    return TrialConfig(**{**base, **options, **changes})
 
 
 def losses(result: RankResult) -> list[tuple[float, ...]]:
@@ -47,16 +37,13 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "die_in_pass"),
     [
-        pytest.param({"world_size": 2, "zero_redundancy": True, "noise_scale": True}, 18, marks=pytest.mark.slow),
-        pytest.param({"loader": "dataloader"}, 30, marks=pytest.mark.slow),
-        pytest.param(
-            {"loader": "dataloader", "dataset": "tests.training.probes:turned_floats", "augmentation": "none"},
-            30,
-            marks=pytest.mark.slow,
-        ),
+        ({"world_size": 2, "zero_redundancy": True, "noise_scale": True}, 18),
+        ({"loader": "dataloader"}, 30),
+        ({"loader": "dataloader", "dataset": "tests.training.probes:turned_floats", "augmentation": "none"}, 30),
     ],
 )
 def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
@@ -74,15 +61,12 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     assert resumed[0].outcome == "ok", resumed[0].traceback
     assert resumed[0].run["resumed_epoch"] == 2
     assert losses(resumed[0]) == losses(undisturbed[0])
-    for resumed_weight, weight in zip(
-        weights(tmp_path / "cut").values(), weights(tmp_path / "undisturbed").values(), strict=True
-    ):
-        assert torch.equal(resumed_weight, weight)
+    expected = weights(tmp_path / "undisturbed")
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights(tmp_path / "cut").items())
     assert list((tmp_path / "cut" / "checkpoints").iterdir()), "they stay until the driver has the record"
     assert resumed[0].run["gradient_noise_scale"] == undisturbed[0].run["gradient_noise_scale"]
-    assert resumed[0].values["total_s"] >= sum(
-        resumed[0].values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s")
-    )
+    values = resumed[0].values
+    assert values["total_s"] >= sum(values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
 
 
 @pytest.mark.parametrize("damage", [pytest.param("truncated", marks=pytest.mark.slow), "one bit"])
@@ -102,7 +86,8 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     if damage == "truncated":
         newest.write_bytes(whole_file[:-100])
     else:
-        whole_file[whole_file.index(b"/data/0") + 100] ^= 1
+        largest = max(zipfile.ZipFile(newest).infolist(), key=lambda item: item.file_size)
+        whole_file[largest.header_offset + largest.file_size] ^= 1
         newest.write_bytes(whole_file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
         resumed = run_inline(trial, artifacts=artifacts)
@@ -110,8 +95,8 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     assert losses(resumed) == losses(undisturbed)
 
 
-@pytest.mark.parametrize("kind", ["a pipe", "a device", "a link"])
-def test_a_pipe_a_device_or_a_link_in_place_of_a_checkpoint_is_refused_and_the_one_before_it_used(
+@pytest.mark.parametrize("kind", ["a pipe", "a link"])
+def test_a_pipe_or_a_link_in_place_of_a_checkpoint_is_refused_and_the_one_before_it_used(
     kind: str, tmp_path: Path
 ) -> None:
     trial, artifacts = config(epochs=2), ArtifactOptions(folder=str(tmp_path), checkpoints=True)
@@ -120,11 +105,6 @@ def test_a_pipe_a_device_or_a_link_in_place_of_a_checkpoint_is_refused_and_the_o
     newest.rename(tmp_path / "elsewhere")
     if kind == "a pipe":
         os.mkfifo(newest)
-    elif kind == "a device":
-        try:
-            os.mknod(newest, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero, which has no end
-        except PermissionError:
-            pytest.skip("only root may make a device")
     else:
         newest.symlink_to(tmp_path / "elsewhere")
     reason = "it is a link" if kind == "a link" else "it is no regular file"

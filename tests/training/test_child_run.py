@@ -65,7 +65,7 @@ def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str
 
 
 def new_server() -> ForkServer:
-    return ForkServer("dmls_ray.training.preload:preload", __name__)
+    return ForkServer("dmls_ray.training.rank:preload", __name__)
 
 
 @pytest.fixture(scope="module")

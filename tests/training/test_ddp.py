@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import time
+import gc
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
-from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
 
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.ddp import warmup_steps
+from dmls_ray.training.compat import compile_counters
+from dmls_ray.training.ddp import SAMPLED_EVERY, DDPTimers, compile_mode, warmup_steps, with_exposed
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import rank_trainer
 from tests.new_processes import run_ranks
 from tests.records.test_model import recorded
-from tests.training.probes import train_and_return_weights
 from tests.training.test_engine import UNEVEN, run_each, weights
 
 
@@ -115,27 +117,6 @@ def test_a_rank_that_waits_for_a_slower_one_does_not_count_the_wait_as_communica
     assert exposed_ms == trained["late"][1]["exposed_comm_ms"] < 50 < wait_ms
 
 
-def train_with_slow_broadcasts(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
-    """Train while each of ZeRO's broadcasts takes 200 ms longer."""
-    broadcast: Any = ZeroRedundancyOptimizer._sync_params
-
-    def slow(optimizer: Any) -> None:
-        time.sleep(0.2)
-        broadcast(optimizer)
-
-    with mock.patch.object(ZeroRedundancyOptimizer, "_sync_params", slow):
-        return {"run": {"returned": train_and_return_weights(trial, rank, emit)}}
-
-
-def test_what_zero_broadcasts_counts_as_communication() -> None:
-    ranks = run_ranks(config(epochs=1, zero_redundancy=True), train=train_with_slow_broadcasts)
-    assert [rank.outcome for rank in ranks] == ["ok", "ok"], ranks[0].traceback
-    for rank in ranks:
-        returned = rank.run["returned"]
-        assert returned["comm_ms"] > 200
-        assert returned["exposed_comm_ms"] == pytest.approx(returned["comm_ms"] - returned["overlap_ms"])
-
-
 def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:
     compressed = config(compression="powersgd", device="cuda")
     assert [warmup_steps(samples, compressed) for samples in (1000, 16 * 4)] == [10, 6]
@@ -191,3 +172,128 @@ def test_the_noise_scale_is_the_variance_of_gradients_over_their_squared_mean() 
         ranks = run_ranks(changed, train=compare_noise)
         assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
         assert ranks[0].values["metered"] == pytest.approx(ranks[0].values["defined"], rel=0.25)
+
+
+class TimersOfDDP:
+    """DDP's timers at a given rate, as PyTorch 2.14 has them: means over the first 10 passes and each n-th one."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.seen: list[float] = []
+        self.last = 0
+
+    def add(self, number: int, comm_ms: float) -> None:
+        self.last = number
+        if number <= 10 or number % self.every == 0:
+            self.seen.append(comm_ms)
+
+    def read(self, ddp: Any) -> dict[str, Any]:
+        return {"iteration": self.last, "avg_backward_comm_time": sum(self.seen) / max(len(self.seen), 1) * 1e6}
+
+
+def test_cold_passes_of_the_warm_up_are_in_no_communication_time(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    ddp = DistributedDataParallel(torch.nn.Linear(2, 2))
+    shown = TimersOfDDP(SAMPLED_EVERY["cpu"])
+    monkeypatch.setattr("dmls_ray.training.ddp.ddp_logging_data", shown.read)
+    timers = DDPTimers(ddp)
+    for number in range(1, 31):
+        shown.add(number, 100.0 if number <= 5 else 2.0)
+        if number == 5:
+            timers.count_from_here()
+    assert timers.pass_ms()["comm_ms"] == pytest.approx(2.0, rel=1e-4)
+    assert timers.passes == 25
+    timers.count_from_here()
+    assert timers.pass_ms() == {}, "nothing was measured since"
+
+
+def test_times_of_a_model_that_is_gone_are_those_that_were_read_last(group: None) -> None:
+    ddp = DistributedDataParallel(torch.nn.Linear(4, 4))
+    timers = DDPTimers(ddp)
+    for _ in range(4):
+        ddp(torch.ones(2, 4)).sum().backward()
+    timers.read()
+    read = timers.pass_ms()
+    assert read["comm_ms"] > 0
+    assert timers.passes == 3, "DDP logs a pass when the next one begins"
+    del ddp
+    gc.collect()
+    assert timers._ddp() is None, "the timers keep no model"
+    assert timers.pass_ms() == read
+
+
+def test_exposed_communication_is_what_no_computation_hides() -> None:
+    assert with_exposed({"comm_ms": 3.0, "overlap_ms": 1.0})["exposed_comm_ms"] == 2.0
+    assert with_exposed({"comm_ms": 1.0, "overlap_ms": 1.5})["exposed_comm_ms"] == 0.0
+    assert with_exposed({"comm_ms": 0.0, "overlap_ms": 0.0}) == {}
+
+
+def compiled_config(**changes: Any) -> TrialConfig:
+    base = {"model": "digits_convnet", "batch_per_rank": 16, "dataset": UNEVEN, "epochs": 2, "batch_norm": "on"}
+    return TrialConfig(**{**base, "device": "cpu", "compile": "default", **changes})
+
+
+def losses_of_tests(result: RankResult) -> list[float]:
+    return [epoch["test_loss"] for epoch in result.run["epochs"]]
+
+
+@pytest.mark.slow
+def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_up() -> None:
+    def recompiled(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+        made = rank_trainer(trial, rank)
+        stats = compile_counters()["stats"]
+        before = stats["unique_graphs"]
+        outcome = made.run(emit)
+        return {**made.result(outcome), "later": stats["unique_graphs"] - before}
+
+    compiled, eager = run_inline(compiled_config(), train=recompiled), run_inline(compiled_config(compile="off"))
+    assert compiled.outcome == "ok", compiled.traceback
+    assert losses_of_tests(compiled) == pytest.approx(losses_of_tests(eager), rel=1e-3)
+    assert compiled.values["later"] == 0, "no shape is left for a timed step to compile"
+    run = compiled.run
+    assert 0 < run["compile_s"] <= compiled.values["setup_s"]
+    assert run["compile_cache"] in ("cold", "warm", "mixed")
+    again = run_inline(compiled_config())
+    assert again.run["compile_cache"] == "warm"
+    assert losses_of_tests(again) == losses_of_tests(compiled)
+
+
+@pytest.mark.slow
+def test_the_thorough_mode_learns_what_the_eager_one_does() -> None:
+    thorough, eager = (run_inline(compiled_config(compile=mode, epochs=1)) for mode in ("max-autotune", "off"))
+    assert thorough.outcome == "ok", thorough.traceback
+    assert losses_of_tests(thorough) == pytest.approx(losses_of_tests(eager), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("device", "accum_steps", "mode"),
+    [("cuda", 1, "max-autotune"), ("cuda", 2, "max-autotune-no-cudagraphs"), ("cpu", 2, "max-autotune")],
+)
+def test_gradients_that_accumulate_on_a_gpu_lie_in_no_cuda_graph(device: str, accum_steps: int, mode: str) -> None:
+    trial = compiled_config(compile="max-autotune", accum_steps=accum_steps)
+    assert compile_mode(trial, torch.device(device)) == mode
+    assert compile_mode(trial.replace(compile="default"), torch.device(device)) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("accum_steps", [1, 2])
+@pytest.mark.parametrize("mode", ["default", "max-autotune"])
+def test_a_compiled_model_learns_what_the_eager_one_does_on_a_gpu(mode: str, accum_steps: int) -> None:
+    trial = compiled_config(device="cuda", accum_steps=accum_steps)
+    compiled, eager = (run_inline(trial.replace(compile=name)) for name in (mode, "off"))
+    assert compiled.outcome == "ok", compiled.traceback
+    assert losses_of_tests(compiled) == pytest.approx(losses_of_tests(eager), rel=1e-2)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_under_ddp() -> None:
+    compiled, eager = (run_spawned(compiled_config(world_size=2, compile=mode)) for mode in ("default", "off"))
+    assert [item.outcome for item in compiled] == ["ok", "ok"], compiled[0].traceback
+    assert losses_of_tests(compiled[0]) == pytest.approx(losses_of_tests(eager[0]), rel=1e-3)
+
+
+def test_without_a_compiler_a_run_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    result = run_inline(compiled_config())
+    assert result.outcome == "skipped"
+    assert "compile=default needs a C++ compiler" in result.reason

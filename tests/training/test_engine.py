@@ -203,16 +203,12 @@ def test_a_short_run_still_has_steps_that_count() -> None:
     assert len(result.values["step_ms_quantiles"]) == len(STEP_QUANTILES)
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_as_diverged() -> None:
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged_on_all_ranks() -> None:
     events: list[RankEvent] = []
-    result = run_inline(config(model="tests.training.probes:exploding", epochs=5), emit=events.append)
-    assert (result.outcome, result.reason) == ("diverged", "the loss is not finite in epoch 1")
+    exploding = config(model="tests.training.probes:exploding", epochs=5, world_size=2)
+    for result in run_ranks(exploding, emit=events.append):
+        assert (result.outcome, result.reason) == ("diverged", "the loss is not finite in epoch 1")
     assert sum(isinstance(event, EpochEnded) for event in events) == 1
-
-
-def test_a_diverged_run_ends_on_all_ranks() -> None:
-    results = run_ranks(config(model="tests.training.probes:exploding", world_size=2))
-    assert [item.outcome for item in results] == ["diverged", "diverged"]
 
 
 def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() -> None:

@@ -5,6 +5,7 @@ import platform
 import resource
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.memory import MIB, MemoryMeter, keep_freed_pages
+from dmls_ray.training import memory
+from dmls_ray.training.memory import MIB, MemoryMeter, UtilizationSampler, keep_freed_pages
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import call_in_new_process
 
@@ -44,25 +46,16 @@ def test_the_peak_is_that_of_this_run_and_not_of_an_earlier_one() -> None:
 
 
 @linux
-def test_the_memory_of_the_host_is_that_of_training_and_not_of_what_follows() -> None:
+def test_the_memory_of_the_host_is_that_of_training_without_tests_within_and_after_an_epoch() -> None:
     meter = MemoryMeter(CPU)
     fill(200)
     for size in (64, 32):
         with meter.training():
             fill(size)
+            with meter.outside_training():
+                fill(200)
+            fill(32)
         fill(200)
-    assert 50 < read(meter, "host_mem_mib") < 100
-    assert read(meter, "peak_mem_mib") > meter.start_mib + 150
-
-
-@linux
-def test_the_memory_of_the_host_is_without_what_a_test_within_an_epoch_takes() -> None:
-    meter = MemoryMeter(CPU)
-    with meter.training():
-        fill(64)
-        with meter.outside_training():
-            fill(200)
-        fill(32)
     assert 50 < read(meter, "host_mem_mib") < 100
     assert read(meter, "peak_mem_mib") > meter.start_mib + 150
 
@@ -153,3 +146,28 @@ def _faults_of_a_step() -> float:
 def test_a_step_gets_the_pages_again_that_the_last_one_freed() -> None:
     """By default glibc returns them to the system at each step: 9,700 page faults."""
     assert call_in_new_process(_faults_of_a_step) < 500
+
+
+def test_processor_and_memory_are_sampled_during_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PERIOD_S", 0.02)
+    with UtilizationSampler(torch.device("cpu")) as sampler:
+        until = time.monotonic() + 0.4
+        while time.monotonic() < until:
+            sum(range(1000))
+    series = sampler.series
+    assert set(series) == {"at_s", "cpu_percent", "memory_mib"}
+    assert len({len(values) for values in series.values()}) == 1
+    assert len(series["at_s"]) >= 5
+    assert series["at_s"] == sorted(series["at_s"])
+    assert max(series["cpu_percent"]) > 50
+    assert min(series["memory_mib"]) > 50
+
+
+def test_a_long_run_is_sampled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PERIOD_S", 0.001)
+    monkeypatch.setattr(memory, "MOST_POINTS", 8)
+    with UtilizationSampler(torch.device("cpu")) as sampler:
+        time.sleep(0.5)
+    points = sampler.series["at_s"]
+    assert 4 <= len(points) < 8
+    assert points[-1] > 0.05, "the series spans the run"

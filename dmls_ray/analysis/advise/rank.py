@@ -25,7 +25,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Comparisons, Trial
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.folder import read_sweep
 from dmls_ray.util.errors import ConfigError
 
 

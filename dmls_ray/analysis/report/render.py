@@ -23,8 +23,8 @@ from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.records.codec import encode_json
+from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.files import atomic_write_text
 from dmls_ray.util.text import escape_control_chars
 

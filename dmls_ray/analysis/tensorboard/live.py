@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.records.model import EpochRecord, RunRecord
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.folder import read_sweep
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter

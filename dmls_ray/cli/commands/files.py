@@ -15,10 +15,9 @@ from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.flags import EXIT_FAILED, EXIT_OK, Parser, add_folder
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import replaces
-from dmls_ray.storage.folder import read_folder
+from dmls_ray.storage.folder import read_folder, read_sweep
 from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.uri import below, check_location, is_uri, without_file_scheme

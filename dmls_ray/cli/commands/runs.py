@@ -19,8 +19,8 @@ from dmls_ray.cli.flags import Parser
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.stale import CURRENT, FIELD
+from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import find_sweeps
-from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.files import is_inside
 from dmls_ray.util.text import utf8_safe

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dmls_ray.training.clocks import synchronize
-from dmls_ray.training.marks import elapsed_ms, mark
+from dmls_ray.training.clocks import elapsed_ms, mark, synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.grayscale.images import Images, contact_sheet, levels_apart, load_pictures, reference

@@ -18,14 +18,13 @@ from dmls_ray.records.returned import Reported, part_of
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.compat import after_each_ddp, around_backward_passes, around_loader_waits, is_profiling
-from dmls_ray.training.ddp_timers import DDPTimers, with_exposed
-from dmls_ray.training.memory import MemoryMeter
+from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
+from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.training.step_hooks import around_optimizer_steps
 from dmls_ray.training.trace import is_traced, traced
-from dmls_ray.training.utilization import UtilizationSampler
 from dmls_ray.workloads.base import Workload, check_data
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
 
@@ -218,7 +217,7 @@ class FunctionSteps:
         Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
         """
         communication = self._communication_ms()
-        parts = self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0), 0.0)
+        parts = self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
         seen = parts if self._has_backward else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}
         return {**communication, **seen} if parts else {}
 

@@ -18,7 +18,7 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import EpochRecord
-from dmls_ray.storage.sweep_file import write_sweep
+from dmls_ray.storage.folder import write_sweep
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results, set_value
 

@@ -6,9 +6,9 @@ from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.model import EpochRecord
-from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.stopping import EarlyStopping
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
