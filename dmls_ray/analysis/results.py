@@ -125,7 +125,7 @@ class Results:
         _add(columns, {name: entries.pop(name, None) for name in self._registered}, OF_A_RECORD)
         _add(columns, entries, OF_A_METRIC)
         _add(columns, _shared_columns(records, _place, _surroundings), "run_")
-        return pd.DataFrame(columns, copy=False)
+        return pd.DataFrame(columns)
 
     @cached_property
     def _registered(self) -> dict[str, Metric]:
