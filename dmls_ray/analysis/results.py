@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 import pandas as pd
 
 from dmls_ray.config.options import Until
@@ -100,7 +101,7 @@ class Results:
         """
         for session in reversed(read_sweep(self.folder).get("sessions", [])):
             if session.get("until"):
-                return Until.of(session)
+                return msgspec.convert(session["until"], Until)
         return None
 
     @cached_property

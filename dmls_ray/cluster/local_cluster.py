@@ -15,7 +15,7 @@ import psutil
 from dmls_ray.cluster.compat import loopback_only
 from dmls_ray.cluster.resources import usable_gpus
 from dmls_ray.util.errors import ClusterError, ClusterLostError
-from dmls_ray.util.temporary_folder import PREFIX, TemporaryFolder, room_above, short_folders
+from dmls_ray.util.temporary_folder import PREFIX, TemporaryFolder, short_folder
 from dmls_ray.util.text import first_line
 
 LOOPBACK = "127.0.0.1"
@@ -76,10 +76,8 @@ def _parent_of_files() -> Path:
     if "RAY_TMPDIR" in os.environ:
         return Path(os.environ["RAY_TMPDIR"])
     usual = Path(tempfile.gettempdir())
-    room = room_above(f"/{PREFIX}ray-12345678/session_0000-00-00_00-00-00_000000_{os.getpid()}/sockets/plasma_store")
-    if len(os.fsencode(usual)) <= room:
-        return usual
-    return next(short_folders(), usual)
+    below = f"/{PREFIX}ray-12345678/session_0000-00-00_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
+    return short_folder(usual, below)
 
 
 def _start(folder: Path, options: Mapping[str, Any]) -> None:

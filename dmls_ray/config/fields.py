@@ -22,7 +22,6 @@ from msgspec import Meta, inspect
 
 from dmls_ray.config.field_types import (
     LISTS,
-    SCALARS,
     UnsupportedError,
     annotation_of,
     field_docs,
@@ -112,11 +111,6 @@ class FieldSpec:
         union = described.types if isinstance(described, inspect.UnionType) else (described,)
         return tuple(member for member in union if not isinstance(member, inspect.NoneType))
 
-    @cached_property
-    def is_converted(self) -> bool:
-        """Whether the code gets another object than the plain value."""
-        return not all(isinstance(member, SCALARS) for member in self.members)
-
     @property
     def has_lists(self) -> bool:
         """Whether one value may have several parts."""
@@ -168,7 +162,7 @@ class FieldSpec:
             guessed = [guess_value(part) for part in given]
         try:
             # A text that looks like a number is one, where the field has both.
-            return self.convert(guessed, strict=True)
+            return plain_value(self.convert(guessed, strict=True))
         except msgspec.ValidationError:
             return self.check(given)
         except ValueError as error:
@@ -180,6 +174,16 @@ class FieldSpec:
         Raises:
             ConfigError: the value is of the wrong type, out of bounds or not among the choices.
         """
+        return plain_value(self.native(value))
+
+    def native(self, value: Any) -> Any:
+        """A value as the annotation of the field has it: a list, a path.
+
+        Raises:
+            ConfigError: as `check`.
+        """
+        if value is None and self.default is None:
+            return None
         try:
             if self.setting.reads is not None and isinstance(value, str):
                 value = self.setting.reads(value)
@@ -189,30 +193,18 @@ class FieldSpec:
         except ValueError as error:
             raise self._unfit(value, str(error)) from error
 
-    def native(self, value: Any) -> Any:
-        """A value as the annotation of the field has it: a list, a path.
-
-        Raises:
-            ConfigError: as `check`.
-        """
-        return None if value is None else self._native(self.check(value))
-
-    def plain(self, value: Any) -> Any:
-        """The plain value of one that `native` has returned."""
-        return self.check(value) if self.is_converted and value is not None else value
-
     def convert(self, value: Any, *, strict: bool = False) -> Any:
-        """The plain value; `strict`: a text is no number.
+        """A value as the annotation of the field has it; `strict`: a text is no number.
 
         Raises:
             ValueError: the value is of another type, or out of bounds.
         """
-        return plain_value(self._native(plain_value(value), strict=strict))
-
-    def _native(self, plain: Any, *, strict: bool = False) -> Any:
+        plain = plain_value(value)
         if isinstance(plain, str) and self.hint is bool:
             plain = _TRUTHS.get(plain.lower(), plain)
-        return msgspec.convert(plain, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
+        native = msgspec.convert(plain, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
+        plain_value(native)  # refuses a text of a number that is not finite
+        return native
 
     def _unfit(self, value: Any, message: str) -> ConfigError:
         given = f"{self.name}={as_flag_value(value)[:_LONGEST_SHOWN]}"
@@ -307,7 +299,7 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
         ConfigError: a value has the wrong type, is out of bounds or is not among the choices.
     """
     for spec in specs:
-        object.__setattr__(config, spec.name, spec.native(spec.check(getattr(config, spec.name))))
+        object.__setattr__(config, spec.name, spec.native(getattr(config, spec.name)))
 
 
 def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 
 from dmls_ray.config.fields import (
@@ -61,16 +59,6 @@ class Until:
     """Leave a trial out of further repeats once it is beaten for the --aim."""
     aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = setting(None, group="stopping")
     """What trials race for: most throughput, highest accuracy, shortest time to --target-accuracy, least memory."""
-
-    def describe(self) -> dict[str, Any]:
-        """As sweep.json records it."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, session: Mapping[str, Any]) -> Self | None:
-        """Of one call of a sweep, as sweep.json records it; None where the number of repeats was given."""
-        given = session.get("until")
-        return msgspec.convert(given, cls) if given else None
 
 
 GRIDS = ("grid", "random")
@@ -201,11 +189,6 @@ class Options(RunLimits, Until):
     def uses_searcher(self) -> bool:
         """Whether a searcher of Ray Tune proposes the runs."""
         return self.mode == "search" and self.searcher not in GRIDS
-
-    @property
-    def run_limits(self) -> RunLimits:
-        """Timeouts and retries of the runs, and the limit of a rank's memory."""
-        return RunLimits(**{item.name: getattr(self, item.name) for item in fields(RunLimits)})
 
     @property
     def is_remote(self) -> bool:

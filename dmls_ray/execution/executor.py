@@ -182,7 +182,7 @@ class Executor:
             self._group_spec(resources, jobs),
             isolation=self.options.isolation,
             private_cluster=session.started_here,
-            limits=self.options.run_limits,
+            limits=self.options,
             exclusive=self.search is None,
             notify=self.view.note,
         )

@@ -151,7 +151,7 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
         "environment": provenance.describe_environment(),
     }
     if options.until is not None:
-        session |= {"repeats": min(FIRST_LOOK, plan.repeats), "until": options.until.describe()}
+        session |= {"repeats": min(FIRST_LOOK, plan.repeats), "until": asdict(options.until)}
     if options.mode == "search":
         session |= {"metric": options.metric, "minimizes": search_minimizes(options)}
     else:

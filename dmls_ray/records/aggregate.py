@@ -53,7 +53,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     take_epochs(record, epochs, metrics)
     # What the run itself has measured comes before what follows from its epochs.
     record.metrics |= values.metrics
-    _take_train_evaluation(record.metrics)
+    _take_gaps(record.metrics)
     for metric in _by_name(metrics).values():
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
         if value is not None:
@@ -72,10 +72,7 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[
     record.facts = kept.facts | record.facts
     if "images_per_s" in of_run and "train_samples" in of_run:
         of_run["epoch_s"] = of_run["train_samples"] / of_run["images_per_s"]
-    if "train_loss" in kept.metrics and "test_loss" in kept.metrics:
-        of_run["loss_gap"] = kept.metrics["test_loss"] - kept.metrics["train_loss"]
-    if "train_accuracy" in kept.metrics and "test_accuracy" in kept.metrics:
-        of_run["accuracy_gap"] = kept.metrics["train_accuracy"] - kept.metrics["test_accuracy"]
+    _take_gaps(of_run)
     _take_overfitting(record)
 
 
@@ -114,14 +111,15 @@ def _combined(metric: Metric, ranks: Sequence[RankRecord]) -> float | None:
     return _COMBINE[metric.across_ranks](values) if values else None
 
 
-def _take_train_evaluation(metrics: dict[str, float]) -> None:
-    """Fill in what follows from the evaluation on training samples."""
+def _take_gaps(metrics: dict[str, float]) -> None:
+    """Fill in how much better training samples are classified than test samples, where known by the trained model."""
     if "train_eval_accuracy" in metrics:
         metrics["train_accuracy"] = metrics["train_eval_accuracy"]
-        if "test_accuracy" in metrics:
-            metrics["accuracy_gap"] = metrics["train_accuracy"] - metrics["test_accuracy"]
-    if "train_eval_loss" in metrics and "test_loss" in metrics:
-        metrics["loss_gap"] = metrics["test_loss"] - metrics["train_eval_loss"]
+    train_loss = metrics.get("train_eval_loss", metrics.get("train_loss"))
+    if train_loss is not None and "test_loss" in metrics:
+        metrics["loss_gap"] = metrics["test_loss"] - train_loss
+    if "train_accuracy" in metrics and "test_accuracy" in metrics:
+        metrics["accuracy_gap"] = metrics["train_accuracy"] - metrics["test_accuracy"]
 
 
 def _take_overfitting(record: RunRecord) -> None:

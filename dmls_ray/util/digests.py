@@ -8,6 +8,7 @@ A module that is imported by a name computed at run time is not seen.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib
 import os
@@ -66,15 +67,18 @@ def _files_of(module: str) -> dict[str, str]:
             continue
         path = Path(str(spec.origin))
         content = spec.loader.get_data(str(path))  # type: ignore[union-attr]
-        tree = _parsed(content) if path.suffix == ".py" else None
-        digest = _code_digest(tree) if tree else ""
+        digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
         is_package = spec.submodule_search_locations is not None
+        if path.suffix == ".py":
+            # Without: no valid Python, or an expression of thousands of operands.
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+                tree = _parsed(content)
+                imported = set(_imports(tree, name if is_package else name.rpartition(".")[0]))
+                waiting += imported - seen
+                seen |= imported
+                digest = _code_digest(tree)
         suffix = "/__init__.py" if is_package else path.suffix
-        digests[name.replace(".", "/") + suffix] = digest or hashlib.sha256(content).hexdigest()[:_DIGITS]
-        if tree:
-            imported = set(_imports(tree, name if is_package else name.rpartition(".")[0]))
-            waiting += imported - seen
-            seen |= imported
+        digests[name.replace(".", "/") + suffix] = digest
     return digests
 
 
@@ -129,14 +133,15 @@ def _find(name: str) -> ModuleSpec | None:
     return None
 
 
-def _parsed(content: bytes) -> ast.Module | None:
-    """The code of a module, without what runs only if it is the main program; None if it is no valid Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's code: its import shows them
-            tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+def _parsed(content: bytes) -> ast.Module:
+    """The code of a module, without what runs only if it is the main program.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: it is no valid Python.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the user's code: its import shows them
+        tree = ast.parse(content)
     tree.body = [statement for statement in tree.body if not _is_main_block(statement)]
     return tree
 
@@ -169,21 +174,20 @@ def _with_parents(name: str) -> list[str]:
 
 
 def _code_digest(tree: ast.Module) -> str:
-    """The digest of code without its docstrings; empty for an expression of thousands of operands."""
+    """The digest of code without its docstrings.
+
+    Raises:
+        RecursionError: an expression has thousands of operands.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not _is_text(statement)]
-    try:
-        return text_digest(ast.unparse(tree))
-    except RecursionError:
-        return ""
+    return text_digest(ast.unparse(tree))
 
 
 def _is_text(statement: ast.stmt) -> bool:
     """Whether a statement is a text alone, which has no effect."""
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
-        return False
-    return isinstance(statement.value.value, str)
+    return isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)
 
 
 _SETTLED_S = 2.0

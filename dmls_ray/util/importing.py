@@ -48,13 +48,9 @@ def search_module_path(path: Sequence[str]) -> None:
 
     Other folders of this process come after them, on the same side of Python's own modules.
     """
-    before = list(path[: path.index(STANDARD_LIBRARY)]) if STANDARD_LIBRARY in path else list(path)
-    after = list(path[len(before) + 1 :])
-    end = _end_of_standard_library()
-    others = [
-        [entry for entry in part if os.path.abspath(entry) not in path] for part in (sys.path[:end], sys.path[end:])
-    ]
-    sys.path[:] = [*before, *others[0], *after, *others[1]]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) not in path]
+    end, mark = _end_of_standard_library(), path.index(STANDARD_LIBRARY)
+    sys.path[:] = [*path[:mark], *sys.path[:end], *path[mark + 1 :], *sys.path[end:]]
 
 
 def is_installed(file: str) -> bool:

@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -93,11 +92,13 @@ _LONGEST = 103 if sys.platform == "darwin" else 107
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 
 
-def room_above(below: str) -> int:
-    """Bytes that the path of a folder may have where sockets have such a path below it."""
-    return _LONGEST - len(os.fsencode(below))
+def short_folder(usual: Path, below: str) -> Path:
+    """A folder for temporary files: the usual one, or another of the system's where its path has no room for sockets.
 
-
-def short_folders() -> Iterator[Path]:
-    """The system's folders for temporary files whose paths are short, as far as this process may write there."""
-    return (Path(folder) for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK))
+    Args:
+        usual: the folder to use where its path is short enough.
+        below: the path that a socket has below the folder.
+    """
+    if len(os.fsencode(usual)) + len(os.fsencode(below)) <= _LONGEST:
+        return usual
+    return next((Path(folder) for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK)), usual)
