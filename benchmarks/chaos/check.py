@@ -22,6 +22,8 @@ class Counts:
     """Runs of one sweep, counted."""
 
     ok: int = 0
+    explained: int = 0
+    """Runs with another outcome that a fault explains, as oom after a lack of memory."""
     lost: int = 0
     """Runs without a row, and rows that were printed and are not there."""
     twice: int = 0
@@ -56,6 +58,7 @@ def compare(
     planned: Collection[Key],
     expected: Mapping[Key, Measured],
     *,
+    explained: Collection[str] = (),
     reported: Collection[str] = (),
 ) -> Counts:
     """Count.
@@ -64,6 +67,7 @@ def compare(
         lines: the records of the sweep, in the order of their file.
         planned: its runs.
         expected: the results of the undisturbed sweep.
+        explained: outcomes other than ok that its faults explain.
         reported: `batch_per_rank=8 ...` of each run that was printed as ok. A printed row has been kept.
     """
     records = [RunRecord.from_json(line) for line in lines]
@@ -74,7 +78,11 @@ def compare(
     counts = Counts(ok=len(oks))
     last = {key_of(record): record for record in records}
     for key in planned:
-        if key not in oks:
+        if key in oks:
+            continue
+        if key in last and last[key].outcome in explained:
+            counts.explained += 1
+        else:
             counts.lost += 1
             counts.examples.append(f"{key} is lost: {last[key].outcome if key in last else 'no row'}")
     for key, found in oks.items():

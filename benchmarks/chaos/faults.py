@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from typing import Any
 import psutil
 
 from benchmarks.chaos.command import Command
-from benchmarks.chaos.places import Disk, Launched, Machines, Place, Store
+from benchmarks.chaos.places import Disk, Launched, Machines, Memory, Place, Store
+
+MIB = 2**20
 
 
 class NoVictimError(Exception):
@@ -166,6 +169,33 @@ class StoreFails(Fault):
         now.place.mode("pass")
 
 
+_HOG = f"""
+import time
+open("/proc/self/oom_score_adj", "w").write("-1000")
+taken = []
+while len(taken) < 64:
+    taken.append(bytearray(8 * {MIB}))
+    time.sleep(0.02)
+time.sleep(3600)
+"""
+
+
+class ShortMemory(Fault):
+    """Another process takes 512 MiB of a cgroup that has 128 MiB more than it uses. The kernel spares that process."""
+
+    def strike(self, now: Moment) -> str:
+        self.lasts_s = now.pause_s / 2
+        cgroup = now.place.cgroup
+        cgroup.limit(cgroup.used() + 128 * MIB)
+        self._hog = now.place.host.start(cgroup.entered([sys.executable, "-c", _HOG]))
+        return "128 MiB left"
+
+    def restore(self, now: Moment) -> None:
+        self._hog.send_signal(signal.SIGKILL)
+        self._hog.wait()
+        now.place.cgroup.limit(None)
+
+
 class LostMachine(Fault):
     """The second machine loses its power, and joins again later."""
 
@@ -200,6 +230,8 @@ class Kind:
     not_at: tuple[type[Place], ...] = ()
     ends_command: bool = False
     """Whether the command may end with it, and is given again. Other faults are answered by a restart or a retry."""
+    outcomes: frozenset[str] = frozenset()
+    """Outcomes other than ok that a run may keep after it."""
 
     def is_possible_at(self, place: type[Place]) -> bool:
         """Whether the fault can strike there."""
@@ -230,6 +262,7 @@ KINDS: dict[str, Kind] = {
     "store answers 500": Kind(make=lambda: StoreFails("500"), places=(Store,), ends_command=True),
     "store does not answer": Kind(make=lambda: StoreFails("silent"), places=(Store,), ends_command=True),
     "store cuts uploads": Kind(make=lambda: StoreFails("cut"), places=(Store,), ends_command=True),
+    "short memory": Kind(make=ShortMemory, places=(Memory,), ends_command=True, outcomes=frozenset({"oom"})),
     "lost machine": Kind(make=LostMachine, places=(Machines,)),
     "cut link": Kind(make=CutLink, places=(Machines,)),
 }

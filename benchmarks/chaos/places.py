@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.chaos.command import Command, Sweep
+from benchmarks.chaos.memory_cgroup import MemoryCgroup
 from tests.multihost.hosts import LOST_SOON, Host, HostsError, Network, install_folders
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -78,7 +79,12 @@ class Place:
     def start(self) -> Command:
         """Give the command."""
         words = [sys.executable, str(PROJECT / "sweeps" / "grid.py"), *self.sweep.flags, *self.flags, "--out", self.out]
-        return Command(self.host.start(words, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE))
+        return Command(
+            self.host.start(self._wrapped(words), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE)
+        )
+
+    def _wrapped(self, words: list[str]) -> list[str]:
+        return words
 
     def lines(self) -> list[bytes]:
         """Each record that the results folder contains."""
@@ -214,6 +220,24 @@ class Store(Place):
         return copy.read_bytes().splitlines()
 
 
+class Memory(Place):
+    """The sweep is in a cgroup, whose memory can become short."""
+
+    weight = 1
+
+    def _prepare(self) -> None:
+        self.cgroup = MemoryCgroup()
+
+    def _wrapped(self, words: list[str]) -> list[str]:
+        return self.cgroup.entered(words)
+
+    def close(self) -> None:
+        """Likewise, with the cgroup."""
+        super().close()
+        if hasattr(self, "cgroup"):
+            self.cgroup.remove()
+
+
 class Machines(Place):
     """Two machines with a cluster, which the sweep joins. Some runs use one machine, some both."""
 
@@ -260,6 +284,7 @@ PLACES: dict[str, type[Place]] = {
     "torchrun": Launched,
     "disk": Disk,
     "store": Store,
+    "memory": Memory,
     "machines": Machines,
 }
 

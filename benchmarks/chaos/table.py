@@ -24,6 +24,7 @@ def totals(played: Sequence[Played]) -> pd.DataFrame:
             "rows wrong": counts.wrong,
             "sweeps hung": len(one.hung),
             "ok rows, equal to the undisturbed sweep bit for bit": counts.ok - counts.wrong,
+            "rows that a fault explains (oom)": counts.explained,
             "runs started more than once": counts.retried,
             "runs continued from a checkpoint": counts.resumed,
             "restarts by the supervisor": one.restarts,

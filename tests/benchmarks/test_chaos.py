@@ -49,11 +49,13 @@ def test_each_run_with_one_equal_row_is_neither_lost_nor_twice_nor_wrong() -> No
     assert counts.examples == []
 
 
-def test_a_run_without_an_ok_row_is_lost() -> None:
+def test_a_run_without_an_ok_row_is_lost_unless_a_fault_explains_its_outcome() -> None:
     rows = lines(row(PLANNED[0]), row(PLANNED[1], outcome=Outcome.OOM))
     counts = compare(rows, PLANNED, EXPECTED)
-    assert counts.lost == 2
-    assert counts.examples[-1] == "(8, 2, 0) is lost: no row"
+    assert (counts.lost, counts.explained) == (2, 0)
+    counts = compare(rows, PLANNED, EXPECTED, explained={"oom"})
+    assert (counts.lost, counts.explained) == (1, 1)
+    assert counts.examples == ["(8, 2, 0) is lost: no row"]
 
 
 def test_a_row_that_was_printed_and_is_not_there_is_lost() -> None:
