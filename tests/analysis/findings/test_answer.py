@@ -46,22 +46,40 @@ def test_an_axis_of_numbers_is_compared_by_its_ends_in_each_place_and_other_fiel
     assert keys(found) == [(label, "1 rank"), (label, "2 ranks"), ("ranks 2 vs 1", "mean of 2")]
     first = effects(found, label, "1 rank")
     assert (first["speed"].contrast.centre, first["speed"].verdict) == (pytest.approx(4.0), "more")
-    assert {"pair": label, "where": "1 rank", "verdict": "more"}.items() <= first["speed"].as_dict().items()
     assert first["test_accuracy"].verdict == "equal"
     assert first["tensor_mem_mib"].contrast.centre == pytest.approx(164 / 116)
     assert effects(found, "ranks 2 vs 1", "mean of 2")["speed"].contrast.centre == pytest.approx(2.0)
     assert led(found) == ("pair", label)
 
 
+def along_batches(factors: dict[int, float]) -> Answer:
+    levels = {batch: (factor, 0.9) for batch, factor in factors.items()}
+    return answer(along("batch_per_rank", levels), "batch_per_rank")
+
+
 @pytest.mark.parametrize("factors", [{16: 1.0, 32: 1.59, 64: 2.29, 128: 2.82}, {16: 1.0, 32: 2.0, 64: 1.4, 128: 1.2}])
 def test_the_first_and_the_last_step_of_an_axis_of_numbers_are_given(factors: dict[int, float]) -> None:
-    found = answer(
-        along("batch_per_rank", {batch: (factor, 0.9) for batch, factor in factors.items()}), "batch_per_rank"
-    )
+    found = along_batches(factors)
     ends = [("batch_per_rank 32 vs 16", ""), ("batch_per_rank 128 vs 64", "")]
     assert [key for key in keys(found) if key in ends] == ends
     last = effects(found, "batch_per_rank 128 vs 64")["speed"]
     assert last.contrast.centre == pytest.approx(factors[128] / factors[64])
+
+
+def test_the_effect_per_doubling_is_given_where_a_line_fits() -> None:
+    found = along_batches({16: 1.0, 32: 1.4, 128: 1.4**3})
+    key = ("per doubling of batch_per_rank", "")
+    assert keys(found) == [("batch_per_rank 128 vs 16", ""), key]
+    speed, accuracy = (effects(found, *key)[name] for name in ("speed", "test_accuracy"))
+    assert speed.contrast.centre == pytest.approx(1.4, rel=0.02)
+    assert (speed.verdict, accuracy.verdict) == ("more", "equal")
+    assert {"pair": key[0], "where": "", "verdict": "more"}.items() <= speed.as_dict().items()
+    assert any("per doubling of batch_per_rank" in line for line in AnswerTable(found).lines(100))
+
+
+@pytest.mark.parametrize("factors", [{16: 1.0, 17: 1.02, 18: 1.04}, {16: 1.0, 32: 1.4}])
+def test_no_effect_per_doubling_is_extrapolated(factors: dict[int, float]) -> None:
+    assert not [label for label, _ in keys(along_batches(factors)) if label.startswith("per doubling")]
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
