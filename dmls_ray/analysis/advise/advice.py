@@ -9,10 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
-from dmls_ray.analysis.advise.objectives import (
-    Objective,
-    costs_of,
-)
+from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, label_of

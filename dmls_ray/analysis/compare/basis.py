@@ -12,14 +12,7 @@ from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of
 from dmls_ray.analysis.results import Results, factors_of
-from dmls_ray.analysis.stats.intervals import (
-    MIN_REPEATS,
-    Interval,
-    are_same,
-    compare_apart,
-    estimate,
-    verdict_of,
-)
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.identity import digest
