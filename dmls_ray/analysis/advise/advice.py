@@ -155,8 +155,9 @@ class Advice:
     def frame(self) -> pd.DataFrame:
         """The trials as texts, the best first."""
         objective = self.objective
-        names = filter(objective.table.has, [*costs_of(objective.table), "test_accuracy"])
-        others = [name for name in names if name != objective.metric]
+        others = list(filter(objective.table.has, [*costs_of(objective.table), "test_accuracy"]))
+        if objective.metric in others:
+            others.remove(objective.metric)
         form, null = RATIO, 1.0
         if objective.is_learned:
             form, null = with_sign(objective.form), 0.0

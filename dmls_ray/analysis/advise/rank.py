@@ -90,7 +90,7 @@ def rank(objective: Objective, looks: Looks | None = None) -> list[Ranked]:
     rows = table.rows
     if objective.metric == TIME_TO_TARGET:
         rows = [item.row for item in candidates]
-    samples: dict[str, dict[int, float]] = {}
+    samples = {}
     for row in rows:
         values = objective.samples(row)
         if objective.metric == "host_mem_mib":  # what is below the noise is as good
@@ -136,10 +136,8 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         reason = "searched: no times"
     elif not values:
         reason = f"no {metric}"
-    elif target is not None and accuracy is None:
-        reason = "test accuracy not known"
-    elif target is not None and accuracy is not None and accuracy < target:
-        reason = f"test accuracy {accuracy:.3f}"
+    elif target is not None and (accuracy is None or accuracy < target):
+        reason = "test accuracy not known" if accuracy is None else f"test accuracy {accuracy:.3f}"
     if reason:
         return Ranked(row, "other", reason)
     value = estimate(
@@ -245,7 +243,9 @@ def front_of(
     candidates = [row for row in rows if row.trial_id not in losers]
     points = np.empty((len(candidates), len(axes)))
     for index, row in enumerate(candidates):
-        points[index] = [_rounded(row, name) for name in axes]
+        for column, name in enumerate(axes):
+            level = row.estimates[name].centre
+            points[index, column] = round(level, format_of(name).usual(level))
     if judged and not minimizes:
         points[:, -1:] *= -1
     return Front(axes, rows, [candidates[index] for index in front(points)], memory, list(losers.values()))
@@ -254,12 +254,6 @@ def front_of(
 def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
     """The trials that report all of some metrics."""
     return [row for row in rows if None not in map(row.value_of, metrics)]
-
-
-def _rounded(row: Trial, metric: str) -> float:
-    level = row.value_of(metric)
-    assert level is not None, metric
-    return round(level, format_of(metric).usual(level))
 
 
 def front(points: ArrayLike) -> list[int]:

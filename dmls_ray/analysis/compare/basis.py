@@ -182,12 +182,13 @@ def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, l
     only: dict[str, list[str]] = {"A": [], "B": []}
     # One table of both, so that the rows of A and of B have the same fields in the same order.
     for row in make_table(a.of([*a.records, *b.records])).rows:
-        of_a = [record for record in row.records if id(record) in ids]
-        of_b = [record for record in row.records if id(record) not in ids]
-        if of_a and of_b:
-            both.append((Trial(row.trial_id, row.factors, of_a), Trial(row.trial_id, row.factors, of_b)))
+        sides = Trial(row.trial_id, row.factors, []), Trial(row.trial_id, row.factors, [])
+        for record in row.records:
+            sides[id(record) not in ids].records.append(record)
+        if all(side.records for side in sides):
+            both.append(sides)
         else:
-            only["A" if of_a else "B"].append(describe_configuration(row.factors))
+            only["A" if sides[0].records else "B"].append(describe_configuration(row.factors))
     if not both:
         raise ConfigError(
             f"no configuration is both in {a.where} ({only['A'][0]}, ...) and in {b.where} ({only['B'][0]}, ...). Give "

@@ -70,16 +70,13 @@ class Pair:
     def metric(self) -> str:
         return self.basis.measure.metric
 
-    @property
-    def means(self) -> list[Estimate | None]:
-        """The mean of A and of B; None without a sample."""
-        means: list[Estimate | None] = [None, None]
-        for index, trial in enumerate((self.a, self.b)):
-            values = list(self.samples[index].values())
-            if values:
-                is_once = trial.is_once(self.metric)
-                means[index] = estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
-        return means
+    def mean(self, trial: Trial) -> Estimate | None:
+        """The mean of A or of B; None without a sample."""
+        values = list(self.basis.samples_of(trial).values())
+        if not values:
+            return None
+        is_once = trial.is_once(self.metric)
+        return estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
 
     @property
     def resolution(self) -> float:
@@ -103,7 +100,7 @@ class Pair:
         return "independent ranks" if self.is_apart else ""
 
     def to_dict(self) -> dict[str, Any]:
-        a, b = self.means
+        a, b = self.mean(self.a), self.mean(self.b)
         return {
             "trial_id": self.a.trial_id,
             "config": self.a.factors,
@@ -181,7 +178,6 @@ class SweepComparison:
     def to_dict(self) -> dict[str, Any]:
         """All values as plain data; intervals have the keys value, low and high."""
         kind = self.basis.measure.kind
-        provenance = [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()]
         return {
             "metric": self.metric,
             "way": "amount" if kind == "ratio" else kind,
@@ -191,7 +187,7 @@ class SweepComparison:
             "verdict": self.overall and self.overall.verdict,
             "pairs": [pair.to_dict() for pair in self.pairs],
             "only": dict(self.only),
-            "provenance": provenance,
+            "provenance": [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()],
         }
 
     def headline(self) -> str:
@@ -234,10 +230,9 @@ class SweepComparison:
             outcome = pair.a.outcome
             if pair.b.outcome != outcome:
                 outcome = f"{outcome} in A, {pair.b.outcome} in B"
-            a, b = pair.means
             cells = {
-                f"A {label} [95%]": format_interval(a, form),
-                f"B {label} [95%]": format_interval(b, form),
+                f"A {label} [95%]": format_interval(pair.mean(pair.a), form),
+                f"B {label} [95%]": format_interval(pair.mean(pair.b), form),
                 f"{_HEADS[self.basis.measure.kind]} [95% of all rows]": self._describe(pair.change),
                 "n": ", ".join(str(len(values)) for values in pair.samples),
                 "verdict": pair.verdict,
@@ -296,7 +291,7 @@ def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str]
     """
     of_a = field_names(a.estimates for a, _ in both)
     of_b = field_names(b.estimates for _, b in both)
-    common = [metric for metric in of_a if metric in of_b]
+    common = {*of_a} & {*of_b}
     if name is None:
         name = "images_per_s" if "images_per_s" in common else "total_s"
     for folder, names in zip(folders, (of_a, of_b), strict=True):

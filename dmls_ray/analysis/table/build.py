@@ -6,8 +6,10 @@ Its notes say what a reader must know: where and when it was measured, and what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import starmap
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
@@ -89,20 +91,38 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if fixed := held_fixed(table):
         yield Note("held_fixed", fixed)
     # Many runs share one description of their machine.
-    machines = set(map(_machine_text, distinct(record.machine for record in results.records)))
+    machines = sorted(set(map(_machine_text, distinct(record.machine for record in results.records))))
     yield Note("measured_on", _measured_on(results, table, machines))
-    for text in _incomparable(results, table, machines):
+    if results.left_out:
+        yield Note("comparability", results.left_out)
+    if len(machines) > 1:
+        text = "Rows come from different machines: times of one are not compared with those of another."
         yield Note("comparability", text)
+    for text in _incomparable(results.records):
+        yield Note("comparability", text)
+    same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
+    if same:
+        yield Note("comparability", _SAME_RUNS.format(join_names(same)))
     for text in _of_scaling(results, table):
         yield Note("baseline", text)
     yield from table.presentation.notes(table.rows)
     if text := _of_test_set(table.rows):
         yield Note("method", text)
-    for text in _trials_by(table.rows, _ending):
-        yield Note("outcome", text)
+    for text, names in _endings(table.rows).items():
+        yield Note("outcome", f"{join_names(list(names))}: {text}.")
 
 
-def _measured_on(results: Results, table: Table, machines: Iterable[str]) -> str:
+def _machine_text(machine: Mapping[str, Any]) -> str:
+    parts = [str(machine.get("cpu", "an unknown CPU"))]
+    if machine.get("cores"):
+        parts.append(f"{machine['cores']} cores")
+    gpus = machine.get("gpus") or []
+    if gpus:
+        parts.append(f"{len(gpus)} x {gpus[0]}")
+    return ", ".join(parts)
+
+
+def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str:
     """What the values are, and where, with which versions and when they were measured."""
     versions = set()
     for item in distinct(record.versions for record in results.records):
@@ -110,7 +130,7 @@ def _measured_on(results: Results, table: Table, machines: Iterable[str]) -> str
     days = {record.started_at[:10] for record in results.records}
     first, last = min(days - {""}, default=""), max(days)
     when = first if first == last else f"{first} to {last}"
-    where = ", ".join(filter(None, ["; ".join(sorted(machines)), "; ".join(sorted(versions - {""})), when]))
+    where = ", ".join(filter(None, ["; ".join(machines), "; ".join(sorted(versions - {""})), when]))
     most = max(len(row.counted) for row in table.rows)
     values = "Values"
     if most >= MIN_REPEATS:
@@ -120,64 +140,54 @@ def _measured_on(results: Results, table: Table, machines: Iterable[str]) -> str
     return f"{values}; measured on {where}."
 
 
-def _incomparable(results: Results, table: Table, machines: Collection[str]) -> Iterator[str]:
+def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
     """What of the runs cannot be compared, and why."""
-    if results.left_out:
-        yield results.left_out
-    if len(machines) > 1:
-        yield "Rows come from different machines: times of one are not compared with those of another."
-    ran = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
-    sessions = {record.session for record in ran}
-    if len(sessions) > 1:
-        yield (
-            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
-        )
-    # The records of a session share these objects.
-    software = {(id(record.versions), id(record.git)): record for record in ran}.values()
-    differing = dict.fromkeys(differing_facts([software_facts(record.versions, record.git) for record in software]))
-    if len(differing) > 1:
-        yield f"Rows of different versions are not compared with each other: {'; '.join(differing)}."
-    if any(record.mode == "search" for record in results.records):
-        yield "Runs of a search go side by side and some are stopped early: their times are left out."
-    if any(record.metrics.get("resumed_epoch") for record in ran):
-        yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
-    devices, slow = set(), set()
-    for record in ran:
+    sessions, modes, devices, slow = set(), set(), set(), set()
+    software = {}
+    is_resumed = False
+    for record in records:
+        modes.add(record.mode)
+        if record.outcome is Outcome.SKIPPED:
+            continue
+        sessions.add(record.session)
+        # The records of a session share these objects.
+        software[id(record.versions), id(record.git)] = record.versions, record.git
+        is_resumed = is_resumed or bool(record.metrics.get("resumed_epoch"))
         if record.outcome is Outcome.OK and record.config.get("device") == "auto":
             devices.add(record.device)
         if record.facts.get("fast_units") is False:
             slow.add(str(record.config.get("precision")))
+    if len(sessions) > 1:
+        yield (
+            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
+        )
+    differing = dict.fromkeys(differing_facts(list(starmap(software_facts, software.values()))))
+    if len(differing) > 1:
+        yield f"Rows of different versions are not compared with each other: {'; '.join(differing)}."
+    if "search" in modes:
+        yield "Runs of a search go side by side and some are stopped early: their times are left out."
+    if is_resumed:
+        yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
     if slow:
         yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
-    yield from _trials_by(table.rows, _independent_ranks)
-    same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
-    if same:
-        yield _SAME_RUNS.format(join_names(same))
 
 
-def _trials_by(rows: Sequence[Trial], text_of: Callable[[RunRecord], str]) -> Iterator[str]:
-    """What runs have to say, each once, with their trials."""
-    names: dict[str, dict[str, None]] = {}
+def _endings(rows: Sequence[Trial]) -> Mapping[str, Mapping[str, None]]:
+    """Why runs are not ok, and what of others was not recorded or not trained together -> names of their trials."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
-        for text in filter(None, map(text_of, row.records)):
-            names.setdefault(text, {})[describe_configuration(row.factors)] = None
-    for text, of_trials in names.items():
-        yield f"{join_names(list(of_trials))}: {text}."
-
-
-def _independent_ranks(record: RunRecord) -> str:
-    if not record.independent_ranks or record.outcome is not Outcome.OK:
-        return ""
-    return f"the ranks did not train one model together: {record.independent_ranks}"
-
-
-def _ending(record: RunRecord) -> str:
-    """Why a run is not ok, or what of it was not recorded."""
-    if record.outcome is not Outcome.OK and record.reason:
-        return f"{record.outcome}: {record.reason.removesuffix('.')}"
-    return f"not recorded: {record.not_recorded}" if record.not_recorded else ""
+        name = describe_configuration(row.factors)
+        for record in row.records:
+            is_ok = record.outcome is Outcome.OK
+            if is_ok and record.independent_ranks:
+                found[f"the ranks did not train one model together: {record.independent_ranks}"][name] = None
+            if not is_ok and record.reason:
+                found[f"{record.outcome}: {record.reason.removesuffix('.')}"][name] = None
+            elif record.not_recorded:
+                found[f"not recorded: {record.not_recorded}"][name] = None
+    return found
 
 
 def _of_scaling(results: Results, table: Table) -> Iterator[str]:
@@ -189,7 +199,7 @@ def _of_scaling(results: Results, table: Table) -> Iterator[str]:
     if len(threads) > 1:
         equal += " and threads_per_rank"
     elif None not in threads:
-        yield f"threads_per_rank is {next(iter(threads))} at every world_size, so total threads grow with it."
+        yield f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it."
     if any(row.speed_up for row in table.rows):
         scaling = "strong" if table.fixed_batch_field == "global_batch" else "weak"
         by = "" if table.has("images_per_s") else " by s/run"
@@ -198,33 +208,22 @@ def _of_scaling(results: Results, table: Table) -> Iterator[str]:
 
 def _of_test_set(rows: Sequence[Trial]) -> str:
     """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
-    most, sizes = 0.0, set()
+    further, samples = 0.0, 0.0
     for row in rows:
         accuracy = row.estimates.get("test_accuracy")
         if accuracy is None or accuracy.low is None:
             continue
-        count = row.counted[0].metrics.get("test_samples")
+        count = row.counted[0].metrics.get("test_samples", 0.0)
+        share = min(max(accuracy.centre, 0.0), 1.0)
         if count:
-            share = min(max(accuracy.centre, 0.0), 1.0)
-            most = max(most, 1.96 * math.sqrt(share * (1 - share) / count))
-            sizes.add(count)
-    if not sizes:
+            samples = max(samples, count)
+            further = max(further, 1.96 * math.sqrt(share * (1 - share) / count))
+    if not samples:
         return ""
-    samples = " or ".join(f"{count:,}" for count in sorted(sizes))
     return (
-        f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: for new samples the "
-        f"accuracy may differ by a further {most:.1g}."
+        f"Intervals of test accuracy are over seeds, with one test set of {samples:,} samples: for new samples the "
+        f"accuracy may differ by a further {further:.1g}."
     )
-
-
-def _machine_text(machine: Mapping[str, Any]) -> str:
-    parts = [str(machine.get("cpu", "an unknown CPU"))]
-    if machine.get("cores"):
-        parts.append(f"{machine['cores']} cores")
-    gpus = machine.get("gpus") or []
-    if gpus:
-        parts.append(f"{len(gpus)} x {gpus[0]}")
-    return ", ".join(parts)
 
 
 def held_fixed(table: Table) -> str:

@@ -200,31 +200,29 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     if list(names) == [ALL] or not table.rows:
         return Shown(table.columns)
     count = len(table.varied)
-    factors, others = table.columns[:count], table.columns[count:]
     if names:
-        named = [_named(table, name) for name in names]
-        return Shown([*factors, *(column for column in named if column not in factors)])
-    telling = _telling(table, factors)
-    spare = _spare_first(table, telling, others)
+        # A factor that is named, too, has one column.
+        return Shown(list(dict.fromkeys([*table.columns[:count], *(_named(table, name) for name in names)])))
+    columns = [*_telling(table), *table.columns[count:]]
+    spare = _spare_first(table, columns, answer=table.columns[count].name)
     # So many go that a page has room for the others.
-    hidden = spare[: max(0, len(telling) + len(others) - MOST_COLUMNS)]
-    kept = [column for column in (*telling, *others) if column not in hidden]
-    left_out = [column.title for column in (*telling, *others) if column in hidden]
-    return Shown(kept, left_out, [column.head for column in spare[len(hidden) :]])
+    excess = max(0, len(columns) - MOST_COLUMNS)
+    kept = [column for column in columns if column not in spare[:excess]]
+    left_out = [column.title for column in columns if column in spare[:excess]]
+    return Shown(kept, left_out, [column.head for column in spare[excess:]])
 
 
-def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
+def _telling(table: Table) -> list[Column]:
     """The factors that distinguish rows; fields that were changed one at a time are one column."""
-    kept = {column.head: column for column in factors if column.head not in table.constant}
-    changed = [name for name in table.changed if name in kept]
-    if len(changed) > 1:
-        for name in changed:
-            del kept[name]
-        kept[CHANGE] = Column(CHANGE, CHANGE, lambda row: name_of_change(row, table.changed))
-    return list(kept.values())
+    kept = [name for name in table.varied if name not in table.constant]
+    changed = [name for name in kept if name in table.changed]
+    if len(changed) < 2:
+        return list(map(factor, kept))
+    change = Column(CHANGE, CHANGE, lambda row: name_of_change(row, table.changed))
+    return [*(factor(name) for name in kept if name not in changed), change]
 
 
-def _spare_first(table: Table, factors: Sequence[Column], others: Sequence[Column]) -> list[Column]:
+def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[Column]:
     """The columns that a page can spare, the first first.
 
     Those that say nothing new: outcomes that are all ok, and the batch that follows from the other one. Then those that
@@ -236,7 +234,7 @@ def _spare_first(table: Table, factors: Sequence[Column], others: Sequence[Colum
     asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
     needed = {"n", CHANGE, *table.varied}
     if table.best_by is not None or not asked:
-        needed.add(others[0].name)
+        needed.add(answer)
     # The column of the first measure has the outcome of each trial without a value.
     if any(row.counted and row.outcome != Outcome.OK for row in table.rows):
         needed.add("outcome")
@@ -244,7 +242,7 @@ def _spare_first(table: Table, factors: Sequence[Column], others: Sequence[Colum
         needed.remove("global_batch" if table.fixed_batch_field == "batch_per_rank" else "batch_per_rank")
 
     def rank(column: Column) -> tuple[int, int]:
-        texts = {column.text(row) for row in table.rows}
+        texts = set(map(column.text, table.rows))
         if column.name in asked:
             return 6, 0
         if column.name in BATCHES or (column.name == "outcome" and texts == {Outcome.OK}):
@@ -255,7 +253,7 @@ def _spare_first(table: Table, factors: Sequence[Column], others: Sequence[Colum
             return 5, 0
         return (3, 0) if len(texts) == 1 or column.name == "outcome" else (4, 0)
 
-    spare = [column for column in reversed([*factors, *others]) if column.name not in needed]
+    spare = [column for column in reversed(columns) if column.name not in needed]
     return sorted(spare, key=rank)
 
 

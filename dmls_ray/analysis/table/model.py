@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,13 +13,13 @@ from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
-from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, NumberFormat, format_interval
+from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metrics import Metric
-from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
+from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
 from dmls_ray.workloads.registry import registered_metrics
 
 if TYPE_CHECKING:
@@ -61,16 +61,15 @@ class Column:
 
 
 def _distinct(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
-    """Distinct names of columns; those without a prefix keep theirs."""
+    """Distinct names of columns: of two that have one name, the last that has a prefix gets it."""
     found = list(names)
-    taken = {*RESERVED}
-    for kind in ("", OF_A_FIELD, OF_A_RECORD, OF_A_METRIC):
-        places = [place for place, column in enumerate(columns) if column.prefix == kind]
-        if kind:
-            new = distinct_names([names[place] for place in places], taken, kind)
-            for place in places:
-                found[place] = new[names[place]]
-        taken |= {found[place] for place in places}
+    counts = Counter([*RESERVED, *names])
+    for index in reversed(range(len(names))):
+        prefix = columns[index].prefix
+        while prefix and counts[found[index]] > 1:
+            counts[found[index]] -= 1
+            found[index] = prefix + found[index]
+            counts[found[index]] += 1
     return found
 
 
@@ -177,11 +176,11 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
             family, interval = registered[name].family, registered[name].interval
         if name == first:
             family, interval = "first", True
+        if family not in ("first", "speed", "loss", "custom", "end"):
+            family = "other"
         column = metric_column(name, interval=interval, answers=name == first)
         if name == "overfit_epoch":
             column = Column(label_of(name), name, lambda row: row.overfit_epoch)
-        if family not in ("first", "speed", "loss", "custom", "end"):
-            family = "other"
         families[family].append(column)
     if not losses:
         families.pop("loss", None)
@@ -290,27 +289,18 @@ def _efficiency(row: Trial) -> float | None:
 
 
 def _efficiency_text(row: Trial) -> str:
-    value = _efficiency(row)
-    return "" if value is None else RATIO(value)
+    return RATIO(row.speed_up.centre / row.world_size) if row.speed_up else ""
 
 
-def _target_column(
-    head: str, name: str, reached_by: Callable[[Sequence[Any]], TimeToTarget | None], form: NumberFormat
-) -> Column:
-    """A column of what it takes to reach the target accuracy.
-
-    Args:
-        head: the heading.
-        name: that of the value.
-        reached_by: says what the runs of a trial took.
-        form: how it is written.
-    """
+def _target_column(head: str, name: str, reached_by: Callable[[Trial], TimeToTarget | None]) -> Column:
+    """A column of what it takes to reach the target accuracy."""
+    form = SECONDS if name == "target_s" else INTEGER
 
     def text(row: Trial) -> str:
-        found = reached_by(row.records)
+        found = reached_by(row)
         return "" if found is None else found.describe(form)
 
-    return Column(head + INTERVAL, name, lambda row: reached_by(row.records), text, ("low", "high"))
+    return Column(head + INTERVAL, name, reached_by, text, ("low", "high"))
 
 
 def _flag(head: str, is_so: Callable[[Trial], bool]) -> Column:
@@ -325,8 +315,8 @@ def _fact(head: str, name: str) -> Column:
 
 SPEED_UP = Column("speed-up" + INTERVAL, "speed_up", lambda row: row.speed_up, _speed_up_text, ("low", "high"))
 _EFFICIENCY = Column("efficiency", "efficiency", _efficiency, _efficiency_text)
-_TARGET_STEPS = _target_column("steps to target", "target_steps", steps_to_target, INTEGER)
-_TARGET = _target_column("s to target", "target_s", time_to_target, SECONDS)
+_TARGET_STEPS = _target_column("steps to target", "target_steps", lambda row: steps_to_target(row.records))
+_TARGET = _target_column("s to target", "target_s", lambda row: time_to_target(row.records))
 _OVERSUBSCRIBED = _flag("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
 _INDEPENDENT = _flag("independent ranks", lambda row: bool(row.independent_ranks))
 ENDING = (
