@@ -47,9 +47,8 @@ def test_the_aim_decides_what_is_better() -> None:
 def test_a_race_for_accuracy_is_decided_by_the_metric_that_beats() -> None:
     swept = results(BATCHES, rate, repeats=5)
     for record in swept.records:
-        record.metrics["validation_accuracy"] = (
-            0.5 if record.config["batch_per_rank"] == 16 else 0.8 + 0.01 * record.repeat
-        )
+        is_bad = record.config["batch_per_rank"] == 16
+        record.metrics["validation_accuracy"] = 0.5 if is_bad else 0.8 + 0.01 * record.repeat
     beaten, claims = race_for(make_table(swept), "accuracy")
     assert [row.factors["batch_per_rank"] for row in beaten] == [16]
     assert [claim.measure.name for claim in claims] == ["validation_accuracy"]
@@ -75,12 +74,10 @@ def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> N
 
 def test_a_trial_that_was_beaten_stays_out_however_good_it_was_in_its_few_repeats() -> None:
     """Batch 16 was left out after 3 of 8 blocks, and looks best in these."""
-    swept = results(
-        {"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0 + values["batch_per_rank"] % 5, repeats=8
-    )
+    swept = results(BATCHES, lambda values, repeat: 100.0 + values["batch_per_rank"] % 5, repeats=8)
     records = [record for record in swept.records if record.config["batch_per_rank"] != 16 or record.repeat < 3]
     swept = swept.of(records)
-    swept.until = Until(race=True, aim="throughput", budget=None)
+    swept.until = RACE
     found = decision(make_table(swept, ["batch_per_rank"]))
     assert 16 in [row.factors["batch_per_rank"] for row in found.beaten]
     assert 16 not in [claim.pair.trial.factors["batch_per_rank"] for claim in found.claims]

@@ -125,16 +125,14 @@ def test_the_front_is_of_time_memory_and_accuracy() -> None:
 def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice_and_of_the_figure() -> None:
     swept = results({"batch_per_rank": 16, "epochs": [1, 10]}, lambda *_: 100.0)
     for record in swept.records:
-        short = record.config["epochs"] == 1
-        # Its one epoch took a little longer than one of ten.
-        record.metrics["epoch_s"], record.metrics["total_s"], record.metrics["test_accuracy"] = (
-            (1.0, 1.0, 0.81) if short else (0.99, 10.0, 0.90)
-        )
-    advice = advise(swept, "cost", price_per_hour=1.0)
-    assert advice.frame().set_index("epochs")[["verdict", "front"]].to_numpy().tolist() == [
-        ["best", "yes"],
-        ["worse", "yes"],
-    ]
+        # The one epoch of the short run took a little longer than one of ten.
+        measured = {"epoch_s": 0.99, "total_s": 10.0, "test_accuracy": 0.90}
+        if record.config["epochs"] == 1:
+            measured = {"epoch_s": 1.0, "total_s": 1.0, "test_accuracy": 0.81}
+        record.metrics |= measured
+    frame = advise(swept, "cost", price_per_hour=1.0).frame()
+    assert frame["verdict"].tolist() == ["best", "worse"]
+    assert frame["front"].tolist() == ["yes", "yes"]
     found = tradeoff_chart(make_table(swept))
     assert not any(item.muted for item in found.panels[0].series)
 
@@ -253,12 +251,8 @@ def test_trials_that_do_less_work_are_said_to() -> None:
 
 def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
     swept = own_results({"width": [8, 16]}, lambda values, repeat: (values["width"] / 8, {"loss": 1 / values["width"]}))
-    for asked, name, value in (
-        ({"name": "throughput"}, "width=8", 1.0),
-        ({"name": "accuracy", "metric": "loss"}, "width=16", 0.0625),
-    ):
-        best = advise(swept, **asked).best
-        assert (best.name, best.value.centre) == (name, pytest.approx(value))
+    assert advise(swept, "throughput").best.name == "width=8"
+    assert advise(swept, "accuracy", metric="loss").best.name == "width=16"
     with pytest.raises(ConfigError, match="no run reports test_accuracy; give --metric, one of loss"):
         advise(swept, "accuracy")
 

@@ -21,12 +21,8 @@ def rate(values: dict[str, Any], repeat: int) -> float:
 def test_rows_are_trials_in_the_order_of_their_factors_and_columns_are_what_varies_or_answers() -> None:
     frame = make_table(results(GRID, rate)).frame()
     assert list(frame.columns[:3]) == ["world_size", "batch_per_rank", "global_batch"]
-    assert frame.iloc[:, :3].values.tolist() == [
-        ["1", "16", "16"],
-        ["1", "32", "32"],
-        ["2", "16", "32"],
-        ["2", "32", "64"],
-    ]
+    assert frame["world_size"].tolist() == ["1", "1", "2", "2"]
+    assert frame["global_batch"].tolist() == ["16", "32", "32", "64"]
     assert "epochs" not in frame.columns
     assert frame["images/s [95%]"][0] == "1,616 [1,577, 1,656]"
     assert frame["n"].tolist() == ["3"] * 4
@@ -42,9 +38,8 @@ def test_speed_up_is_against_the_measured_world_size_one_and_efficiency_is_a_sha
 
 def test_the_fixed_batch_is_the_same_in_every_row_of_a_table() -> None:
     axes = {"global_batch": [64, 128], "world_size": [1, 2]}
-    table = make_table(
-        results(axes, lambda values, repeat: 10.0 * values["world_size"]), ("world_size", "global_batch")
-    )
+    runs = results(axes, lambda values, repeat: 10.0 * values["world_size"])
+    table = make_table(runs, ("world_size", "global_batch"))
     ratios = {row.factors["global_batch"]: row.speed_up for row in table.rows if row.world_size == 2}
     assert {batch: ratio.centre for batch, ratio in ratios.items() if ratio} == {64: 2.0, 128: 2.0}
     assert "at the same global_batch (strong scaling)" in " ".join(table.notes)
@@ -75,9 +70,7 @@ def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
 
 def test_outcomes_that_are_not_ok_are_words_in_their_cell_and_count_in_no_median() -> None:
     def some_fail(values: dict[str, Any], repeat: int) -> float | None:
-        if values["batch_per_rank"] == 32:
-            return None
-        return None if repeat == 2 else 100.0
+        return None if values["batch_per_rank"] == 32 or repeat == 2 else 100.0
 
     table = make_table(results({"batch_per_rank": [16, 32]}, some_fail))
     frame = table.frame()
@@ -155,20 +148,16 @@ def test_custom_measures_are_columns_and_what_was_not_measured_is_none() -> None
         lambda values, repeat: (1.0 + repeat, {"bits": 1.25 * values["depth"], "note": "x", "test_loss": 2}),
     )
     frame = make_table(runs).frame()
-    assert list(frame.columns) == [
-        "depth", "s/run [95%]", "test_loss [95%]", "bits [95%]", "n", "outcome"
-    ]  # fmt: skip
+    assert list(frame.columns) == ["depth", "s/run [95%]", "test_loss [95%]", "bits [95%]", "n", "outcome"]
     assert frame["bits [95%]"].tolist() == ["1.250", "2.500"]
     assert frame["s/run [95%]"].tolist() == ["1.8 [0.5, 7.2]"] * 2
 
 
 def test_a_search_has_no_times_and_its_best_trial_first() -> None:
-    runs = own_results(
-        {"lr": [0.1, 0.2, 0.3]},
-        lambda values, repeat: (1.0, {"bits": abs(values["lr"] - 0.2)}),
-        repeats=1,
-        mode="search",
-    )
+    def tell(values: dict[str, Any], repeat: int) -> tuple[float, dict[str, float]]:
+        return 1.0, {"bits": abs(values["lr"] - 0.2)}
+
+    runs = own_results({"lr": [0.1, 0.2, 0.3]}, tell, repeats=1, mode="search")
     table = make_table(runs, best_by=("bits", True))
     assert not [head for head in table.frame().columns if head.startswith("s/")]
     assert table.rows[0].factors["lr"] == 0.2
@@ -176,12 +165,10 @@ def test_a_search_has_no_times_and_its_best_trial_first() -> None:
 
 
 def test_a_trial_that_a_search_stopped_is_not_ok_and_its_accuracy_is_of_its_epoch() -> None:
-    searched = results(
-        {"batch_per_rank": [16, 32, 64]},
-        lambda values, repeat: 100.0,
-        repeats=1,
-        accuracy=lambda values, repeat: values["batch_per_rank"] / 100,
-    )
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        return values["batch_per_rank"] / 100
+
+    searched = results({"batch_per_rank": [16, 32, 64]}, lambda *_: 100.0, repeats=1, accuracy=accuracy)
     for record in searched.records:
         record.mode = "search"
         if record.config["batch_per_rank"] == 64:
@@ -227,18 +214,11 @@ def test_what_was_searched_for_is_the_first_column_after_the_factors(metric: str
     assert [column.head for column in shown_columns(table, [metric]).columns] == ["lr", heads[metric]]
 
 
-def test_model_data_epochs_and_whatever_is_not_usual_are_named() -> None:
-    runs = results({"batch_per_rank": [16, 32], "clip_norm": 1.0}, lambda values, repeat: 100.0)
+def test_what_does_not_vary_is_named_if_it_is_always_or_not_usual_and_all_fields_of_a_function_are() -> None:
+    runs = results({"batch_per_rank": [16, 32], "lr": [0.1, 0.2], "clip_norm": 1.0}, lambda values, repeat: 100.0)
     assert held_fixed(make_table(runs)) == (
-        "Held fixed: model digits_convnet, dataset digits, epochs 5, world_size 1, optimizer adam, lr 0.001, "
-        "clip_norm 1.0."
+        "Held fixed: model digits_convnet, dataset digits, epochs 5, world_size 1, optimizer adam, clip_norm 1.0."
     )
-
-
-def test_what_varies_is_not_named_and_all_fields_of_a_function_are() -> None:
-    text = held_fixed(make_table(results({"batch_per_rank": [16, 32], "lr": [0.1, 0.2]}, lambda values, repeat: 100.0)))
-    assert "lr" not in text
-    assert "batch" not in text
     runs = own_results({"depth": [1, 2], "width": 8}, lambda values, repeat: (1.0, {}))
     assert "width 8" in held_fixed(make_table(runs))
     assert held_fixed(make_table(runs.of([]), ())) == ""
