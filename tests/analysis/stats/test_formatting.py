@@ -84,9 +84,9 @@ def test_without_a_value_nothing_is_written() -> None:
     assert format_interval(None, RATE) == format_value(None, RATE) == ""
 
 
-@pytest.mark.parametrize(("value", "text"), [(3.0, "3"), (2.0543, "2.054"), (12345.6, "12,346"), (2.1e-7, "2.100e-07")])
-def test_a_number_of_which_nothing_is_known_has_four_digits(value: float, text: str) -> None:
-    assert GENERIC(value) == text
+def test_a_number_of_which_nothing_is_known_has_four_digits() -> None:
+    texts = list(map(GENERIC, [3.0, 2.0543, 12345.6, 2.1e-7]))
+    assert texts == ["3", "2.054", "12,346", "2.100e-07"]
 
 
 def test_nothing_is_not_negative_and_a_sign_stands_before_what_is_more() -> None:

@@ -14,14 +14,14 @@ from tests.records.test_model import record
 
 def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome = Outcome.OK) -> list[RunRecord]:
     """Runs that reached 0.9 after so many seconds, or never."""
-    records = [
-        record(repeat=repeat, outcome=outcome, config={"target_accuracy": 0.9}, metrics={"total_s": total_s})
-        for repeat in range(len(times))
-    ]
-    for run, time in zip(records, times, strict=True):
-        run.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 1.0})]
+    records = []
+    for repeat, time in enumerate(times):
+        config, metrics = {"target_accuracy": 0.9}, {"total_s": total_s}
         if time is not None:
-            run.metrics["target_s"] = time
+            metrics["target_s"] = time
+        run = record(repeat=repeat, outcome=outcome, config=config, metrics=metrics)
+        run.epochs = [EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 1.0})]
+        records.append(run)
     return records
 
 
@@ -63,10 +63,7 @@ def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
 
 def test_any_target_is_found_in_the_epochs() -> None:
     (run,) = runs([None])
-    run.epochs = [
-        EpochRecord(epoch=1, metrics={"test_accuracy": 0.5, "ended_s": 2.0}),
-        EpochRecord(epoch=2, metrics={"test_accuracy": 0.8, "ended_s": 3.75}),
-    ]
+    run.epochs.append(EpochRecord(epoch=2, metrics={"test_accuracy": 0.8, "ended_s": 3.75}))
     assert str(time_to_target([run], 0.7)) == "3.750"
 
 
@@ -107,12 +104,10 @@ def losses_of_runs(test: list[list[float]], train: list[float] | None = None) ->
     """One run for each list of test losses; train loss falls, unless it is given."""
     records = []
     for repeat, losses in enumerate(test):
-        falling = train or [1 / epoch for epoch in range(1, len(losses) + 1)]
         made = record(repeat=repeat)
-        made.epochs = [
-            EpochRecord(epoch=epoch, metrics={"train_loss": falling[epoch - 1], "test_loss": loss})
-            for epoch, loss in enumerate(losses, start=1)
-        ]
+        for epoch, loss in enumerate(losses, start=1):
+            falling = train[epoch - 1] if train else 1 / epoch
+            made.epochs.append(EpochRecord(epoch=epoch, metrics={"train_loss": falling, "test_loss": loss}))
         records.append(made)
     return records
 
@@ -148,8 +143,8 @@ def test_a_level_test_loss_is_called_overfitting_at_most_5_times_in_100(repeats:
 def test_a_rise_of_several_deviations_is_found() -> None:
     random = np.random.default_rng(10)
     curve = 1 + 0.002 * (np.arange(15) - 7) ** 2
-    found = [
-        overfit_epoch(losses_of_runs((curve + random.normal(0, 0.01, (3, 15))).tolist())) is not None
-        for _ in range(100)
-    ]
-    assert sum(found) >= 80
+    found = 0
+    for _ in range(100):
+        losses = curve + random.normal(0, 0.01, (3, 15))
+        found += overfit_epoch(losses_of_runs(losses.tolist())) is not None
+    assert found >= 80

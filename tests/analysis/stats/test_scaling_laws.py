@@ -13,7 +13,6 @@ def points(law: object, sizes: tuple[int, ...], *found: float) -> dict[int, dict
 
 def test_the_share_that_speed_ups_were_made_with_is_found_again() -> None:
     (fit, _) = fits(points(amdahl, (2, 4, 8), 0.1))
-    assert isinstance(fit, Fit)
     share = fit.parameters["serial share"]
     assert share.values[0] == pytest.approx(0.1)
     assert share.low < 0.1 < share.high
@@ -22,7 +21,6 @@ def test_the_share_that_speed_ups_were_made_with_is_found_again() -> None:
 
 def test_the_universal_law_separates_contention_from_coherency_and_may_fall() -> None:
     (_, fit) = fits(points(universal, (2, 4, 8, 16), 0.05, 0.02))
-    assert isinstance(fit, Fit)
     assert fit.parameters["contention"].values[0] == pytest.approx(0.05, abs=1e-6)
     assert fit.parameters["coherency"].values[0] == pytest.approx(0.02, abs=1e-6)
     assert fit.curve(16).median < fit.curve(8).median
@@ -32,19 +30,15 @@ def test_fewer_world_sizes_than_parameters_and_one_more_are_refused() -> None:
     (amdahls, universals) = fits(points(amdahl, (2, 4), 0.1))
     assert isinstance(amdahls, Fit)
     assert universals == Refusal("universal scalability law", "it needs 3 world sizes above 1, and 2 were measured")
-    assert fits(points(amdahl, (2,), 0.1))[0] == Refusal(
-        "Amdahl's law", "it needs 2 world sizes above 1, and 1 were measured"
-    )
+    reasons = [refused.reason for refused in fits(points(amdahl, (2,), 0.1))]
+    assert reasons[0] == "it needs 2 world sizes above 1, and 1 were measured"
     assert all(isinstance(item, Refusal) for item in fits({}))
 
 
 def test_a_law_that_is_far_from_what_was_measured_is_refused() -> None:
     # Two ranks at half the speed of one: no share that cannot be done in parallel explains that.
     (refused, _) = fits({2: {0: 0.5, 1: 0.51, 2: 0.49}, 4: {0: 0.3, 1: 0.31, 2: 0.29}})
-    assert isinstance(refused, Refusal)
-    assert refused.reason.startswith(
-        "it does not hold here: at world_size 2 it would be a speed-up of 1.00, and 0.50 ["
-    )
+    assert "at world_size 2 it would be a speed-up of 1.00, and 0.50 [" in refused.reason
 
 
 @pytest.mark.parametrize("serial", [0.0, 0.3])
@@ -52,9 +46,7 @@ def test_the_interval_of_a_parameter_holds_it_95_times_in_100_at_its_bound_too(s
     random = np.random.default_rng(7)
     covered = count = 0
     for _ in range(200):
-        noisy = {
-            size: {block: amdahl(size, serial) * random.lognormal(0, 0.03) for block in range(4)} for size in (2, 4)
-        }
+        noisy = {size: dict(enumerate(amdahl(size, serial) * random.lognormal(0, 0.03, 4))) for size in (2, 4)}
         fit, _ = fits(noisy)
         if isinstance(fit, Fit):
             share = fit.parameters["serial share"]
@@ -65,12 +57,10 @@ def test_the_interval_of_a_parameter_holds_it_95_times_in_100_at_its_bound_too(s
 
 def test_amdahls_law_is_not_fitted_to_a_problem_that_grew() -> None:
     (refused, _) = fits(points(amdahl, (2, 4), 0.1), strong=False)
-    assert isinstance(refused, Refusal)
     assert "global_batch grew" in refused.reason
 
 
 def test_blocks_that_lack_a_world_size_are_left_out_and_without_any_nothing_is_fitted() -> None:
     (fit, _) = fits({2: {0: 1.9, 1: 1.8}, 4: {0: 3.0, 2: 2.0}})
-    assert isinstance(fit, Fit)
     assert len(fit.by_block) == 1
     assert fits({2: {0: 1.9}, 4: {1: 3.0}})[0] == Refusal("Amdahl's law", "no block has all world sizes")
