@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.learning import critical_batch_chart, learning_chart, tradeoff_chart
-from dmls_ray.analysis.figures.parts import memory_chart, step_parts_chart
+from dmls_ray.analysis.figures.performance import memory_chart, scaling_chart, step_parts_chart
 from dmls_ray.analysis.figures.question import answer_chart, changes_chart, search_chart
-from dmls_ray.analysis.figures.scaling import scaling_chart
 from dmls_ray.analysis.table.model import Table
 
 _LEADING = ("search", "changes", "answer")

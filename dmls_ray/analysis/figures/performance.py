@@ -1,0 +1,245 @@
+"""What training takes: throughput and efficiency against ranks, memory of a rank, and where an optimizer step goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.series import (
+    SINGLE_LINE,
+    Line,
+    Plotted,
+    batch_axis,
+    dashed_line,
+    differing_fields,
+    field_axis,
+    format_factor,
+    limit_items,
+    line_panel,
+    lines_along,
+    lost_crosses,
+    measured_series,
+    metric_lines,
+    plotted_metric,
+    run_ids,
+    trial_labels,
+)
+from dmls_ray.analysis.memory import MEMORY_KINDS, memory_limit, memory_metric
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
+from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.steps import PARTS, bounds_of, step_parts
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.words import join_names
+
+_CURVE_POINTS = 25
+_MOST_PANELS = 4
+"""Lines of trials that have a panel of bars."""
+_WIDE = 4
+"""Ratio of limit to highest value above which the limit is not drawn, so that the values remain readable."""
+
+_BOUNDS = {
+    "input": "waiting for data",
+    "communication": "communication and waiting for other ranks",
+    "launch": "what a step takes at any batch (launch-bound)",
+    "compute": "computing",
+    "compute or launch": "computing, or what a step takes at any batch (not distinguished)",
+}
+
+Amounts = Mapping[str, Mapping[str, float | None]]
+"""trial_id -> name of a part -> its value."""
+
+
+def scaling_chart(table: Table) -> Chart | None:
+    """The figure; None if no two trials with a rate differ only in world_size.
+
+    Without a measured world size 1 there is no ideal, no efficiency and no fit.
+    """
+    rates = Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
+    x, lines, notes = metric_lines(table, rates, "world_size")
+    throughput: list[Series] = []
+    efficiency: list[Series] = []
+    strong = table.fixed_batch_field == "global_batch"
+    refused: dict[str, None] = {}
+    for line in lines:
+        throughput += rates.series(line.name, line.points, connected=True)
+        throughput += lost_crosses(line.name, line.points)
+        measured = [row for row in line.rows if row.rates()]
+        if not measured or measured[0].world_size != 1:
+            continue
+        speed_ups = _speed_ups(measured)
+        above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
+        drawn = []
+        for law in fits(above_one, strong=strong) if above_one else ():
+            if isinstance(law, Fit) and law.curve(1).low is not None:
+                drawn.append(law)
+            else:
+                refused[_why_not(law)] = None
+
+        rate = estimate(list(measured[0].rates().values()), "rate").centre
+        least, most = 1, measured[-1].world_size
+        throughput.append(dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
+        throughput += _fitted(line, drawn, most, rate)
+        points = []
+        for row in measured:
+            by_block = {block: ratio / row.world_size for block, ratio in speed_ups[row.world_size].items()}
+            points.append((row.world_size, row, by_block))
+        efficiency += measured_series(line.name, points, quantity="ratio", connected=True)
+        efficiency += _fitted(line, drawn, most)
+    if not any(series.kind == "points" for series in throughput):
+        return None
+    panels = [Panel(x=x, y=Axis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
+    if efficiency:
+        last = max(point.x for series in efficiency for point in series.points)
+        efficiency.append(dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
+        panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
+    title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
+    return Chart(name="scaling", title=title, panels=panels, notes=[*notes, *refused])
+
+
+def _fitted(line: Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
+    """Each law as a curve with its interval, from world size 1 to the largest one that was measured.
+
+    Args:
+        line: the trials.
+        laws: laws fitted to the trials.
+        most: the largest measured world size.
+        rate: throughput of the baseline; None: the curves are of efficiency.
+    """
+    series = []
+    for law in laws:
+        points = []
+        for step in range(_CURVE_POINTS):
+            size = 1 + (most - 1) * step / (_CURVE_POINTS - 1)
+            value = law.curve(size)
+            factor = 1 / size if rate is None else rate
+            low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
+            points.append(Point(size, value.centre * factor, low, high))
+        series.append(Series(law.name, points, "line", dashed=True, same_as=line.name))
+    return series
+
+
+def _why_not(law: Fit | Refusal) -> str:
+    """The reason why a law is not drawn; without an interval no law is drawn."""
+    reason = law.reason if isinstance(law, Refusal) else f"it has no interval with fewer than {MIN_REPEATS} blocks"
+    return f"No curve by {law.name}: {reason}."
+
+
+def _speed_ups(rows: Sequence[Trial]) -> Points:
+    """world_size -> block -> speed-up over the baseline, the first of the trials, in that block.
+
+    As in the table, only blocks in which both ran in the same environment count.
+    """
+    base = rows[0].rates()
+    speed_ups = {}
+    for row in rows:
+        common = row.common_blocks(rows[0]) & base.keys()
+        rates = row.rates()
+        speed_ups[row.world_size] = {block: rates[block] / base[block] for block in rates if block in common}
+    return speed_ups
+
+
+def step_parts_chart(table: Table) -> Chart | None:
+    """The parts of an optimizer step in each trial, as stacked bars; None if fewer than two trials have them."""
+    amounts = {}
+    for row in table.rows:
+        known = step_parts(row)
+        if known:
+            amounts[row.trial_id] = {words: known[name] for name, words in PARTS.items()}
+    panels, notes = _stacked_panels(table, amounts, "time of an optimizer step (ms)")
+    if not panels:
+        return None
+    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
+    for bound, words in _BOUNDS.items():
+        bounded = [row for row in table.rows if row.trial_id in amounts and bounds[row.trial_id] == bound]
+        if bounded:
+            notes.append(f"Bound by {words}: {join_names([describe_configuration(row.factors) for row in bounded])}.")
+    return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=notes)
+
+
+def memory_chart(table: Table) -> Chart | None:
+    """The figure; None if no two runs have the kinds of their memory, and no two trials differ in the batch alone.
+
+    Bars of the kinds of memory add up to the peak of the tensors.
+    """
+    amounts = {}
+    for row in table.rows:
+        kinds = {name.removesuffix("_mem_mib"): row.value_of(name) for name in MEMORY_KINDS}
+        if any(kinds.values()):
+            amounts[row.trial_id] = kinds
+    panels, notes = _stacked_panels(table, amounts, "peak of the tensors (MiB)")
+    panels += _against_batch(table, notes)
+    return Chart(name="memory", title="Memory of a rank", panels=panels, notes=notes) if panels else None
+
+
+def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
+    """What a GPU allocated if it is known, else the memory by which trials are compared."""
+    metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
+    plotted = plotted_metric(metric, from_zero=True)
+    field = batch_axis(table)
+    x, lines, note = metric_lines(table, plotted, field)
+    # On a logarithmic axis a straight line would be a curve.
+    panels = line_panel(plotted, replace(x, log=False, from_zero=True, ticks=()), lines)
+    if not panels:
+        return []
+    notes += note
+    rows = [row for line in lines for row in line.rows]
+    return [replace(panels[0], series=[*panels[0].series, *_limits(rows, metric, field)])]
+
+
+def _limits(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
+    """The limits of memory, as far as they are near the values."""
+    highest = max(row.value_of(metric) or 0.0 for row in rows)
+    batches = [row.factors[field] for row in rows]
+    limits = dict(filter(None, map(memory_limit, rows)))
+    lines = []
+    for name, size in limits.items():
+        if size <= _WIDE * highest:
+            lines.append(dashed_line(name, [(min(batches), size), (max(batches), size)]))
+    return lines
+
+
+def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Panel], list[str]]:
+    """Bars of the parts of an amount on each other, and notes; no panel for fewer than two trials.
+
+    Where trials differ in the batch, there is a panel for each line of them: its labels are short. Elsewhere each
+    trial has the value of the field in which the trials differ, or its label if they differ in several.
+
+    Args:
+        table: table of the sweep.
+        amounts: the parts of each trial that has them.
+        label: what they add up to, with its unit.
+    """
+    rows = [row for row in table.rows if row.trial_id in amounts]
+    if len(rows) < 2:
+        return [], []
+    x, lines = lines_along(table, rows, batch_axis(table))
+    lines, notes = limit_items(lines, "lines", _MOST_PANELS)
+    if not lines:
+        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
+        x, texts = Axis("trial"), trial_labels(table, shown)
+        names = differing_fields(table, shown)
+        if len(names) == 1:
+            x = field_axis(names[0], shown)
+            texts = [format_factor(row.factors[names[0]]) for row in shown]
+        lines = [Line(SINGLE_LINE, list(zip(texts, shown, strict=True)))]
+    y = Axis(label, from_zero=True)
+    panels = []
+    for line in lines:
+        categories = Axis(x.label, categories=[str(place) for place, _ in line.points])
+        panels.append(Panel(x=categories, y=y, series=_bars(line, amounts), title=line.title, stacked=True))
+    return panels, notes
+
+
+def _bars(line: Line, amounts: Amounts) -> list[Series]:
+    """A series for each part that some trial of the sweep has, each value at its x as a category."""
+    bars = []
+    for name in next(iter(amounts.values())):
+        if any(amount[name] for amount in amounts.values()):
+            points = []
+            for place, row in line.points:
+                text = f"n={len(row.counted)}"
+                points.append(Point(str(place), amounts[row.trial_id][name], runs=run_ids(row.counted), text=text))
+            bars.append(Series(name, points, "bar"))
+    return bars
