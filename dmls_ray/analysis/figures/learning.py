@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 
-from dmls_ray.analysis.advise.rank import Front, front_of
+from dmls_ray.analysis.advise.rank import front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.figures.series import (
     MAX_SERIES,
-    Plotted,
     dashed_line,
     limit_items,
     measured_series,
@@ -21,7 +19,6 @@ from dmls_ray.analysis.figures.series import (
 from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.memory import MEMORY
-from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
@@ -36,6 +33,7 @@ _METRICS = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 _ACCURACY = "test_accuracy"
 _AIMS = {"total_s": "less time"} | dict.fromkeys(MEMORY, "less memory")
 """Metric -> aim."""
+_BEHIND = "not on the front"
 _FAR = 20
 """Ratio of highest to lowest cost above which the axis is logarithmic."""
 
@@ -57,10 +55,7 @@ def learning_chart(table: Table) -> Chart | None:
             panels.append(Panel(x=_EPOCH, y=y, series=_curves(table, rows, shown, kind)))
     if not panels:
         return None
-    notes.append(
-        "A point is the mean over the runs of a trial. A curve ends with the shortest of them, and one epoch "
-        "is no curve."
-    )
+    notes.append("A point is the mean over the runs of a trial. A curve ends with the shortest of them.")
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 
 
@@ -85,7 +80,7 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
         for split in splits:
             label, same_as = first, ""
             if split != splits[0]:
-                label, same_as = ", ".join(filter(None, [name, split])), first
+                label, same_as = f"{name}, {split}".removeprefix(", "), first
             metric = f"{split}_{kind}"
             by_epoch = _curve(row, metric)
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
@@ -112,40 +107,35 @@ def tradeoff_chart(table: Table) -> Chart | None:
     # Memory is drawn even if it hardly differs, so that the reader sees it.
     costs = [cost for cost in _AIMS if cost in (*front.axes, front.memory)]
     names = {row.trial_id: name for row, name in zip(front.rows, trial_labels(table, front.rows), strict=True)}
+    groups: dict[str, list[Trial]] = {}
+    for row in front.best:
+        name = names[row.trial_id]
+        if len(front.best) >= MAX_SERIES:
+            name = "on the front"
+        groups.setdefault(name, []).append(row)
+    on_front = {row.trial_id for row in front.best}
+    groups[_BEHIND] = [row for row in front.rows if row.trial_id not in on_front]
+
     accuracy = plotted_metric(_ACCURACY)
     panels = []
     for cost in costs:
+        series: list[Series] = []
+        for name, rows in groups.items():
+            points = [(row.estimates[cost].centre, row) for row in rows]
+            series += accuracy.series(name, points, describe=lambda row: names[row.trial_id], muted=name == _BEHIND)
         levels = [row.estimates[cost].centre for row in front.rows]
         is_far = max(levels) > _FAR * min(levels) > 0
         x = Axis(plotted_metric(cost).y.label, log=is_far, from_zero=not is_far)
-        panels.append(Panel(x=x, y=accuracy.y, series=_sides_of_front(front, names, accuracy, cost)))
+        panels.append(Panel(x=x, y=accuracy.y, series=series))
     goal = ", ".join(_AIMS[cost] for cost in costs if cost in front.axes)
     notes = [
         f"On the front are {len(front.best)} of {len(front.rows)} trials: no other is at least as good in {goal} and "
         "more accuracy, and better in one. It is of means: what is closer than its interval may change sides."
     ]
-    if front.memory and front.memory not in front.axes:
-        notes.append("Memory hardly differs and is left out.")
     if front.losers:
         lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
         notes.append(f"Not on the front for what they lose: {lost}.")
     return Chart(name="tradeoff", title=f"Pareto front of {goal} and more accuracy", panels=panels, notes=notes)
-
-
-def _sides_of_front(front: Front, names: dict[str, str], accuracy: Plotted, cost: str) -> list[Series]:
-    """The trials on the front, each with its name if they are few, and the others."""
-    best = front.best
-    on_front = {row.trial_id for row in best}
-    others = [row for row in front.rows if row.trial_id not in on_front]
-    groups = {"on the front": best}
-    if len(best) < MAX_SERIES:
-        groups = {names[row.trial_id]: [row] for row in best}
-    draw = partial(accuracy.series, describe=lambda row: names[row.trial_id])
-    series: list[Series] = []
-    for name, rows in groups.items():
-        series += draw(name, [(row.estimates[cost].centre, row) for row in rows])
-    points = [(row.estimates[cost].centre, row) for row in others]
-    return series + draw("not on the front", points, muted=True)
 
 
 def critical_batch_chart(table: Table) -> Chart | None:
@@ -167,8 +157,6 @@ def critical_batch_chart(table: Table) -> Chart | None:
         "Each batch at the learning rate that needs fewest steps with it.",
         headline_text(answer_on_critical_batch(found)),
     ]
-    if found.noise_scale is not None:
-        notes.append(f"Gradient noise scale: {format_interval(found.noise_scale, GENERIC)} samples.")
     return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)
 
 

@@ -242,7 +242,9 @@ def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
         return Axis(name, categories=list(dict.fromkeys(map(format_factor, distinct))))
     values = sorted(distinct)
     ticks = values if len(values) <= _MAX_TICKS else ()
-    return Axis(_with_unit(name, rows), log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
+    spec = rows[0].workload.specs().get(name)
+    label = f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
+    return Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
 
 
 def place_of(row: Trial, field: str, x: Axis) -> Place:
@@ -270,11 +272,6 @@ def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
 def oom_runs(row: Trial) -> list[RunRecord]:
     """The runs of a trial that ran out of memory."""
     return [record for record in row.records if record.outcome is Outcome.OOM]
-
-
-def _with_unit(name: str, rows: Sequence[Trial]) -> str:
-    spec = rows[0].workload.specs().get(name)
-    return f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
 
 
 def differing_fields(table: Table, rows: Sequence[Trial]) -> list[str]:

@@ -37,7 +37,6 @@ def methodology(results: Results, table: Table) -> list[str]:
             f"shuffled by seed {seeds}, so that drift affects all trials equally."
         )
     sentences.append(f"Isolation: {_listed(record.isolation for record in ran)}.")
-    sentences.append(f"Seeds that runs trained with: {_listed(record.seed for record in ran)}.")
     warmup = {record.config["warmup_steps"] for record in ran if "warmup_steps" in record.config}
     if warmup:
         sentences.append(f"The first optimizer steps of a run ({_listed(warmup)}) are not counted in any rate.")
@@ -50,8 +49,6 @@ def methodology(results: Results, table: Table) -> list[str]:
     again = [record for record in ran if record.attempts > 1]
     if again:
         sentences.append(f"Runs started more than once because a rank was lost: {len(again)} of {len(ran)}.")
-    if any(record.oversubscribed for record in ran):
-        sentences.append("Some runs had more threads than cores (oversubscribed).")
     return sentences
 
 
@@ -90,21 +87,20 @@ def _lines(session: Mapping[str, Any]) -> str:
     return "\n".join([*lines, command])
 
 
-def _listed(values: Iterable[Any], most: int = 8) -> str:
-    distinct = sorted(set(values))
-    if len(distinct) <= most:
-        return ", ".join(map(str, distinct))
-    return f"{len(distinct):,} different ones from {distinct[0]} to {distinct[-1]}"
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, sorted(set(values))))
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Facts of a machine in words, without unknown ones."""
     texts = {}
     for name, value in values.items():
+        if value in (None, "", []):
+            continue
         if isinstance(value, list):
             texts[name] = ", ".join(f"{count} x {item}" for item, count in Counter(map(str, value)).items())
         elif type(value) is int:
             texts[name] = f"{value:,}"
-        elif value is not None:
+        else:
             texts[name] = str(value)
-    return {name: text for name, text in texts.items() if text}
+    return texts

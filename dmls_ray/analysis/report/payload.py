@@ -97,9 +97,12 @@ def _kept(record: RunRecord, most: int) -> list[int]:
     count = len(record.epochs)
     if count <= most:
         return list(range(count))
-    step = -(-count // most)
-    named = (int(record.metrics.get(name, 0)) for name in ("best_epoch", "overfit_epoch", "target_epoch"))
-    return sorted({*range(0, count, step), count - 1, *(epoch - 1 for epoch in named if 0 < epoch <= count)})
+    kept = {*range(0, count, -(-count // most)), count - 1}
+    for name in ("best_epoch", "overfit_epoch", "target_epoch"):
+        epoch = int(record.metrics.get(name, 0))
+        if 0 < epoch <= count:
+            kept.add(epoch - 1)
+    return sorted(kept)
 
 
 def _epochs(part: RunRecord | RankRecord, kept: Sequence[int]) -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ def test_how_it_was_measured_names_order_seeds_and_load() -> None:
         record.isolation = "group"
     text = " ".join(methodology(sample, make_table(sample)))
     assert "Blocks: 3, with one repeat of every trial each, shuffled by seed 0" in text
-    assert "Seeds that runs trained with: 0, " in text
     assert "Mean of n repeats and its 95% interval" in text
     assert "1.00 in the median, 0.50 to 1.50" in text
     assert "Runs started more than once because a rank was lost: 1 of 6." in text
