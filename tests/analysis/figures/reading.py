@@ -19,11 +19,5 @@ def points(panel: Panel, name: str) -> dict[float | str, float | None]:
 
 
 def panels(chart: Chart | None, count: int) -> list[Panel]:
-    assert chart is not None
     assert len(chart.panels) == count
     return list(chart.panels)
-
-
-def notes(chart: Chart | None) -> list[str]:
-    assert chart is not None
-    return list(chart.notes)

@@ -124,6 +124,5 @@ def test_a_search_has_a_front_of_memory_and_accuracy_alone() -> None:
         record.mode = "search"
     found = tradeoff_chart(make_table(runs))
     (memory,) = panels(found, 1)
-    assert found is not None
     assert "time" not in found.title
     assert names(memory) == ["batch_per_rank 16", "not on the front"]

@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.performance import memory_chart, scaling_chart, s
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, notes, panels, points, series
+from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import MACHINE, results, with_memory_kinds
 from tests.analysis.trials.test_steps import ALONE, with_parts
 
@@ -42,7 +42,6 @@ def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
 def test_the_title_names_the_fixed_batch() -> None:
     for fixed, scaling_kind in (("batch_per_rank", "weak scaling"), ("global_batch", "strong scaling")):
         found = scaling_chart(make_table(results({fixed: 64, "world_size": [1, 2, 4]}, rate)))
-        assert found is not None
         assert scaling_kind in found.title
 
 
@@ -82,19 +81,17 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
     assert curve[4] == pytest.approx(mean * GEOMETRIC)
     assert points(efficiency, "half")[4] == pytest.approx(mean / 4)
     last = series(efficiency, "half").points[-1]
-    assert last.low is not None
-    assert last.high is not None
     assert last.low < 2.2 / 4 < 2.8 / 4 < last.high
     assert series(throughput, "half").dashed
 
 
 def test_what_is_not_fitted_is_said_with_the_reason() -> None:
-    assert notes(scaling_chart(make_table(runs_of(world_size=[1, 2])))) == [
+    assert scaling_chart(make_table(runs_of(world_size=[1, 2]))).notes == [
         "No curve by Amdahl's law: it is about a problem that stays the same, and global_batch grew with the ranks.",
         "No curve by universal scalability law: it needs 3 world sizes above 1, and 1 were measured.",
     ]
     once = scaling_chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate, repeats=1)))
-    assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in notes(once)
+    assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in once.notes
 
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
@@ -169,7 +166,7 @@ def test_the_parts_of_each_trials_steps_stand_on_each_other_and_what_bounds_them
     assert panel.stacked
     assert "communication not overlapped with compute" not in names(panel), "one rank communicates nothing"
     assert sum(points(panel, name)["16"] or 0 for name in names(panel)) == 1.0
-    assert notes(found) == [
+    assert found.notes == [
         "Bound by what a step takes at any batch (launch-bound): batch_per_rank=16; batch_per_rank=32."
     ]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.findings.question import answer_on_axis
-from dmls_ray.analysis.published.reports import Match, match_training, published
+from dmls_ray.analysis.published.reports import match_training, published
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import results
@@ -44,15 +44,9 @@ def of_ours(**fields: Any) -> RunRecord:
     return record
 
 
-def match(record: RunRecord) -> Match:
-    found = match_training(record)
-    assert found is not None
-    return found
-
-
 def test_the_published_run_that_differs_least_matches() -> None:
     for epochs, run_id in ((10, "cifar10-convnet-2gpu-gloo-bs256-fp32-10ep"), (20, "cifar10-convnet-2gpu-gloo-bs256")):
-        matched = match(of_ours(epochs=epochs))
+        matched = match_training(of_ours(epochs=epochs))
         assert (matched.record.run_id, matched.differs_in) == (run_id, "")
 
 
@@ -70,22 +64,22 @@ def test_the_published_run_that_differs_least_matches() -> None:
     ],
 )
 def test_fields_that_affect_training_are_listed_if_they_differ(name: str, value: object, expected: str) -> None:
-    assert match(of_ours(**{name: value})).differs_in == expected
+    assert match_training(of_ours(**{name: value})).differs_in == expected
 
 
 def test_what_counts_with_another_field_alone_differs_with_that_alone() -> None:
     stopped = {"batch_norm": "on", "early_stopping": "test_loss", "epochs": 6}
     for patience, expected in ((2, False), (5, True)):
-        assert ("patience 5 / 2" in match(of_ours(**stopped, patience=patience)).differs_in) == expected
+        assert ("patience 5 / 2" in match_training(of_ours(**stopped, patience=patience)).differs_in) == expected
     # Without scaling there is no batch at which lr holds.
     record = of_ours()
     record.config = {**record.config, "lr_base_batch": 64}
-    assert match(record).differs_in == ""
+    assert match_training(record).differs_in == ""
 
 
 @pytest.mark.parametrize("dropout", [None, 0.5])
 def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | None) -> None:
-    matched = match(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
+    matched = match_training(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
     assert matched.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
     ours = "none" if dropout is None else "0.5"
     assert matched.differs_in == f"dropout {ours} / of a rate that is not reported"
@@ -96,7 +90,7 @@ def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default()
             "loader": "dataloader"}  # fmt: skip
     for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not reported")):
         (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
-        assert match(record).differs_in == expected
+        assert match_training(record).differs_in == expected
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch_per_rank", 64), ("model", "simplecnn"), ("dataset", "mnist")])

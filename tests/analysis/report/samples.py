@@ -1,4 +1,4 @@
-"""Charts and many runs made by hand, for reports."""
+"""Many runs made by hand, for reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import run_ids
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -20,36 +16,6 @@ from dmls_ray.records.run_events import RankResult
 from tests.analysis.samples import MACHINE
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
-
-
-def rates(table: Table) -> Chart:
-    """images/s over batch_per_rank, a series a world size; a trial without a rate is a cross."""
-    x, y = Axis("batch_per_rank", log=True, ticks=[8, 16, 32, 64]), Axis("images/s", from_zero=True)
-    series = []
-    for ranks in sorted({row.world_size for row in table.rows}):
-        rows = [row for row in table.rows if row.world_size == ranks and "images_per_s" in row.estimates]
-        series.append(Series(f"world_size {ranks}", [_rate(_batch(row), row) for row in rows], connected=True))
-    lost = [row for row in table.rows if "images_per_s" not in row.estimates]
-    if lost:
-        series.append(Series("oom", [Point(_batch(row), None, runs=run_ids(row.records)) for row in lost], "cross"))
-    return Chart(name="rates", title="Images a second by batch", panels=[Panel(x=x, y=y, series=series)])
-
-
-def curves(results: Results) -> Chart:
-    """Accuracy over epochs, a panel a metric and a curve a run."""
-    panels = []
-    for metric in ("train_accuracy", "test_accuracy"):
-        series = []
-        for record in results.records:
-            points = [Point(item.epoch, item.metrics.get(metric), runs=(record.run_id,)) for item in record.epochs]
-            series.append(Series(record.run_id, points, "line"))
-        panels.append(Panel(x=Axis("epoch"), y=Axis(metric), series=series, title=metric))
-    return Chart(name="curves", title="Accuracy by epoch", panels=panels, notes=["A line is a run."])
-
-
-def _rate(x: float | str, row: Trial) -> Point:
-    value = row.estimates["images_per_s"]
-    return Point(x, value.median, value.low, value.high, run_ids(row.records))
 
 
 def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Results:
@@ -87,10 +53,6 @@ def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
     run_epochs = [epoch(number) for number in range(1, epochs + 1)]
     values = {"utilization": busy, "epochs": run_epochs, **measured}
     return RankResult(rank=rank, machine="lab", device="cpu", values=values, run=run)
-
-
-def _batch(row: Trial) -> int:
-    return int(row.records[0].config["batch_per_rank"])
 
 
 def unpack(text: str) -> bytes:

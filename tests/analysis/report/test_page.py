@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.report.samples import curves, rates
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, jpeg
 
@@ -46,8 +46,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     kept.mkdir(parents=True)
     (kept / "rank0.log").write_text(f"hello {EVIL}")
     reading = SweepSummary(sample, SweepQuestion(text=f"What about {EVIL}?", axis="batch_per_rank"))
-    charts = [rates(reading.table), curves(sample)]
-    return write_report(reading, charts, folder / "report.html").as_uri()
+    return write_report(reading, charts(reading.table), folder / "report.html").as_uri()
 
 
 def _rate(values: dict[str, Any], repeat: int) -> float | None:
@@ -193,7 +192,7 @@ def test_the_values_of_a_figure_open_the_same_runs_from_the_keyboard(reader: Rea
     reader.page.locator("details.values summary").first.press("Enter")
     row = reader.page.locator("details.values tbody tr").nth(1)
     assert row.inner_text().split("\t")[:6] == [
-        "world_size 1", "batch_per_rank", "16", "images/s", "1,601", "[1,599, 1,603]",
+        "world_size 1", "batch_per_rank (samples)", "16", "throughput (images/s)", "1,601", "[1,599, 1,603]",
     ]  # fmt: skip
     row.locator("button").press("Enter")
     assert "world_size=1 batch_per_rank=16" in reader.panel()

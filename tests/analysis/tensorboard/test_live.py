@@ -2,56 +2,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
-from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
 
-GRID = {"world_size": [1, 2]}
+RECORDS = results({"world_size": [1, 2], "batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1).records
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    with Store(tmp_path) as store:
-        store.add_session({"axes": {**GRID, "batch_per_rank": [16]}})
-        for record in results({**GRID, "batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1).records:
-            store.append(record)
-    return tmp_path
-
-
-def test_a_write_error_is_reported_once_and_the_sweep_goes_on(folder: Path) -> None:
-    (folder / "tensorboard").write_text("in the way")
+def test_a_write_error_is_reported_once_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").write_text("in the way")
     notes: list[str] = []
-    board = LiveTensorBoardWriter(folder, notes.append)
-    with Store(folder) as store:
-        records = store.records
+    board = LiveTensorBoardWriter(tmp_path, notes.append)
     board.begin([])
-    for record in records:
+    for record in RECORDS:
         board.run_started(record)
         board.epoch_ended(record.run_id, record.epochs[0])
         board.run_finished(record)
-    board.end(records)
+    board.end(RECORDS)
     (note,) = notes
-    assert note.startswith(f"{folder / 'tensorboard'} cannot be written (")
+    assert note.startswith(f"{tmp_path / 'tensorboard'} cannot be written (")
     assert note.endswith("; the sweep goes on without it.")
 
 
-def test_a_complete_folder_gets_its_event_files(folder: Path) -> None:
-    with Store(folder) as store:
-        LiveTensorBoardWriter(folder, print).end(store.records)
-    assert {path.name for path in (folder / "tensorboard").glob("world*")} == {
-        "world_size=1 repeat=0",
-        "world_size=2 repeat=0",
-    }
+def test_a_complete_folder_gets_its_event_files(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"sessions": [{"axes": {"world_size": [1, 2], "batch_per_rank": [16]}}]}')
+    LiveTensorBoardWriter(tmp_path, print).end(RECORDS)
+    names = {path.name for path in (tmp_path / "tensorboard").glob("world*")}
+    assert names == {"world_size=1 repeat=0", "world_size=2 repeat=0"}
 
 
-def test_off_writes_nothing(folder: Path) -> None:
-    board = LiveTensorBoardWriter(folder, print, off=True)
-    with Store(folder) as store:
-        records = store.records
-    board.begin(records)
-    board.run_started(records[0])
-    board.run_finished(records[0])
-    board.end(records)
-    assert not (folder / "tensorboard").exists()
+def test_off_writes_nothing(tmp_path: Path) -> None:
+    board = LiveTensorBoardWriter(tmp_path, print, off=True)
+    board.begin(RECORDS)
+    board.run_started(RECORDS[0])
+    board.run_finished(RECORDS[0])
+    board.end(RECORDS)
+    assert not (tmp_path / "tensorboard").exists()
