@@ -101,7 +101,7 @@ def changes_chart(table: Table) -> Chart | None:
         series: list[Series] = []
         for line in lines:
             series += _changes_and_baseline(line, item, x)
-        panels.append(Panel(x=x, y=item.on(from_zero=False).y, series=series))
+        panels.append(Panel(x=x, y=replace(item.y, from_zero=False), series=series))
     about = f"The line, and the area around it, are the {BASELINE} and its interval."
     title = f"{_describe_panels(panels)} by change"
     return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
@@ -210,7 +210,8 @@ def quantization_chart(table: Table) -> Chart | None:
     training = [replace(line, name=line.title or "training") for line in lines]
     for plotted in plotted_measures(table, measured):
         if not plotted.metric:
-            panels += line_panel(plotted.on(label=f"training {plotted.y.label}"), x, training)
+            y = replace(plotted.y, label=f"training {plotted.y.label}")
+            panels += line_panel(replace(plotted, y=y), x, training)
     title = "Accuracy, size and latency in fp32 and in int8, and speed of training"
     about = "fp32 and int8 are of the same training; without quantization there is fp32 alone."
     return Chart(name=QUANTIZATION, title=title, panels=panels, notes=[about, *notes])

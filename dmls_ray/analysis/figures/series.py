@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,10 +46,6 @@ class Plotted:
     """The metric that they are of; empty if they are of none, as the speed."""
     quantity: Quantity | None = None
     """Kind of the values; None: that of the metric."""
-
-    def on(self, **changes: Any) -> Plotted:
-        """The same values on an axis that differs in some fields."""
-        return replace(self, y=replace(self.y, **changes))
 
     def series(self, name: str, points: Iterable[tuple[Place, Trial]], **options: Any) -> list[Series]:
         """`measured_series` of trials, each with its x."""

@@ -27,8 +27,6 @@ WIDTH, HEIGHT = 330, 250
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _MAX_COLUMNS = 3
-_MAX_LEGEND = 20
-"""Series up to which there is a legend; with more, each series is named on hover and in the values of the figure."""
 _MAX_ERROR_BARS = 8
 """Connected points with error bars; with more points the intervals are an area."""
 _MAX_LINE = 36
@@ -107,11 +105,7 @@ def save(charts: Sequence[Chart], folder: str | os.PathLike[str]) -> list[Path]:
     paths = []
     for chart in charts:
         svg = vl_convert.vegalite_to_svg(_with_texts(chart, vega_lite(chart, styles, LIGHT)))
-        contents = {
-            "png": vl_convert.svg_to_png(svg, scale=2),
-            "svg": svg.encode(),
-            "pdf": vl_convert.svg_to_pdf(svg),
-        }
+        contents = {"png": vl_convert.svg_to_png(svg, scale=2), "svg": svg.encode(), "pdf": vl_convert.svg_to_pdf(svg)}
         for extension, content in contents.items():
             path = target / f"{chart.name}.{extension}"
             with atomic_replace(path) as temporary:
@@ -127,8 +121,8 @@ def _with_texts(chart: Chart, spec: Spec) -> Spec:
     for note in chart.notes:
         notes += textwrap.wrap(escaped(note), spec["columns"] * 58)
     if notes:
-        below = {"text": notes, "orient": "bottom", "fontSize": 11, "fontWeight": "normal", "color": LIGHT["muted"]}
-        spec["title"] = below
+        look = {"orient": "bottom", "fontSize": 11, "fontWeight": "normal", "color": LIGHT["muted"]}
+        spec["title"] = {"text": notes, **look}
     title = {"text": escaped(chart.title), "fontSize": 14}
     return {**whole, "padding": 12, "title": title, "vconcat": [spec]}
 
@@ -306,7 +300,7 @@ def _legend(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> dict[str,
         first = legend.setdefault(escaped(series.name), symbol | {"strokeDash": style.dash})
         if first["stroke"] != colour:
             first |= {"stroke": theme["muted"], "fill": theme["muted"]}
-    return legend if len(legend) <= _MAX_LEGEND else {}
+    return legend
 
 
 def _legend_layer(legend: Mapping[str, Spec]) -> Spec:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
@@ -57,23 +58,15 @@ def rank_epoch_of(rank: int, number: int) -> EpochRecord:
     return EpochRecord(epoch=number, metrics=metrics)
 
 
+def scalars(folder: Path) -> dict[str, list[Any]]:
+    """The events of each scalar in a run's folder, as TensorBoard's own reader has them."""
+    accumulator = EventAccumulator(str(folder)).Reload()
+    return {tag: accumulator.Scalars(tag) for tag in accumulator.Tags()["scalars"]}
+
+
 def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """The steps and values of each scalar in a run's folder, as TensorBoard's own reader has them."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    accumulator = EventAccumulator(str(folder))
-    accumulator.Reload()
-    values = {}
-    for tag in accumulator.Tags()["scalars"]:
-        values[tag] = [(item.step, item.value) for item in accumulator.Scalars(tag)]
-    return values
-
-
-def messages(folder: Path) -> list[Any]:
-    """All messages of a run's own files."""
-    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
-    return [item for path in sorted(folder.glob("events.*")) for item in LegacyEventFileLoader(str(path)).Load()]
+    """The steps and values of each scalar."""
+    return {tag: [(item.step, item.value) for item in items] for tag, items in scalars(folder).items()}
 
 
 def files(board: Path) -> dict[str, bytes]:
@@ -118,9 +111,10 @@ def test_each_rank_and_all_together_have_the_scalars_of_report_a_once_an_epoch(t
 def test_epochs_have_the_times_of_the_record(tmp_path: Path) -> None:
     board = write_tensorboard(sweep(tmp_path), VARIED)
     began = 1767323045.0  # 2026-01-02T03:04:05, UTC
-    times = [item.wall_time - began for item in messages(board / FIRST) if item.step]
+    run, rank = scalars(board / FIRST), scalars(board / FIRST / "rank-0")
+    times = [item.wall_time - began for item in (*run["Test loss"], *run["Run/Seconds"])]
     assert times == [3.5, 6.5, 9.5, 20.0], "set-up, and then training and test of each epoch; the run's end"
-    assert next(item.wall_time - began for item in messages(board / FIRST / "rank-0") if item.step) == 2.25
+    assert rank["Train loss"][0].wall_time - began == 2.25
 
 
 def test_a_run_that_ended_has_its_finite_results_and_a_skipped_one_has_no_files(tmp_path: Path) -> None:
