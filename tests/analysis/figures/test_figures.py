@@ -10,7 +10,6 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import INTERVAL
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.figures.reading import points
 from tests.analysis.samples import own_results, results
 from tests.conftest import PROJECT
 
@@ -89,11 +88,3 @@ def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folde
     assert [panel.y.label.partition(" (")[0] for panel in charts(table)[0].panels] == list(shown)
     heads = [column.head.removesuffix(INTERVAL) for column in shown_columns(table).columns]
     assert [head for head in columns if head not in heads] == []
-
-
-def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
-    found = {chart.name: chart for chart in charts(summarize(load(REFERENCE / "cifar10_convnet")).table)}
-    assert list(found) == ["answer", "tradeoff", "scaling", "memory", "step_parts"]
-    throughput, efficiency = found["scaling"].panels
-    assert [round(value or 0) for value in points(throughput, "batch_per_rank 32").values()] == [345, 550]
-    assert [round(value or 0, 2) for value in points(efficiency, "batch_per_rank 32").values()] == [1, 0.8]

@@ -9,7 +9,6 @@ import pytest
 from dmls_ray.analysis.report import payload
 from dmls_ray.analysis.report.payload import TRACEBACK, build_payload, run_files, shorten
 from dmls_ray.records.model import EpochRecord
-from tests.analysis.report.samples import many
 from tests.analysis.samples import own_results, results, set_value
 from tests.conftest import jpeg
 from tests.records.test_model import record as made
@@ -47,17 +46,17 @@ def test_a_picture_is_there_once_and_those_beyond_the_total_are_elsewhere(monkey
 
 
 def test_epochs_and_ranks_are_there_with_their_values() -> None:
-    sample = many(2, epochs=3)
-    run, _ = build_payload(sample.records, Path("nowhere"))["runs"]
-    assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2, 3]
+    sample = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0, repeats=1)
+    sample.records[0].ranks[1].utilization = {"at_s": [0.0, 0.5], "cpu_percent": [10.0, 30.0]}
+    (run,) = build_payload(sample.records, Path("nowhere"))["runs"]
+    assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2]
     assert [rank["rank"] for rank in run["ranks"]] == [0, 1]
-    assert [["train_loss" in epoch for epoch in epochs] for epochs in run["rank_epochs"]] == [[True] * 3] * 2
-    busy = sample.records[0].ranks[1].utilization["cpu_percent"]
-    assert run["ranks"][1]["mean cpu_percent"] == pytest.approx(sum(busy) / 240, rel=1e-4)
+    assert [[epoch["train_loss"] for epoch in epochs] for epochs in run["rank_epochs"]] == [[0.5], [0.5]]
+    assert run["ranks"][1]["mean cpu_percent"] == 20
 
 
 def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = many(1, epochs=0, ranks=1)
+    sample = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)
     (record,) = sample.records
     record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
     record.metrics["best_epoch"] = 42

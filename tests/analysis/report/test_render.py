@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import math
@@ -17,10 +18,12 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report import render
 from dmls_ray.analysis.report.render import pack, render_report, to_json, write_report
 from dmls_ray.analysis.summary import SweepSummary, summarize
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.text import utf8_safe
-from tests.analysis.report.samples import many, unpack
 from tests.analysis.samples import results
 
+NOISE = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "train_s", "warmup_s", "eval_s")
 EVIL = "<script>alert(1)</script>"
 AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
@@ -35,6 +38,11 @@ def reading(**changes: Any) -> SweepSummary:
 def hidden(page: str, element: str) -> str:
     found = re.search(rf'<script id="{element}" type="text/plain">([^<]*)</script>', page)
     return found[1]
+
+
+def unpack(text: str) -> bytes:
+    """Decompress what `pack` compressed, as the page does."""
+    return gzip.decompress(base64.b64decode(text))
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -130,15 +138,26 @@ def test_more_runs_than_a_page_holds_are_said_to_be_elsewhere(monkeypatch: pytes
 def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
     # Numbers and texts without any order are the worst that there is to pack.
     draw = random.Random(1)
-    sample = many(2000, text="an error")
-    for record in sample.records:
-        if record.traceback:
+
+    def epochs() -> list[EpochRecord]:
+        values = [{name: draw.random() for name in NOISE} for _ in range(20)]
+        return [EpochRecord(epoch=number, metrics=metrics) for number, metrics in enumerate(values, start=1)]
+
+    axes = {"batch_per_rank": [8, 16, 32, 64], "lr": [draw.random() for _ in range(167)], "world_size": 2}
+    sample = results(axes, lambda values, repeat: draw.random())
+    for number, record in enumerate(sample.records):
+        record.epochs = epochs()
+        record.metrics |= {name: draw.random() for name in (*NOISE, "setup_s", "step_ms_p50", "step_ms_p95", "comm_ms")}
+        for rank in record.ranks:
+            rank.epochs, rank.metrics = epochs(), {name: 100 * value for name, value in record.metrics.items()}
+        if number % 10 == 9:
+            record.outcome, record.reason = Outcome.ERROR, f"RuntimeError {number}"
             record.traceback = "".join(map(chr, draw.choices(range(32, 127), k=9000)))
     sweep_summary = summarize(sample)
     page = render_report(sweep_summary, charts(sweep_summary.table))
     assert len(page.encode()) < 8e6
-    assert len(data_of(page)["runs"]) == 2000
-    assert page.count('data-trial="') == len(sweep_summary.table.rows) == 667
+    assert len(data_of(page)["runs"]) == 2004
+    assert page.count('data-trial="') == len(sweep_summary.table.rows) == 668
 
 
 def test_packed_text_is_unpacked_unchanged_and_has_no_character_that_html_reads() -> None:
