@@ -113,6 +113,16 @@ def test_an_address_without_a_listener_is_reported_at_once(listener: socket.sock
     assert "cannot be reached" in objection(address)
 
 
+def test_a_missing_token_is_reported_before_any_request(
+    listener: socket.socket, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code = f"from dmls_ray.cluster.joining import check_address; check_address({address!r})"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "requires a token, and gets none or another one" in done.stderr
+
+
 def test_a_machine_is_part_of_a_cluster_by_its_address() -> None:
     def node(address: str) -> Any:
         return SimpleNamespace(node_manager_address=address, node_id=b"\x01")
