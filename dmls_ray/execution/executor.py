@@ -162,10 +162,7 @@ class Executor:
             self.heartbeat.beat(None)
             self.workload.prepare(configs_of(runs), self.view.note)
             self.heartbeat.beat(START_TIMEOUT_S)
-        is_proposed = self.state.space is not None
-        self.view.begin(
-            [] if is_proposed else runs, self.store.records, self.plan.varied, total=self.state.left_to_propose
-        )
+        self.view.begin(self.state.left_to_propose or len(runs), self.plan.varied)
 
     def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> None:
         """Run these on the connected cluster, and those that follow from how they end."""
@@ -246,7 +243,7 @@ class Executor:
             following = [self._by_id[run.run_id] for run in self.state.next()]
             runs = [run for run in following if not run.skip]
             if runs:
-                self.view.extend(runs, self.state.reason)
+                self.view.extend(len(runs), self.state.reason)
 
     def _listen(self, proposal: Mapping[str, Any], event: RunEvent) -> None:
         """Handle an event of a run.

@@ -53,8 +53,8 @@ class FolderState:
         """The runs that a searcher proposed before."""
         self.answered: list[RunRecord] = []
         """Those of them with an answer; others take the place of failed ones."""
-        self.left_to_propose: int | None = None
-        """How many runs a searcher is still to propose; None without one."""
+        self.left_to_propose = 0
+        """How many runs a searcher is still to propose."""
         self.missing: tuple[Run, ...]
         """The runs that come first; of a searcher's the examples of the plan, if it is to propose more."""
         if space is None:

@@ -71,7 +71,7 @@ class Search:
                 trials,
                 job_of=functools.partial(_job_of_proposal, self._space, make),
                 run_ids=None,
-                samples=self._state.left_to_propose or 0,
+                samples=self._state.left_to_propose,
                 searcher=self._searcher,
                 earlier=self._metrics,
             )

@@ -106,28 +106,26 @@ class Supervisor:
             Its exit code, negative for a signal; and why it is to be started again, empty where it has ended by itself.
         """
         reader, sweep = self._start(is_restart=is_restart)
-        silence, rest, poll_s = "", b"", _POLL_S
-        while sweep.poll() is None:
-            # A pipe that is closed, since the process ends, is always ready.
-            ready = poll_s == _POLL_S and select.select([reader], [], [], _POLL_S)[0]
-            text = os.read(reader, 65536) if ready else b""
-            if ready and not text:
-                poll_s = 0.05
-            *lines, rest = (rest + text).split(b"\n")
-            for line in lines:
-                self._status |= json.loads(line)
-            if text:
+        silence, rest = "", b""
+        while True:
+            if select.select([reader], [], [], _POLL_S)[0]:
+                text = os.read(reader, 65536)
+                if not text:
+                    break
+                *lines, rest = (rest + text).split(b"\n")
+                for line in lines:
+                    self._status |= json.loads(line)
                 self._silent_s = 0.0
                 continue
-            if poll_s != _POLL_S:
-                time.sleep(poll_s)
+            if sweep.poll() is not None:  # a process that it has left holds the pipe
+                break
             # Not the time that has passed: this process may have been stopped together with the sweep.
-            self._silent_s += poll_s
+            self._silent_s += _POLL_S
             if self._silent_s > self._patience_s and not silence:
                 silence = f"The sweep did not answer for {self._patience_s:g} s"
                 sweep.kill()
+        code = sweep.wait()
         os.close(reader)
-        code = sweep.returncode
         if silence:
             return code, silence
         if self._status["ended"]:

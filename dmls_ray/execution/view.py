@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group
@@ -15,15 +14,12 @@ from rich.text import Text
 
 from dmls_ray.config.grid import Run
 from dmls_ray.config.value_texts import duration
-from dmls_ray.records.model import Durations, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
 from dmls_ray.util.interpreter import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.registry import is_compared
-
-_UNKNOWN = ""
-"""Stands for the trials that a searcher is still to propose."""
 
 _METRICS_SHOWN = 3
 """Custom metrics that one line shows."""
@@ -60,10 +56,9 @@ class PlainView:
         self.total, self.ended = 0, 0
         """Number of runs to come, and how many of them have ended."""
         self.began = time.monotonic()
+        self._first_start: float | None = None
+        """When the first run started."""
         self._varied: Sequence[str] = ()
-        self._durations = Durations()
-        self._left: Counter[str] = Counter()
-        """Runs to come, by trial."""
 
     def __enter__(self) -> PlainView:
         return self
@@ -75,62 +70,38 @@ class PlainView:
         """Show one line of information."""
         self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def begin(
-        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
-    ) -> None:
-        """Start with the runs to come, in their order.
+    def begin(self, total: int, varied: Sequence[str]) -> None:
+        """Start with a number of runs to come, which are named by the fields that vary."""
+        self.total, self.began, self._varied = total, time.monotonic(), varied
 
-        Args:
-            pending: the runs; empty where a searcher chooses them one by one.
-            records: the records in the results folder, from which the time left is estimated.
-            varied: the fields by which runs are named.
-            total: number of runs to come, where they are not known yet.
-        """
-        self.total, self.ended, self.began = 0, 0, time.monotonic()
-        self._varied, self._durations, self._left = varied, Durations(records), Counter()
-        self._count(pending)
-        if total is not None:
-            self.total = self._left[_UNKNOWN] = total
-
-    def _count(self, more: Sequence[Run]) -> None:
-        self.total += len(more)
-        self._left.update(run.trial_id for run in more)
-
-    def extend(self, more: Sequence[Run], reason: str) -> None:
-        """Go on with further runs.
-
-        Args:
-            more: the runs, in their order.
-            reason: why there are more.
-        """
-        self._count(more)
+    def extend(self, more: int, reason: str) -> None:
+        """Go on with a number of further runs, for this reason."""
+        self.total += more
         self.note(reason)
 
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
-        if isinstance(event, RunStarted) and event.attempt > 1:
+        if not isinstance(event, RunStarted):
+            return
+        if self._first_start is None:
+            self._first_start = time.monotonic()
+        if event.attempt > 1:
             self.note(f"{run.label(self._varied)}: {event.after}; attempt {event.attempt}")
 
     def done(self, run: Run, record: RunRecord) -> None:
         """Show that a run has ended."""
         self.ended += 1
-        self._durations.add(record)
-        self._left[record.trial_id if record.trial_id in self._left else _UNKNOWN] -= 1
         width = len(str(self.total))
         left = self._left_s
         tail = f", about {duration(left)} left" if left else ""
         self.note(f"[{self.ended:{width}}/{self.total}] {run.label(self._varied)}: {describe_end(record)}{tail}")
 
     @property
-    def _left_s(self) -> float | None:
-        """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
-        total = 0.0
-        for trial_id, count in self._left.items():
-            seconds = self._durations.expected_s(trial_id)
-            if count and seconds is None:
-                return None
-            total += count * (seconds or 0.0)
-        return total
+    def _left_s(self) -> float:
+        """Seconds until the last run ends, if the others take as long as those that have ended."""
+        if self._first_start is None:
+            return 0.0
+        return (time.monotonic() - self._first_start) / self.ended * (self.total - self.ended)
 
 
 def describe_end(record: RunRecord) -> str:
@@ -168,10 +139,8 @@ class LiveView(PlainView):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def begin(
-        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
-    ) -> None:
-        super().begin(pending, records, varied, total=total)
+    def begin(self, total: int, varied: Sequence[str]) -> None:
+        super().begin(total, varied)
         self._live.start(refresh=True)
 
     def event(self, run: Run, event: RunEvent) -> None:
