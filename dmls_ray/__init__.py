@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dmls_ray.analysis.results import load as load
     from dmls_ray.config.options import Options as Options
     from dmls_ray.config.search_space import Range as Range
-    from dmls_ray.execution.api import sweep as sweep
     from dmls_ray.execution.planning import make_plan as make_plan
+    from dmls_ray.execution.run_plan import sweep as sweep
     from dmls_ray.records.model import RunRecord as RunRecord
     from dmls_ray.records.outcome import Outcome as Outcome
     from dmls_ray.training.rank import RankInfo as RankInfo
@@ -40,7 +40,7 @@ _MODULES = {
     "TrialConfig": "workloads.classification.config",
     "load": "analysis.results",
     "make_plan": "execution.planning",
-    "sweep": "execution.api",
+    "sweep": "execution.run_plan",
 }
 """Public name -> the module that defines it."""
 

@@ -83,7 +83,7 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
     if request.left_out:
         say(console, f"Left out: {', '.join(request.left_out)} (not for {request.workload.schema().title}).")
     if request.dry_run:
-        from dmls_ray.cli.dry_run import show_plan
+        from dmls_ray.cli.sweep_output import show_plan
 
         show_plan(plan, options, console)
         return EXIT_OK

@@ -1,30 +1,37 @@
-"""What is printed at the end of a sweep: table, answer, the best configuration of a search, and where the files are."""
+"""What is printed of a sweep: its plan (`--dry-run`); at its end table, answer, best configuration and files."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
 from dmls_ray.analysis.findings.answer import best_first
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.cli.commands.tables import print_summary
 from dmls_ray.cli.console import say
 from dmls_ray.cli.flags import flag_of
 from dmls_ray.cli.request import Request
+from dmls_ray.cluster.connect import cluster_at
+from dmls_ray.cluster.resources import check_accelerator, local_resources
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.grid import SEED_STRIDE, Plan
-from dmls_ray.config.options import FLAGS, SEARCH_ONLY
+from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.value_texts import as_flag_value, guess_value
-from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.execution.jobs import JobFactory
+from dmls_ray.execution.planning import FolderState, results_location, search_minimizes
+from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.model import Durations, RunRecord
+from dmls_ray.storage.location import records_at
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below, is_uri
 
@@ -32,6 +39,65 @@ CONFIRMING_REPEATS = 5
 
 _NOT_KEPT = {*SEARCH_ONLY, "mode", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
 """Options of a search that its best configuration is not trained with."""
+
+START_UP_S = 15.0
+"""Seconds until Ray, the worker group and PyTorch have started, on two cores."""
+
+
+def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
+    """Print the plan and start nothing.
+
+    Raises:
+        InputError: as the sweep itself would.
+    """
+    location = results_location(options)
+    records = records_at(location)
+    check_plan(plan, options, records, location)
+    if options.uses_searcher:
+        say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
+        return
+
+    here = local_resources()
+    joined = cluster_at(options.address)
+    jobs = JobFactory.of(plan, here, options, Path())
+    plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
+    results = load(location) if records else Results(Path(), [])
+    planned = plan.run_ids
+    results = results.of([record for record in results.records if record.run_id in planned])
+    results.until = options.until
+    state = FolderState(plan, options, records, lambda: results)
+    if joined is None:
+        check_accelerator(here, configs_of(state.missing))
+
+    blocks = 1 + max(run.repeat for run in state.shown)
+    count = f"{len(state.shown)} runs in {blocks} blocks"
+    if options.until is not None:
+        count += f" (up to {len(plan.runs)} in {plan.repeats})"
+    say(console, f"{count}, order seed {plan.order_seed}, into {location}:")
+    for run in state.shown:
+        say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state.describe(run)}")
+    if state.missing and state.reason:
+        say(console, state.reason)
+    if summary := state.summary():
+        say(console, summary)
+    if not state.missing:
+        return
+    say(console, describe_estimate(state.missing, records))
+    if joined is not None:
+        say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
+
+
+def describe_estimate(pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
+    """How long the pending runs, of which there are some, will take, in a sentence that says how that is known."""
+    feasible = [run for run in pending if not run.skip]
+    if not feasible:
+        return "Every run that is missing is skipped."
+    durations = Durations(records)
+    seconds = [durations.expected_s(run.trial_id) for run in feasible]
+    if None in seconds:
+        return "No run was measured here yet: no estimate."
+    total = START_UP_S + sum(filter(None, seconds))
+    return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."
 
 
 def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:

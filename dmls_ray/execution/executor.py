@@ -22,8 +22,8 @@ from dmls_ray.cluster.resources import (
 )
 from dmls_ray.cluster.scheduler.membership import START_TIMEOUT_S as RANKS_TIMEOUT_S
 from dmls_ray.config.grid import Run, configs_of
-from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import JobFactory, remove_checkpoints, run_folder
+from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.supervisor import Heartbeat

@@ -1,14 +1,16 @@
-"""`run_plan`: run what a results folder lacks, and return its results."""
+"""`sweep`, the public function that runs a sweep, and `run_plan`, which runs what a results folder lacks."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dmls_ray.analysis.export.files import derived_files_are_current, write_derived_files
 from dmls_ray.analysis.findings.sweep_trials import Questions
@@ -16,25 +18,108 @@ from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.analysis.words import count_noun
+from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.folder_state import FolderState, proposed_before
-from dmls_ray.execution.planning import finished_run_ids, results_location
+from dmls_ray.execution.planning import (
+    FolderState,
+    finished_run_ids,
+    folder_name,
+    plan_sweep,
+    proposed_before,
+    results_location,
+)
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.view import PlainView
+from dmls_ray.execution.view import PlainView, ProgressConsole
 from dmls_ray.records import provenance
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
-from dmls_ray.util.errors import ConflictError, NotKeptError, StoreError
-from dmls_ray.util.importing import import_function
+from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
+from dmls_ray.util.importing import import_function, is_importing
+from dmls_ray.util.text import did_you_mean
 from dmls_ray.util.uri import below, is_uri
-from dmls_ray.workloads.registry import workload_of
+from dmls_ray.workloads import registry
+from dmls_ray.workloads.base import Workload
+
+Axes = Mapping[str, Any]
+
+
+def sweep(
+    train_or_axes: str | Callable[..., Any] | Axes | None = None,
+    axes: Axes | None = None,
+    /,
+    *,
+    workload: str | None = None,
+    **options: Any,
+) -> Results:
+    """Run every configuration of a grid that its results folder does not hold yet.
+
+    ``sweep(axes)`` trains image classifiers. ``sweep(train, axes)`` calls a user-defined training function.
+    ``sweep(axes, workload="NAME")`` runs a workload of another package.
+
+    Args:
+        train_or_axes: `train(config, rank, emit)`, or its name, `module:function`; or the axes of a workload.
+        axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
+            batch_per_rank or global_batch must be given; or those of the function's or the workload's configuration,
+            and world_size, machines, ranks_per_machine, backend, launcher, device, threads_per_rank and seed.
+            model may be a function or class, dataset one that returns the samples of a split, or a dict of those of
+            "train" and "test".
+        workload: Name of an installed workload; classification by default.
+        **options: The fields of `Options`, which are the flags of a sweep, too: repeats=5, out="results/mine",
+            budget="20m", ... `help(dmls_ray.Options)` lists them. name, of the results folder, is by default `sweep`,
+            or the name of the function or workload.
+
+    Returns:
+        The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
+
+    Raises:
+        InputError: the sweep cannot be run as it was asked for; nothing was started, and nothing is lost.
+    """
+    if is_importing():
+        raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
+    chosen, axes = _workload_and_axes(train_or_axes, axes, workload)
+    for name in options:
+        if name not in field_specs(Options):
+            raise _unknown_option(name, chosen)
+    default_name = "sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)
+    checked = Options(**{"name": default_name, **options})
+    plan, space = plan_sweep(chosen.name_objects(axes), checked, chosen)
+    return run_plan(plan, checked, PlainView(ProgressConsole()), space=space)
+
+
+def _with_options(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function with the fields of `Options` in place of `**options`, for notebooks and `help`."""
+    *parameters, _ = inspect.signature(function).parameters.values()
+    options = inspect.signature(Options).parameters.values()
+    return inspect.Signature([*parameters, *options], return_annotation="Results")
+
+
+sweep.__signature__ = _with_options(sweep)  # type: ignore[attr-defined]
+
+
+def _workload_and_axes(
+    train_or_axes: str | Callable[..., Any] | Axes | None, axes: Axes | None, workload: str | None
+) -> tuple[Workload, Axes]:
+    if isinstance(train_or_axes, Mapping) and axes is None:
+        return registry.workload(workload or registry.DEFAULT), train_or_axes
+    if train_or_axes is None or isinstance(train_or_axes, Mapping) or not isinstance(axes, Mapping):
+        raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
+    if workload is not None:
+        raise ConfigError(f"workload={workload} and a training function are both given; give one of them.")
+    return registry.workload_of_function(train_or_axes, axes), axes
+
+
+def _unknown_option(name: str, workload: Workload) -> ConfigError:
+    if name in workload.schema().specs:
+        return ConfigError(f"{name} is no option of sweep but a field of {workload.name}; put it into the axes.")
+    names = ["workload", *field_specs(Options)]
+    return ConfigError(f"{name} is no option of sweep; {did_you_mean(name, names)}the options are {', '.join(names)}.")
 
 
 def run_plan(
@@ -128,7 +213,7 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
         InputError: the workload has a mistake, or refuses a configuration.
     """
     _refuse_another_workload(plan, records, location)
-    workload = workload_of(plan.runs[0].values)
+    workload = registry.workload_of(plan.runs[0].values)
     Presentation.of(workload)
     Questions.of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
@@ -171,8 +256,8 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
     Raises:
         StoreError: the folder holds runs of another workload.
     """
-    present = {workload_of(config).name for config in distinct(record.config for record in records)}
-    others = present - {workload_of(plan.runs[0].values).name}
+    present = {registry.workload_of(config).name for config in distinct(record.config for record in records)}
+    others = present - {registry.workload_of(plan.runs[0].values).name}
     if others:
         raise StoreError(
             f"--out {location} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."

@@ -11,9 +11,8 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources
 from dmls_ray.config.grid import Run
 from dmls_ray.config.search_space import Range, SearchSpace
-from dmls_ray.execution.folder_state import FolderState
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.execution.planning import FolderState, search_minimizes
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

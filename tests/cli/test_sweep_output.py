@@ -10,15 +10,24 @@ from typing import Any, Literal
 import pytest
 
 from dmls_ray import load
-from dmls_ray.cli.sweep_output import confirming_flags, describe_saved_weights, training_command, weights_flags
+from dmls_ray.cli.sweep_output import (
+    Durations,
+    confirming_flags,
+    describe_estimate,
+    describe_saved_weights,
+    training_command,
+    weights_flags,
+)
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import results
 from tests.conftest import SMALL, Command
+from tests.records.test_model import record
 
 FUNCTIONS = "tests.workloads.user_function.test_schema"
 MODULE = "tests.cli.test_sweep_output"
@@ -159,3 +168,26 @@ def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted
     words = shlex.split(command)[2:]
     assert words[words.index("rate") - 1] == "--set"
     assert sweep_command("search", *words).returncode == 0
+
+
+PLAN = make_plan({"batch_per_rank": [16, 32]}, repeats=2)
+
+
+def test_a_trial_that_was_measured_is_expected_to_take_its_median() -> None:
+    run = PLAN.runs[0]
+    records = [
+        record(trial_id=run.trial_id, metrics={"total_s": seconds, "overhead_s": 0.5}) for seconds in (1.0, 2.0, 9.0)
+    ]
+    records.append(record(trial_id="other", metrics={"total_s": 100.0}))
+    assert Durations(records).expected_s(run.trial_id) == 2.5
+
+
+def test_a_trial_that_was_not_is_expected_to_take_what_others_did() -> None:
+    assert Durations([record(trial_id="other", metrics={"total_s": 4.0})]).expected_s(PLAN.runs[0].trial_id) == 4.0
+    assert Durations([]).expected_s(PLAN.runs[0].trial_id) is None
+
+
+def test_the_estimate_says_how_it_is_known() -> None:
+    measured = [record(trial_id=run.trial_id, metrics={"total_s": 1.0}) for run in PLAN.runs]
+    assert describe_estimate(PLAN.runs, measured) == "About 19 s, start-up included, by the 4 runs measured here."
+    assert describe_estimate(PLAN.runs, []) == "No run was measured here yet: no estimate."

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
-from dmls_ray.execution.folder_state import proposed_before
+from dmls_ray.execution.planning import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError

@@ -20,8 +20,8 @@ from dmls_ray import load
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
-from dmls_ray.execution.api import sweep
 from dmls_ray.execution.planning import make_plan, plan_sweep
+from dmls_ray.execution.run_plan import sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source, find_source

@@ -11,8 +11,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.options import Options, Until
-from dmls_ray.execution.folder_state import FolderState
-from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.planning import FolderState, make_plan
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
 

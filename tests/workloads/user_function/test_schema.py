@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from dmls_ray.config.runtime import RUNTIME_FIELDS
-from dmls_ray.execution.api import sweep
 from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.run_plan import sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.config import DEFAULTS
 from dmls_ray.workloads.registry import workload_of_function
