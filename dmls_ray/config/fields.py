@@ -103,6 +103,8 @@ class FieldSpec:
     hint: Any = Any
     """The annotation; Any: any plain value."""
     setting: Setting = Setting()
+    is_required: bool = False
+    """Whether it has no default."""
 
     @cached_property
     def members(self) -> tuple[inspect.Type, ...]:
@@ -182,7 +184,7 @@ class FieldSpec:
         Raises:
             ConfigError: as `check`.
         """
-        if value is None and self.default is None:
+        if value is None and self.default is None and not self.is_required:
             return None
         try:
             if self.setting.reads is not None and isinstance(value, str):
@@ -246,7 +248,9 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
         return _known[config_class]
     docs = field_docs(config_class)
     specs, fixed = {}, {}
-    for item in _fields_of_init(config_class):
+    taken = [item for item in fields(config_class) if item.init]
+    for item in sorted(taken, key=lambda item: GROUPS.index(_setting_of(item).group)):
+        is_required = item.default is item.default_factory is MISSING
         default = None if item.default is MISSING else item.default
         if item.default_factory is not MISSING:
             default = item.default_factory()
@@ -257,10 +261,10 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
                 f"{item.name} of {config_class.__name__} is of type {error}, of which no flag or axis has values; use "
                 "a number, a text, a Literal of names, or a field for each of its parts"
             )
-            if item.default is item.default_factory is MISSING:
+            if is_required:
                 raise ConfigError(f"{fixed[item.name]}, or give it a default.") from error
             continue
-        spec = FieldSpec(item.name, docs.get(item.name, ""), None, hint, _setting_of(item))
+        spec = FieldSpec(item.name, docs.get(item.name, ""), None, hint, _setting_of(item), is_required)
         if default is not None:
             try:
                 spec = dataclasses.replace(spec, default=spec.check(default))
@@ -274,17 +278,6 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
 def _setting_of(item: Field[Any]) -> Setting:
     given = item.metadata.get("setting")
     return given if isinstance(given, Setting) else Setting()
-
-
-def _fields_of_init(config_class: type) -> list[Field[Any]]:
-    """The fields that the class takes when an object is made: by their groups, and then as declared."""
-    taken = [item for item in fields(config_class) if item.init]
-    return sorted(taken, key=lambda item: GROUPS.index(_setting_of(item).group))
-
-
-def required_fields(config_class: type) -> list[str]:
-    """The names of the fields without a default."""
-    return [item.name for item in _fields_of_init(config_class) if item.default is item.default_factory is MISSING]
 
 
 def field_defaults(config_class: type) -> dict[str, Any]:

@@ -209,8 +209,6 @@ class Schema:
     """The user's code and data that a run of a configuration has."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
-    required: Sequence[str] = ()
-    """Fields that need a value."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Fields that cannot be varied -> the reason and the way out."""
 
@@ -221,7 +219,7 @@ class Schema:
             ConfigError: a value is wrong, or lacks.
             ConflictError: values that are valid alone do not go together.
         """
-        missing = [name for name in self.required if name not in values]
+        missing = [name for name, spec in self.specs.items() if spec.is_required and name not in values]
         if missing:
             raise ConfigError(f"{self.title} needs a value of {', '.join(missing)}; give one.")
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from dmls_ray.config.fields import FieldSpec, field_specs, required_fields
+from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig, Schema
 from dmls_ray.records.codec import check_field_values
@@ -69,7 +69,6 @@ class Workload:
             build=self.config,
             hash_of=lambda values: digest_of_changes({**values, **fixed}, defaults),
             fixed=fixed,
-            required=required_fields(self.config),
         )
 
     def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from msgspec import Meta
 
 from dmls_ray.config.field_types import plain_value
-from dmls_ray.config.fields import PositiveNumber, field_specs, fixed_fields, required_fields, setting
+from dmls_ray.config.fields import PositiveNumber, field_specs, fixed_fields, setting
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError
@@ -269,7 +269,19 @@ def test_a_field_that_needs_a_value_and_can_have_none_is_refused_with_the_functi
 
     with pytest.raises(ConfigError, match=r"table of Needs is of type dict\[str, int\].*, or give it a default"):
         field_specs(Needs)
-    assert required_fields(Needs) == ["table"]
+
+
+def test_a_field_without_a_default_is_given_and_not_none() -> None:
+    @dataclass
+    class Needs:
+        width: int
+        depth: int | None
+
+    specs = field_specs(Needs)
+    assert [spec.is_required for spec in specs.values()] == [True, True]
+    assert specs["depth"].check(None) is None
+    with pytest.raises(ConfigError, match=r"^width=none: expected int\.$"):
+        specs["width"].check(None)
 
 
 @pytest.mark.parametrize(

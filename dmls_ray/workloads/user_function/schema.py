@@ -26,7 +26,6 @@ from dmls_ray.config.fields import (
     field_specs,
     fixed_fields,
     remember_field_specs,
-    required_fields,
 )
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, Schema, without_derived_fields
@@ -192,7 +191,6 @@ def function_schema(
         build=build,
         hash_of=_hash_of,
         fixed={"train": name},
-        required=[item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS],
         refused=fixed_fields(config_class) if config_class else {},
     )
 
