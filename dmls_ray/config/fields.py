@@ -31,13 +31,8 @@ from dmls_ray.config.field_types import (
 from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError, ConflictError
 
-
-def _reduce_meta(meta: Meta) -> tuple[Callable[[], Meta], tuple[()]]:
-    return functools.partial(Meta, **dict(meta.__rich_repr__())), ()
-
-
 # A search sends the types of its fields to processes of Ray, and msgspec does not pickle their bounds.
-copyreg.pickle(Meta, _reduce_meta)
+copyreg.pickle(Meta, lambda meta: (functools.partial(Meta, **dict(meta.__rich_repr__())), ()))
 
 Count = Annotated[int, Meta(ge=1)]
 WholeNumber = Annotated[int, Meta(ge=0)]
@@ -85,9 +80,6 @@ _TYPE_NAMES: dict[type, str] = {
 
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 """Texts of a field that is true or false, besides 1 and 0."""
-
-_LONGEST_SHOWN = 100
-"""Most characters of a wrong value in a message."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +201,7 @@ class FieldSpec:
         return native
 
     def _unfit(self, value: Any, message: str) -> ConfigError:
-        given = f"{self.name}={as_flag_value(value)[:_LONGEST_SHOWN]}"
+        given = f"{self.name}={as_flag_value(value)}"
         if self._listed and (self.choices or message.startswith("Invalid enum value")):
             expected = ", ".join(map(as_flag_value, self._listed))
             others = [_TYPE_NAMES[type(member)] for member in self.members if type(member) in _TYPE_NAMES]

@@ -35,11 +35,11 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     try:
-        if not isinstance(value, str | Mapping | list | tuple):
+        if hasattr(type(value), "__float__") and not isinstance(value, int):
             value = _number_of(value)
         if isinstance(value, float):
             return float(value)
-        content = encode_json(value, default=_plain_of)
+        content = encode_json(value, default=_number_of)
         made: Any = msgspec.json.decode(content)
     except Exception as error:
         # Not the message of the error, which may have a time or an address in it: equal causes have equal reasons.
@@ -59,25 +59,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _plain_of(value: Any) -> Any:
-    """The number of a value whose type JSON does not have.
+def _number_of(value: Any) -> Any:
+    """The number that a value has whose type JSON does not have.
 
     Raises:
-        TypeError: it has none.
+        Exception: it has none.
     """
-    number = _number_of(value)
-    if number is value:
-        raise TypeError(f"{type(value).__name__} is no type of JSON")
-    return number
-
-
-def _number_of(value: Any) -> Any:
-    """The number that a value of another type has; the value itself if JSON has its type."""
-    if hasattr(value, "item") and not isinstance(value, Mapping):
-        return value.item()
-    if hasattr(type(value), "__float__") and not isinstance(value, int | float):
-        return float(value)
-    return value
+    return value.item() if hasattr(value, "item") else float(value)
 
 
 Part = TypeVar("Part", RankRecord, RunValues, EpochRecord)

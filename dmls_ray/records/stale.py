@@ -6,6 +6,7 @@ earlier edits out: `sweep.json` has the digest of each source file and data set 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,20 +76,16 @@ def changed_names(record: RunRecord, newest: Mapping[str, str]) -> list[str]:
 
 def describe_stale(records: Iterable[RunRecord], newest: Mapping[str, str]) -> str:
     """A line about the records with other digests than the newest; empty if there are none."""
-    count = 0
-    changed: dict[str, None] = {}
-    for record in records:
-        names = changed_names(record, newest)
-        changed |= dict.fromkeys(names)
-        count += bool(names)
-    if not count:
+    changed = list(filter(None, (changed_names(record, newest) for record in records)))
+    if not changed:
         return ""
+    names = dict.fromkeys(itertools.chain.from_iterable(changed))
     # The entry of a module with its imports says something only where a file was added or removed.
-    files = [name for name in changed if not name.endswith(AND_IMPORTS)] or [*changed]
+    files = [name for name in names if not name.endswith(AND_IMPORTS)] or [*names]
     texts = [*dict.fromkeys(name.removesuffix(OF_FUNCTION) for name in files)]
     if len(texts) > _SHOWN:
         texts[_SHOWN:] = ["..."]
-    runs = "1 run" if count == 1 else f"{count:,} runs"
+    runs = "1 run" if len(changed) == 1 else f"{len(changed):,} runs"
     return f"{runs} of other versions of {', '.join(texts)} left out; --stale includes them."
 
 

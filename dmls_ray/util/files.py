@@ -85,18 +85,10 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     Raises:
         OSError: it is none, or cannot be opened.
     """
-    _refuse_irregular(os.lstat(path), path)
-    # It may have been replaced since.
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", 2**20)
-    try:
-        _refuse_irregular(os.fstat(file.fileno()), path)
-    except OSError:
-        file.close()
-        raise
-    return file
-
-
-def _refuse_irregular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        what = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
-        raise OSError(errno.EINVAL, f"it is {what}", os.fspath(path))
+    if stat.S_ISLNK(os.lstat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is a link", os.fspath(path))
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return os.fdopen(handle, "rb", 2**20)

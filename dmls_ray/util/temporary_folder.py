@@ -89,16 +89,14 @@ def _remove(folder: Path, lock: FileLock, owner: int) -> None:
 
 
 _LONGEST = 103 if sys.platform == "darwin" else 107
-_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def short_folder(usual: Path, below: str) -> Path:
-    """A folder for temporary files: the usual one, or another of the system's where its path has no room for sockets.
+    """A folder for temporary files: the usual one, or /tmp where its path has no room for sockets.
 
     Args:
         usual: the folder to use where its path is short enough.
         below: the path that a socket has below the folder.
     """
-    if len(os.fsencode(usual)) + len(os.fsencode(below)) <= _LONGEST:
-        return usual
-    return next((Path(folder) for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK)), usual)
+    has_room = len(os.fsencode(usual)) + len(os.fsencode(below)) <= _LONGEST
+    return usual if has_room else Path("/tmp")
