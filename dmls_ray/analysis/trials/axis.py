@@ -43,8 +43,10 @@ def all_groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field:
 
 
 def groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field: str) -> list[list[Trial]]:
-    """`all_groups_along_axis` without the groups of one trial."""
-    return [group for group in all_groups_along_axis(trials, axis, fixed_batch_field) if len(group) > 1]
+    """`all_groups_along_axis` without the groups in which the axis has one value."""
+    # Several trials may agree in all fields: records of a damaged folder with different ids and equal configurations.
+    groups = all_groups_along_axis(trials, axis, fixed_batch_field)
+    return [group for group in groups if count_values(group, axis) > 1]
 
 
 def group_by_other_factors(trials: Sequence[Trial], free: Collection[str]) -> list[list[Trial]]:
