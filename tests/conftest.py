@@ -109,7 +109,6 @@ def sweep_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(words[0], run_name="__main__")
-        assert isinstance(ended.value.code, int)
         return subprocess.CompletedProcess(words, ended.value.code, *capsys.readouterr())
 
     return run
@@ -126,7 +125,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> DmlsRay:
     def run(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
-        assert isinstance(ended.value.code, int)
         return ended.value.code, *capsys.readouterr()
 
     return run

@@ -155,5 +155,4 @@ def test_a_new_figure_is_registered_and_shows_recorded_runs() -> None:
 def test_a_new_objective_ranks_the_configurations() -> None:
     advice = advise(load(REFERENCE), "step-time")
     assert advice.objective.metric == "step_ms_p50"
-    assert advice.best is not None
     assert advice.best.name.startswith("world_size=1")

@@ -47,7 +47,6 @@ def test_a_kill_without_effect_is_noticed(sleeper: subprocess.Popen[bytes]) -> N
 def test_children_of_a_process_end_with_it() -> None:
     code = "import subprocess, sys; print(subprocess.Popen(['sleep', '100']).pid, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
         assert end_process(process.pid, started(process.pid))
         assert not psutil.wait_procs([child], timeout=5)[1]

@@ -155,7 +155,6 @@ class Host:
         self._started.clear()
 
     def _end(self) -> None:
-        assert self._init is not None
         # The kernel removes the link of an ended host late, and the next link has the same name.
         self.network.init.ip(f"link delete {self.name}")
         self._init.end()
@@ -330,7 +329,6 @@ class _Init:
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=os.environ | variables,
             start_new_session=True,
         )  # fmt: skip
-        assert self._unshare.stdout is not None
         try:
             line = self._unshare.stdout.readline()
             if line != b"ready\n":
@@ -363,8 +361,6 @@ class _Init:
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._unshare.pid).children():
                 process.kill()
-        assert self._unshare.stdin is not None
-        assert self._unshare.stdout is not None
         # `unshare` waits for init, and the kernel ends init after all other processes of the namespace.
         self._unshare.stdin.close()
         self._unshare.wait()

@@ -38,7 +38,6 @@ def test_a_network_leaves_nothing_behind_when_its_test_is_killed(hosts_possible:
     before = traces()
     words = [sys.executable, "-c", TWO_HOSTS]
     with subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         processes = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
         assert traces() == before
         process.kill()

@@ -89,7 +89,6 @@ def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> di
 
     trial = rank_trainer(config, rank)
     result = trial.result(trial.run(emit))
-    assert trial.task.quantized.converted is not None
     held = {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()}
     return {**result, "run": {**result["run"], "returned": {"weights": held}}}
 

@@ -28,9 +28,7 @@ def fill(mib: int) -> torch.Tensor:
 
 
 def read(meter: MemoryMeter, name: str, data_bytes: int = 0) -> float:
-    value = meter.read(data_bytes)[name]
-    assert value is not None
-    return value
+    return meter.read(data_bytes)[name]
 
 
 @linux

@@ -38,7 +38,6 @@ def test_scales_make_each_step_the_mean_over_the_samples_it_really_has(config: T
         for item in micro_batches(samples, config, rank):
             for index in range(item.start, item.stop):
                 weights[index] += item.scale / config.world_size  # DDP averages over the ranks
-    assert config.global_batch is not None
     for start in range(0, samples, config.global_batch):
         window = weights[start : start + config.global_batch]
         assert window == pytest.approx([1 / len(window)] * len(window))
@@ -67,7 +66,6 @@ def test_every_test_sample_is_on_exactly_one_rank(config: TrialConfig, samples: 
     taken = [index for shard in shards for part in shard for index in range(part.start, part.stop)]
     assert sorted(taken) == list(range(samples))
     limit = config.test_batch_per_rank or config.batch_per_rank
-    assert limit is not None
     assert all(part.stop - part.start <= limit for shard in shards for part in shard)
 
 

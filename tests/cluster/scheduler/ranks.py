@@ -59,14 +59,12 @@ async def group(ranks: int = 1, **options: Any) -> tuple[Broker, list[str]]:
 
 def attempt_of(lease: Lease | Leave | None) -> str:
     """`<run_id>/<attempt>` of a lease, whose id also names the broker."""
-    assert isinstance(lease, Lease)
     return lease.lease_id.partition("/")[2]
 
 
 async def taken_up(broker: Broker, name: str, oom_kills: int | None = 0) -> Lease:
     """A lease that the rank has begun."""
     lease = await broker.next_lease(name)
-    assert isinstance(lease, Lease)
     await broker.begun(name, lease.lease_id, oom_kills)
     return lease
 
@@ -117,9 +115,7 @@ async def follow(broker: Broker, run_id: str) -> list[RunEvent]:
 
 
 async def end_of(broker: Broker, run_id: str) -> RunFinished:
-    last = (await follow(broker, run_id))[-1]
-    assert isinstance(last, RunFinished)
-    return last
+    return (await follow(broker, run_id))[-1]
 
 
 async def outcome_of(broker: Broker, run_id: str) -> str:

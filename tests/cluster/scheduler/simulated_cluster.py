@@ -53,7 +53,6 @@ class Process:
 
     def give_back(self, outcome: str = "ok", **more: Any) -> None:
         """Return from the run under way."""
-        assert self.lease is not None
         if not self.outcome.done():
             self.outcome.set_result(result(self.lease.rank.rank, outcome, run={"lease": self.lease.lease_id}, **more))
 

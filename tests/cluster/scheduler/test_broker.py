@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave
+from dmls_ray.cluster.messages import ExpectedTrainer, Leave
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.run_events import EpochEnded, RunFinished, RunStarted
@@ -85,7 +85,6 @@ async def test_a_lease_or_a_result_that_the_network_lost_is_sent_again() -> None
     # The answer did not arrive, so the rank asks again.
     again = await broker.next_lease(name)
     assert attempt_of(again) == "r/1"
-    assert isinstance(again, Lease)
     for _ in range(2):
         assert await broker.finish(name, again.lease_id, result(0))
     assert [type(event) for event in await follow(broker, "r")] == [RunStarted, RunFinished]
@@ -162,7 +161,6 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
     assert await broker.next_lease(names[0]) == Leave(), "what was given up must not serve on"
     await serving(broker, card(0, group=1), card(1, group=1))
     *events, done = await follow(broker, "r")
-    assert isinstance(done, RunFinished)
     assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
     reason = "no progress for 0.2 s (stall_timeout)"
     assert [(first.outcome, first.reason) for first in done.earlier] == [("timeout", reason)]

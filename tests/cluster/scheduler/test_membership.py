@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 import pytest
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath
+from dmls_ray.cluster.messages import ExpectedTrainer, RankDeath
 from dmls_ray.cluster.scheduler.attempt import now
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.membership import MAX_FAILED_STARTS, RESTART_TIMEOUT_S, START_TIMEOUT_S
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunAborted, RunFinished
+from dmls_ray.records.run_events import RunAborted
 from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
@@ -110,7 +110,6 @@ async def test_a_run_whose_child_process_dies_starts_again_on_the_same_ranks() -
     again = await taken_up(broker, name)
     await broker.finish(name, again.lease_id, result(0, "ok"))
     finished = (await broker.events("r"))[-1]
-    assert isinstance(finished, RunFinished)
     assert finished.verdict.outcome is Outcome.OK
     assert [attempt.reason for attempt in finished.earlier] == ["1 of 1 ranks died: exit code -11"]
 
@@ -124,14 +123,12 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     await broker.expect("b.2", ExpectedTrainer(ranks=1, is_optional=True))
     back = dataclasses.replace(card(0, "b", trainer="b.2"), machine_order=1)
     lease = await broker.next_lease(await broker.join(back))
-    assert isinstance(lease, Lease)
     assert lease.rank.machines == ("a", "b")
     assert (await next(iter(waiting.values()))).rank.rank == 0
 
 
 async def abort_reason(broker: Broker, run_id: str) -> str:
     last = (await follow(broker, run_id))[-1]
-    assert isinstance(last, RunAborted)
     return last.reason
 
 
@@ -215,6 +212,5 @@ async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
     with patch.object(broker.members.trainers["t"], "timeout", side_effect=ZeroDivisionError("no")):
         await broker.submit(job("r"))
         assert await abort_reason(broker, "r") == "the scheduler failed: ZeroDivisionError: no"
-        assert broker._watching is not None
         with pytest.raises(ZeroDivisionError):
             await broker._watching

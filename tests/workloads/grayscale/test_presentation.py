@@ -135,7 +135,6 @@ def test_the_published_times_stand_next_to_ours_of_the_same_set() -> None:
     assert match(other.records[0]) is None
     planar = sweep({"implementation": ["cuda"], "layout": ["planar"]}, lambda values, repeat: 1.0)
     found = match(planar.records[0])
-    assert found is not None
     assert found.differs_in.startswith("layout planar / not reported; ")
 
 
@@ -167,7 +166,6 @@ def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
 
 def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was_scaled() -> None:
     figure = chart(make_table(sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)))
-    assert figure is not None
     (panel,) = figure.panels
     assert panel.x.categories == ["python_loops", "numpy", "torchvision", "opencv", "cpp", "cuda"]
     assert panel.y.log
@@ -186,14 +184,12 @@ def test_the_result_of_the_fastest_stands_next_to_them() -> None:
     for record in sample.records:
         record.picture = jpeg(10 if record.config["implementation"] == "cpp" else 20)
     figure = chart(make_table(sample))
-    assert figure is not None
     assert [panel.picture for panel in figure.panels] == ["", jpeg(10)]
     assert figure.panels[1].title == "In colour, and grey by cpp"
 
 
 def test_sets_of_images_have_a_panel_each_three_at_most() -> None:
     figure = chart(make_table(sweep({**ALL, "images": [100, 200, 300, 400]}, usual)))
-    assert figure is not None
     assert [panel.title for panel in figure.panels] == ["images 100", "images 300", "images 400"]
     assert [panel.y.label for panel in figure.panels] == [f"a pass over {n} images (ms)" for n in (100, 300, 400)]
     assert any("sets of images" in note for note in figure.notes)

@@ -90,8 +90,6 @@ def new_kernel(folder: Path = PROJECT) -> Iterator[Digests]:
     )  # fmt: skip
     with process:
         stdin, stdout = process.stdin, process.stdout
-        assert stdin is not None
-        assert stdout is not None
 
         def digests(*cells: str) -> list[str]:
             found = []

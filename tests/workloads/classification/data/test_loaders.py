@@ -67,7 +67,6 @@ if __name__ == "__main__":
 
 def test_loader_workers_end_when_their_rank_is_killed() -> None:
     rank = subprocess.Popen([sys.executable, "-c", RANK], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
-    assert rank.stdout is not None
     with rank.stdout:
         assert rank.stdout.readline() == "ready\n"
         started = psutil.Process(rank.pid).children(recursive=True)
