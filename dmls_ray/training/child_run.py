@@ -1,27 +1,38 @@
 """Runs of a rank: in its process, or, of user code, each in a child process.
 
-What user code leaves behind in its process ends with the process, and so does a hang or a crash.
+What user code leaves behind in its process ends with the process, and so does a hang or a crash. Before a run trains,
+the link between its machines is measured.
 """
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
+from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.error_to_outcome import failure, run_guarded
-from dmls_ray.training.link_probe import measure_link
-from dmls_ray.training.process import process_group
+from dmls_ray.training.process import process_group, wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, limit_progress
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.importing import import_function
 
 _END_TIMEOUT_S = 10.0
 """How long a process may take to end after its result."""
+
+_SMALL_ROUNDS = 20
+_FIRST_BYTES = 64 * 1024
+_MOST_BYTES = 16 * 2**20
+_LONG_ENOUGH_S = 0.1
+"""Duration of the largest message, so that latency, buffers and token buckets have little influence."""
 
 
 def run_rank(
@@ -45,7 +56,7 @@ def run_rank(
     try:
         with process_group(rank, store):
             function = import_function(train, flag="train")
-            link, instruments_s = measure_link(rank, rank.machines)
+            link, instruments_s = measure_link(rank)
             rank = replace(rank, instruments_s=instruments_s)
             result = run_guarded(function, config, rank, limit_progress(emit))
             if result.run:
@@ -113,3 +124,72 @@ def _run_in_child(parent: Connection, train: str, config: RuntimeConfig, rank: R
         return goes_on
 
     run_rank(train, config, rank, store_of_run(rank, name), emit, parent.send)
+
+
+def measure_link(rank: RankInfo) -> tuple[dict[str, float], float]:
+    """Round trip and bandwidth between the machines of a run; empty on a single machine, and on all ranks but rank 0.
+
+    One rank of each machine takes part, and the others wait. A ring all-reduce among m ranks is 2 (m - 1) messages one
+    after the other, of 1/m of the data each (Patarasuk & Yuan, 2009). So a tiny one takes m - 1 round trips. The
+    difference between the times of a larger and a smaller one is the time of 2 (m - 1) / m of their difference in
+    bytes.
+
+    Args:
+        rank: this rank; the default process group has all ranks of the run.
+
+    Returns:
+        `link_round_trip_ms`, the median of 20, and `link_mbit_per_s`, in one direction, of the slowest link; and the
+        seconds that the measurement took on this rank.
+    """
+    leaders = [rank.machines.index(machine) for machine in dict.fromkeys(rank.machines)]
+    if len(leaders) < 2:
+        return {}, 0.0
+    began = time.perf_counter()
+    group = dist.new_group(leaders)
+    metrics: dict[str, float] = {}
+    if rank.rank in leaders:
+        try:
+            metrics = _link_metrics(group, rank, len(leaders))
+        finally:
+            dist.destroy_process_group(group)
+    wait_for_others(rank)
+    return metrics if rank.rank == 0 else {}, time.perf_counter() - began
+
+
+def _link_metrics(group: Any, rank: RankInfo, count: int) -> dict[str, float]:
+    """The metrics of the link between the ranks of this group, one on each of `count` machines."""
+    device = torch.device(rank.device if rank.backend == "nccl" else "cpu")
+    small = [_seconds(group, 1, device) for _ in range(_SMALL_ROUNDS)]
+    metrics = {"link_round_trip_ms": statistics.median(small) * 1000 / (count - 1)}
+    size, seconds = _FIRST_BYTES, _shortest_s(group, _FIRST_BYTES, device)
+    while size < _MOST_BYTES and (size == _FIRST_BYTES or seconds <= _LONG_ENOUGH_S):
+        size, shorter_s = 2 * size, seconds
+        seconds = _shortest_s(group, size, device)
+        if seconds > shorter_s:
+            megabits = 2 * (count - 1) / count * (size / 2) * 8 / 1e6
+            metrics["link_mbit_per_s"] = megabits / (seconds - shorter_s)
+    return metrics
+
+
+def _seconds(group: Any, size: int, device: torch.device) -> float:
+    """Duration of an all-reduce of `size` bytes on this rank."""
+    values = torch.zeros(max(size // 4, 1), dtype=torch.float32, device=device)
+    began = time.perf_counter()
+    dist.all_reduce(values, group=group)
+    synchronize(device)
+    return time.perf_counter() - began
+
+
+def _shortest_s(group: Any, size: int, device: torch.device) -> float:
+    """The shortest of three all-reduces, since disturbances only make them longer; of a long one, a single duration."""
+    seconds = _slowest_s(group, size, device)
+    if seconds > _LONG_ENOUGH_S / 2:
+        return seconds
+    return min(seconds, _slowest_s(group, size, device), _slowest_s(group, size, device))
+
+
+def _slowest_s(group: Any, size: int, device: torch.device) -> float:
+    """Duration of an all-reduce on the slowest rank, so that all ranks decide in the same way."""
+    longest = torch.tensor([_seconds(group, size, device)], dtype=torch.float64, device=device)
+    dist.all_reduce(longest, op=dist.ReduceOp.MAX, group=group)
+    return float(longest.item())

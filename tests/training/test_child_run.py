@@ -1,4 +1,4 @@
-"""A run in a child process: its result, and what does not reach the next run."""
+"""A run in a child process: its result, and what does not reach the next run. The link between its machines."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.child_run import run_in_child
+from dmls_ray.training.child_run import measure_link, run_in_child
 from dmls_ray.training.process import store_at
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.classification.config import TrialConfig
 
 CONFIG = TrialConfig(batch_per_rank=16)
+
+MACHINES = ("a", "a", "b", "c")
+"""Of the ranks whose link is measured, which are processes of this one."""
 
 
 def leave_state_behind(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -123,3 +128,38 @@ def test_the_children_of_two_ranks_form_a_process_group() -> None:
     for server in servers:
         server.close()
     assert [result.run["returned"] for result in results] == [{"total": 3.0}] * 2
+
+
+def _measure_link_of(number: int, folder: str, reported: Any) -> None:
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", len(MACHINES))
+    dist.init_process_group("gloo", store=store, rank=number, world_size=len(MACHINES))
+    rank = RankInfo(rank=number, world_size=len(MACHINES), backend="gloo", machines=MACHINES)
+    began = time.perf_counter()
+    link, seconds = measure_link(rank)
+    reported[number] = link, seconds, time.perf_counter() - began
+    # The group of all is as it was.
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == len(MACHINES)
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_only_rank_0_returns_the_round_trip_and_the_bandwidth(tmp_path: Path) -> None:
+    with mp.Manager() as manager:
+        reported = manager.dict()
+        mp.spawn(_measure_link_of, (str(tmp_path), reported), nprocs=len(MACHINES))
+        results = dict(reported)
+    first = results[0][0]
+    assert set(first) == {"link_round_trip_ms", "link_mbit_per_s"}
+    assert 0 < first["link_round_trip_ms"] < 1000
+    assert first["link_mbit_per_s"] > 10
+    assert all(results[number][0] == {} for number in range(1, len(MACHINES)))
+    for _, seconds, whole in results.values():
+        assert 0.9 * whole < seconds <= whole, "every rank knows what the probe took, also one that only waited"
+
+
+def test_a_run_on_one_machine_has_no_link() -> None:
+    assert measure_link(RankInfo(world_size=2, machines=("a", "a"))) == ({}, 0.0)
+    assert measure_link(RankInfo()) == ({}, 0.0)
