@@ -22,9 +22,9 @@ from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
 from dmls_ray.training.ddp import DDPModel, warm_up, warmup_steps
 from dmls_ray.training.evaluation import Evaluator
+from dmls_ray.training.further_steps import measure_tensors, write_trace
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
-from dmls_ray.training.memory_step import measure_tensors
 from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
@@ -33,7 +33,6 @@ from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
 from dmls_ray.training.stopping import EarlyStopping, Target
 from dmls_ray.training.task import Means, Meter, TrainingTask
-from dmls_ray.training.trace import write_trace
 
 Task = TypeVar("Task", bound=TrainingTask)
 
@@ -65,7 +64,8 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
             outcome = trainer.run(emit)
         result = trainer.result(outcome)
         with trainer.clock.untimed():
-            write_trace(trainer)
+            if rank.is_traced:
+                write_trace(trainer)
             tensors = measure_tensors(config, rank.rank, trainer.task, trainer.ddp_model, trainer.optimizer_step)
     finally:
         trainer.task.close()

@@ -1,7 +1,7 @@
 """Memory of one rank during a run, as the operating system and the GPU's allocator count it, and its utilization.
 
-The peak of the tensors alone, by kind, is measured by `memory_step`. A thread samples the utilization of processor and
-GPU twice a second.
+The peak of the tensors alone, by kind, is measured by `further_steps`. A thread samples the utilization of processor
+and GPU twice a second.
 """
 
 from __future__ import annotations

@@ -62,6 +62,11 @@ class RankInfo:
     """Seconds since then that were spent on measurements and preparations, which are no part of the run."""
 
     @property
+    def is_traced(self) -> bool:
+        """Whether a trace of the run is asked for."""
+        return self.artifacts is not None and self.artifacts.trace
+
+    @property
     def local_rank(self) -> int:
         """Number of this rank on its machine, from 0; on a GPU the number of the GPU, which libraries take it for."""
         if self.device.startswith("cuda:"):

@@ -19,12 +19,12 @@ from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.compat import after_each_ddp, around_backward_passes, around_loader_waits, is_profiling
 from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.further_steps import traced
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.training.trace import is_traced, traced
 from dmls_ray.workloads.base import Workload, check_data
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
 
@@ -182,7 +182,7 @@ class FunctionSteps:
         # It keeps the parameters of optimizers that the function no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
         self._untimed, self._emit = clock.untimed, emit
-        self._trace = traced(rank) if is_traced(rank) else nullcontext()
+        self._trace = traced(rank) if rank.is_traced else nullcontext()
         self._tracing = ExitStack()
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""

@@ -13,12 +13,12 @@ from torch.utils.checkpoint import checkpoint
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.further_steps import trace_name
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
-from dmls_ray.training.trace import trace_name
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.new_processes import run_ranks
-from tests.training.test_trace import spans
+from tests.training.test_further_steps import spans
 
 SLOW = 0.005
 """Seconds that each slow part of these functions takes."""

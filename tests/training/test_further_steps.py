@@ -1,9 +1,14 @@
+"""The trace of a few steps after the training, and the memory of one by kind."""
+
 from __future__ import annotations
 
 import functools
+import gzip
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +16,19 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training import engine, memory_step
+from dmls_ray.training import engine, further_steps
 from dmls_ray.training.compat import Recording, recorded_allocations
+from dmls_ray.training.further_steps import (
+    FORWARD,
+    KINDS,
+    TRACED_STEPS,
+    UPDATE,
+    measure_tensors,
+    peak_by_kind,
+    trace_name,
+)
 from dmls_ray.training.memory import MIB
-from dmls_ray.training.memory_step import FORWARD, KINDS, UPDATE, measure_tensors, peak_by_kind
-from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
 from tests.new_processes import run_ranks
@@ -81,7 +94,7 @@ def real_step(trial: TrialConfig, rank: RankInfo) -> dict[str, Any]:
     trainer = rank_trainer(trial, rank)
     trainer.run(lambda event: None)
     model, ddp, step = trainer.model, trainer.ddp_model, trainer.optimizer_step
-    before = memory_step._bytes_by_kind(
+    before = further_steps._bytes_by_kind(
         trainer.device, parameter=model.parameters(), optimizer=step.state_tensors(), other=model.buffers()
     )
     before["gradient"] += ddp.bucket_bytes()
@@ -93,10 +106,10 @@ def real_step(trial: TrialConfig, rank: RankInfo) -> dict[str, Any]:
                 with torch.profiler.record_function(FORWARD):
                     loss = trainer.task.loss(trainer.task.predict(ddp.forward, batch), batch)
                 step.backward(loss)
-        gradients = {memory_step._address(gradient) for gradient in memory_step._gradients(model)}
+        gradients = {further_steps._address(gradient) for gradient in further_steps._gradients(model)}
         with torch.profiler.record_function(UPDATE):
             step.step()
-    state = {memory_step._address(tensor) for tensor in step.state_tensors()}
+    state = {further_steps._address(tensor) for tensor in step.state_tensors()}
     real = sum(peak_by_kind(recording, before, gradients, state).values()) / MIB
     alone = measure_tensors(trial, rank.rank, trainer.task, ddp, step)
     return {"real": real, **tensors(alone)}
@@ -142,7 +155,7 @@ def test_a_step_that_fails_leaves_the_run_ok_and_says_why(monkeypatch: pytest.Mo
         raise RuntimeError("no profile\nhere")
         yield Recording()
 
-    monkeypatch.setattr(memory_step, "recorded_allocations", failing)
+    monkeypatch.setattr(further_steps, "recorded_allocations", failing)
     result = run_inline(config())
     assert result.outcome == "ok"
     assert result.values["no_tensor_mem"] == "the step that measures it failed (RuntimeError: no profile"
@@ -204,3 +217,34 @@ def test_on_a_gpu_the_tensors_need_what_the_allocator_counts(model: str) -> None
         assert result.outcome == "ok", result.traceback
         # The allocator also counts images of several passes, workspaces of libraries, and what it rounds up.
         assert tensors(result)["tensor"] == pytest.approx(result.values["device_mem_mib"], rel=0.1, abs=32)
+
+
+def spans(path: Path) -> list[str]:
+    """The names of the events of a trace."""
+    with gzip.open(path, "rt") as file:
+        return [event.get("name", "") for event in json.load(file)["traceEvents"]]
+
+
+@pytest.mark.parametrize("changes", [{}, {"accum_steps": 2}])
+def test_a_trace_has_the_parts_of_a_few_steps(tmp_path: Path, changes: dict[str, Any]) -> None:
+    folder = tmp_path / "runs" / "a"
+    result = run_inline(config(**changes), artifacts=ArtifactOptions(folder=str(folder), trace=True))
+    assert result.outcome == "ok", result.traceback
+    names = spans(folder / trace_name(0))
+    steps = min(TRACED_STEPS, result.run["steps"] // len(result.run["epochs"]))
+    assert names.count("dmls_ray: optimizer") == steps
+    assert names.count("dmls_ray: forward") == names.count("dmls_ray: backward") >= steps
+    assert any(name.startswith("aten::") for name in names)
+
+
+def test_a_trace_changes_no_result_of_the_run(tmp_path: Path) -> None:
+    traced = run_inline(config(), artifacts=ArtifactOptions(folder=str(tmp_path), trace=True))
+    plain = run_inline(config())
+    assert traced.run["epochs"][-1]["test_loss"] == plain.run["epochs"][-1]["test_loss"]
+    assert traced.values["tensor_mem_mib"] == plain.values["tensor_mem_mib"]
+    assert traced.run["steps"] == plain.run["steps"]
+
+
+def test_without_being_asked_for_no_trace_is_written(tmp_path: Path) -> None:
+    run_inline(config(), artifacts=ArtifactOptions(folder=str(tmp_path / "a")))
+    assert not (tmp_path / "a").exists()

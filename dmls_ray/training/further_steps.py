@@ -1,10 +1,11 @@
-"""Peak memory of the tensors in a training step, by kind: one further step, after training and outside of all times.
+"""Further steps of a rank, after the training and outside of all times: those of a trace, and one for the memory.
 
-PyTorch's profiler records every allocation, so compiled code, autocast and threads of the backward pass are included,
-and the same configuration has the same bytes in every run. What existed before the step is counted from the tensors
-themselves. The step has the size of a training step and trains on an example batch.
+The step for the memory tells the peak of the tensors in a training step, by kind. PyTorch's profiler records every
+allocation, so compiled code, autocast and threads of the backward pass are included, and the same configuration has the
+same bytes in every run. What existed before the step is counted from the tensors themselves. The step has the size of a
+training step and trains on an example batch.
 
-Each rank makes the step alone, so that a rank where it fails leaves no other rank waiting. DDP's buckets are added.
+Each rank makes that step alone, so that a rank where it fails leaves no other rank waiting. DDP's buckets are added.
 The temporary tensors of a compression hook are not.
 """
 
@@ -12,21 +13,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.profiler import record_function
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from dmls_ray.config.training import TrainingConfig
+from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
 from dmls_ray.training.ddp import DDPModel, compile_mode
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast
+from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import micro_batches
 from dmls_ray.training.task import TrainingTask
+
+if TYPE_CHECKING:
+    from dmls_ray.training.engine import RankTrainer
+
+TRACED_STEPS = 8
+"""Optimizer steps of a trace. What a step does differs little from the next, and a file of many is slow to open."""
 
 KINDS = ("parameter", "gradient", "optimizer", "activation", "other")
 """Kinds of memory, as in the names of the metrics."""
@@ -34,8 +45,52 @@ KINDS = ("parameter", "gradient", "optimizer", "activation", "other")
 _PASSES = 2
 """Most passes of the step: with accumulation, the second finds the gradients of the first, as do those after it."""
 
-FORWARD, UPDATE = "dmls_ray: forward pass", "dmls_ray: optimizer"
-"""Names of spans of the recording."""
+FORWARD, UPDATE = "dmls_ray: forward", "dmls_ray: optimizer"
+"""Names of spans of a trace, and of the recording of the memory."""
+
+
+def trace_name(rank: int) -> str:
+    """The file of a rank in the folder of its run, which chrome://tracing and Perfetto open."""
+    return f"trace-rank{rank}.json.gz"
+
+
+@contextmanager
+def traced(rank: RankInfo) -> Iterator[None]:
+    """Write what the rank does in this context into the folder of its run."""
+    assert rank.artifacts is not None
+    device = torch.device(rank.device)
+    folder = Path(rank.artifacts.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as profiler:
+        yield
+        synchronize(device)
+    profiler.export_chrome_trace(str(folder / trace_name(rank.rank)))
+
+
+def write_trace(trainer: RankTrainer[Any]) -> None:
+    """Take further steps, with a span for each part of a step, and write a trace of them.
+
+    All ranks call it together, after their training. The parameters change, so nothing is measured on the model
+    afterwards but its memory.
+    """
+    task, taken = trainer.task, 0
+    trainer.model.train()
+    with traced(trainer.rank):
+        for micro_batch, batch in task.train_batches(len(trainer.epochs)):
+            with trainer.ddp_model.reducing(micro_batch.ends_step):
+                with record_function(FORWARD), autocast(trainer.config, trainer.device):
+                    loss = task.loss(task.predict(trainer.ddp_model.forward, batch), batch)
+                with record_function("dmls_ray: backward"):
+                    trainer.optimizer_step.backward(loss, micro_batch.scale)
+            if micro_batch.ends_step:
+                with record_function(UPDATE):
+                    trainer.optimizer_step.step()
+                taken += 1
+                if taken == TRACED_STEPS:
+                    break
 
 
 def measure_tensors(
