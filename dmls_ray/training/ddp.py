@@ -99,8 +99,7 @@ class DDPModel:
 
         See Li et al., VLDB 2020, arXiv 2006.15704. A pass that only accumulates is not in them.
         """
-        ms = self._timers.pass_ms() if self._timers else {}
-        return with_exposed(ms) if ms else {}
+        return {} if self._timers is None else with_exposed(self._timers.pass_ms())
 
 
 def warmup_steps(samples: int, config: TrainingConfig) -> int:
@@ -206,7 +205,9 @@ class DDPTimers:
 
 def with_exposed(ms: Mapping[str, float]) -> dict[str, float]:
     """The times and `exposed_comm_ms`, the communication that no computation hides; empty without communication."""
-    return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)} if ms["comm_ms"] else {}
+    if not ms.get("comm_ms"):
+        return {}
+    return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)}
 
 
 def warm_up(

@@ -1,6 +1,6 @@
 """Further steps of a rank, after the training and outside of all times: those of a trace, and one for the memory.
 
-The step for the memory tells the peak of the tensors in a training step, by kind. PyTorch's profiler records every
+The step for the memory measures the peak of the tensors in a training step, by kind. PyTorch's profiler records every
 allocation, so compiled code, autocast and threads of the backward pass are included, and the same configuration has the
 same bytes in every run. What existed before the step is counted from the tensors themselves. The step has the size of a
 training step and trains on an example batch.

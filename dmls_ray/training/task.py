@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -32,21 +32,8 @@ class Means:
     """Means over the samples of all ranks."""
 
 
-class Meter(Protocol):
-    """Sums of loss and other values on the device, read once at the end of an epoch."""
-
-    def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
-        """Add a micro-batch with its summed loss."""
-
-    def add_evaluation(self, outputs: Any, batch: Any) -> None:
-        """Add a batch of an evaluation."""
-
-    def means(self, collective: Collective) -> Means:
-        """The means so far; all ranks call it together."""
-
-
-class LossMeter:
-    """Sums of losses and samples.
+class Meter:
+    """Sums of losses and samples of a split, read once at the end of an epoch; a subclass may have further values.
 
     Args:
         loss: the summed loss of outputs and a batch, whose last part are its labels.
@@ -54,18 +41,21 @@ class LossMeter:
 
     def __init__(self, loss: Callable[[Any, Any], Tensor]) -> None:
         self._loss_of = loss
-        self._loss, self._samples = 0.0, 0
+        self._loss_sum, self._samples = 0.0, 0
 
     def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
-        self._loss += loss.item()
+        """Add a micro-batch with its summed loss."""
+        self._loss_sum += loss.item()
         self._samples += len(batch[-1])
 
     def add_evaluation(self, outputs: Any, batch: Any) -> None:
+        """Add a batch of an evaluation."""
         self.add_training(self._loss_of(outputs, batch), outputs, batch)
 
     def means(self, collective: Collective) -> Means:
-        loss, samples = collective.sum([self._loss, self._samples])
-        local = {"loss": self._loss / self._samples} if self._samples else {}
+        """The means so far; all ranks call it together."""
+        loss, samples = collective.sum([self._loss_sum, self._samples])
+        local = {"loss": self._loss_sum / self._samples} if self._samples else {}
         return Means(int(samples), local, {"loss": loss / samples})
 
 
@@ -110,7 +100,7 @@ class TrainingTask(ABC):
         """A new meter, which may keep the outputs of this number of batches before it sums them; by default, of the
         loss alone.
         """
-        return LossMeter(self.loss)
+        return Meter(self.loss)
 
     def evaluation_forward(self, forward: Forward) -> Forward:
         """The forward pass to evaluate after an epoch; by default, that of the trained model."""

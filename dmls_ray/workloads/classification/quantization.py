@@ -15,7 +15,6 @@ import io
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -120,7 +119,7 @@ class QuantizedModel:
 
 def prepare_for_training(model: nn.Module, example: Tensor, *, reduce_range: bool = False) -> nn.Module:
     """The model with int8 rounding simulated in training (quantization-aware training); parameters keep their names."""
-    with _no_warnings():
+    with warnings.catch_warnings(action="ignore"):
         from torchao.quantization.pt2e import allow_exported_model_train_eval
         from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
@@ -143,7 +142,7 @@ def to_int8(
         calibration: batches to observe activations over.
         reduce_range: whether weights get 7 bits; that of qat is decided by `prepare_for_training`.
     """
-    with _no_warnings():
+    with warnings.catch_warnings(action="ignore"):
         from torchao.quantization.pt2e import allow_exported_model_train_eval
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -171,7 +170,7 @@ def compiled_for(model: nn.Module, batch: int) -> Forward:
     def run(images: Tensor) -> Tensor:
         missing = batch - len(images)
         padded = images if not missing else torch.cat([images, images[:1].expand(missing, *images.shape[1:])])
-        with inductor_freezing(), _no_warnings():
+        with inductor_freezing(), warnings.catch_warnings(action="ignore"):
             logits: Tensor = forward(padded)
         return logits[: len(images)]
 
@@ -204,11 +203,6 @@ def _quantizer(kind: str, *, reduce_range: bool) -> Any:
     if kind == "dynamic":
         return X86InductorQuantizer().set_module_type_qconfig(nn.Linear, settings)
     return X86InductorQuantizer().set_global(settings)
-
-
-def _no_warnings() -> AbstractContextManager[object]:
-    """Hide the warnings of export and conversion about their internals."""
-    return warnings.catch_warnings(action="ignore")
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -15,14 +15,13 @@ from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch
-from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
 from dmls_ray.util.errors import UserCodeError
 from dmls_ray.workloads.base import check_data
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import (
     MEMORY_FORMATS,
     Batch,
-    Loader,
     make_loader,
     normalize,
     to_memory_format,
@@ -122,10 +121,44 @@ class ClassificationTask(TrainingTask):
         return self.quantized.fp32() if self.config.quantization == "qat" else self.model
 
     def describe_weights(self, metrics: dict[str, float]) -> dict[str, Any]:
-        if self.config.quantization == "qat":
+        """The content of weights.json.
+
+        A model gets `(pixels / divide_by - mean) / std`, float32 of batch x channels x height x width. `python` is a
+        list of lines that run in the folder of the file.
+        """
+        config, loader = self.config, self.loader
+        if config.quantization == "qat":
             # Its tests are of int8, and the weights are of fp32.
             metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
-        return describe_weights(self.config, self.loader, metrics)
+        channels = loader.shape[0]
+        divide_by, mean, std = (1, 0.0, 1.0) if loader.is_normalized else (255, 0.5, 0.5)
+        pixels = "float32, as the data set has them" if loader.is_normalized else "uint8 from 0 to 255"
+        size = " x ".join(map(str, loader.shape))
+        return {
+            "model": str(config.model),
+            "dataset": str(config.dataset),
+            "input": {
+                "shape": list(loader.shape),
+                "pixels": pixels,
+                "image_size": config.image_size,
+                "divide_by": divide_by,
+                "mean": [mean] * channels,
+                "std": [std] * channels,
+            },
+            "classes": loader.class_names,
+            "precision": config.precision,
+            "metrics": metrics,
+            "python": [
+                "import torch",
+                *building_code(config, loader.shape, loader.classes),
+                'model.load_state_dict(torch.load("weights.pt", map_location="cpu", weights_only=True))',
+                "model.eval()",
+                f"classes = {loader.class_names}",
+                "@torch.no_grad()",
+                f"def predict(pixels):  # batch x {size}, {pixels}",
+                f"    return model((pixels.float() / {divide_by} - {mean}) / {std}).argmax(1)",
+            ],
+        }
 
     def state(self) -> dict[str, Any]:
         return {"quantize_s": self.quantized.seconds}
@@ -137,7 +170,7 @@ class ClassificationTask(TrainingTask):
         self.loader.close()
 
 
-class LossAccuracyMeter:
+class LossAccuracyMeter(Meter):
     """Sums of loss, correct predictions and samples, read once at the end of an epoch.
 
     Args:
@@ -148,11 +181,11 @@ class LossAccuracyMeter:
     """
 
     def __init__(self, device: torch.device, together: int, smoothed: bool) -> None:
+        super().__init__(lambda outputs, batch: F.cross_entropy(outputs.float(), batch[1], reduction="sum"))
         self._together, self._smoothed = together, smoothed
         self._is_of_training = False
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
-        self._samples = 0
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add_training(self, loss: Tensor, outputs: Tensor, batch: Batch) -> None:
@@ -160,7 +193,7 @@ class LossAccuracyMeter:
         self._add(loss, outputs, batch[1])
 
     def add_evaluation(self, outputs: Tensor, batch: Batch) -> None:
-        self._add(F.cross_entropy(outputs.float(), batch[1], reduction="sum"), outputs, batch[1])
+        self._add(self._loss_of(outputs, batch), outputs, batch[1])
 
     def means(self, collective: Collective) -> Means:
         self._sum_up()
@@ -189,45 +222,3 @@ class LossAccuracyMeter:
         self._loss = self._loss + loss
         self._correct = self._correct + (outputs.argmax(1) == classes).sum()
         self._waiting.clear()
-
-
-def describe_weights(config: TrialConfig, loader: Loader, metrics: dict[str, float]) -> dict[str, Any]:
-    """The content of weights.json, next to weights.pt.
-
-    A model gets `(pixels / divide_by - mean) / std`, float32 of batch x channels x height x width. `python` is a list
-    of lines that run in the folder of the file.
-
-    Args:
-        config: the configuration that was trained.
-        loader: the data.
-        metrics: losses and accuracies that the weights reach.
-    """
-    channels = loader.shape[0]
-    divide_by, mean, std = (1, 0.0, 1.0) if loader.is_normalized else (255, 0.5, 0.5)
-    pixels = "float32, as the data set has them" if loader.is_normalized else "uint8 from 0 to 255"
-    size = " x ".join(map(str, loader.shape))
-    return {
-        "model": str(config.model),
-        "dataset": str(config.dataset),
-        "input": {
-            "shape": list(loader.shape),
-            "pixels": pixels,
-            "image_size": config.image_size,
-            "divide_by": divide_by,
-            "mean": [mean] * channels,
-            "std": [std] * channels,
-        },
-        "classes": loader.class_names,
-        "precision": config.precision,
-        "metrics": metrics,
-        "python": [
-            "import torch",
-            *building_code(config, loader.shape, loader.classes),
-            'model.load_state_dict(torch.load("weights.pt", map_location="cpu", weights_only=True))',
-            "model.eval()",
-            f"classes = {loader.class_names}",
-            "@torch.no_grad()",
-            f"def predict(pixels):  # batch x {size}, {pixels}",
-            f"    return model((pixels.float() / {divide_by} - {mean}) / {std}).argmax(1)",
-        ],
-    }

@@ -15,7 +15,7 @@ from dmls_ray.util.errors import UnavailableError
 if TYPE_CHECKING:
     import torch
 
-    from dmls_ray.workloads.grayscale.images import Images
+    from dmls_ray.workloads.grayscale.train import Images
 
 Pass = Callable[[], "torch.Tensor | None"]
 """Turns all images grey once; returns grey levels, images x height x width, where it has allocated them itself."""

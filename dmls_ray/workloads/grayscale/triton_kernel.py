@@ -7,7 +7,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from dmls_ray.workloads.grayscale.images import BLUE, GREEN, RED, Images
+from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
+from dmls_ray.workloads.grayscale.train import Images
 
 _BLOCK = 1024
 """Pixels of a program: 4 a thread of 8 warps."""

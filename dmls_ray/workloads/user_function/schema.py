@@ -219,10 +219,7 @@ def _plain_function(function: Any) -> Any:
     """The function that a partial, a method, a decorated function or an object with __call__ calls."""
     if isinstance(function, functools.partial):
         return _plain_function(function.func)
-    if inspect.ismethod(function):
-        return _plain_function(function.__func__)
-    if hasattr(function, "__wrapped__"):
-        return _plain_function(function.__wrapped__)
+    function = inspect.unwrap(getattr(function, "__func__", function))
     if not inspect.isfunction(function) and inspect.isfunction(type(function).__call__):
         return _plain_function(type(function).__call__)
     return function
@@ -239,14 +236,12 @@ def function_name(function: Callable[..., Any], *, flag: str = FLAG) -> tuple[st
         ConfigError: it is of a script that would sweep itself when a rank imports it.
     """
     module = getattr(_plain_function(function), "__module__", None)
-    name = _name_in_module(module, function)
+    name = _name_in_module(module, function) if module else ""
     if not name:
         return getattr(function, "__qualname__", type(function).__name__), False
     if module == "__main__":
         module = _module_of_script(f"{flag}={name}")
-    if not module:
-        return name, False
-    return f"{module}:{name}", True
+    return (f"{module}:{name}", True) if module else (name, False)
 
 
 def _module_of_script(given: str) -> str:
@@ -256,33 +251,30 @@ def _module_of_script(given: str) -> str:
         ConfigError: the script sweeps when it is imported.
     """
     main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if spec is not None:
-        return str(spec.name)
-    if file is None or not Path(file).stem.isidentifier() or not Path(file).exists():
+    if main.__spec__ is not None:
+        return main.__spec__.name
+    script = Path(getattr(main, "__file__", None) or "")
+    if not script.is_file() or not script.stem.isidentifier():
         return ""
-    if "__name__" not in Path(file).read_text(encoding="utf-8", errors="replace"):
+    if "__name__" not in script.read_text(encoding="utf-8", errors="replace"):
         raise ConfigError(
-            f"{given}: each rank imports {Path(file).name}, and would sweep itself; put the call of sweep() under "
+            f"{given}: each rank imports {script.name}, and would sweep itself; put the call of sweep() under "
             "if __name__ == '__main__'."
         )
-    return Path(file).stem
+    return script.stem
 
 
-def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
+def _name_in_module(module: str, function: Callable[..., Any]) -> str:
     """How a module names a function, `Class.function` for one of a class; empty if it does not."""
-    if module is None:
-        return ""
     imported = importlib.import_module(module)
     qualified: str | None = getattr(function, "__qualname__", None)
     if qualified is None:  # a partial, or an object that can be called
         return next((name for name, value in vars(imported).items() if value is function), "")
     try:
-        found = operator.attrgetter(qualified)(imported)
+        # Each access makes another object of a class method; these are equal.
+        return qualified if operator.attrgetter(qualified)(imported) == function else ""
     except AttributeError:
         return ""
-    # Each access makes another object of a class method; these are equal.
-    return qualified if found == function else ""
 
 
 class UserFunctionWorkload(Workload):

@@ -16,8 +16,7 @@ from PIL import Image
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.workloads.grayscale import implementations, train
-from dmls_ray.workloads.grayscale.images import Images, load_pictures, reference
-from dmls_ray.workloads.grayscale.train import run_rank
+from dmls_ray.workloads.grayscale.train import Images, load_pictures, reference, run_rank
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 
 CPU = torch.device("cpu")
