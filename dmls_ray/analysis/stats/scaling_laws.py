@@ -57,15 +57,15 @@ def universal(ranks: float, contention: float, coherency: float) -> float:
 
 @dataclass(frozen=True)
 class Fit:
-    """A law fitted to the speed-ups of each block separately; its values are means over blocks, with intervals."""
+    """A law fitted to the speed-ups of each block separately."""
 
     name: str
     law: Law
-    parameters: dict[str, Estimate]
-    by_block: tuple[tuple[float, ...], ...]
+    by_block: Sequence[Sequence[float]]
+    """The parameters of the law in each block."""
 
     def curve(self, world_size: float) -> Estimate:
-        """The speed-up at a world size; beyond the largest measured one it is an extrapolation."""
+        """The mean speed-up at a world size; beyond the largest measured one it is an extrapolation."""
         return estimate([self.law(world_size, *parameters) for parameters in self.by_block], "ratio")
 
 
@@ -77,11 +77,8 @@ class Refusal:
     reason: str
 
 
-_LAWS: Mapping[str, tuple[Law, Sequence[str]]] = {
-    "Amdahl's law": (amdahl, ["serial share"]),
-    "universal scalability law": (universal, ["contention", "coherency"]),
-}
-"""Name -> function and parameters of a law."""
+_LAWS: Mapping[str, tuple[Law, int]] = {"Amdahl's law": (amdahl, 1), "universal scalability law": (universal, 2)}
+"""Name -> function of a law, and how many parameters it has."""
 
 
 def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
@@ -98,18 +95,16 @@ def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
 
 
 def _fit(name: str, points: Points, *, strong: bool) -> Fit | Refusal:
-    law, parameters = _LAWS[name]
+    law, count = _LAWS[name]
     sizes = sorted(points)
     frame = pd.DataFrame(dict(points)).dropna()  # of shape (blocks that have all world sizes, world sizes)
     if law is amdahl and not strong:
         return Refusal(name, "it is about a problem that stays the same, and global_batch grew with the ranks")
-    if len(sizes) < len(parameters) + 1:
-        return Refusal(name, f"it needs {len(parameters) + 1} world sizes above 1, and {len(sizes)} were measured")
+    if len(sizes) < count + 1:
+        return Refusal(name, f"it needs {count + 1} world sizes above 1, and {len(sizes)} were measured")
     if frame.empty:
         return Refusal(name, "no block has all world sizes")
-    by_block = [_fitted(law, len(parameters), sizes, frame.loc[block, sizes]) for block in sorted(frame.index)]
-    estimates = [estimate(values) for values in zip(*by_block, strict=True)]
-    fit = Fit(name, law, dict(zip(parameters, estimates, strict=True)), tuple(by_block))
+    fit = Fit(name, law, [_fitted(law, count, sizes, frame.loc[block, sizes]) for block in sorted(frame.index)])
     for size in sizes:
         seen = estimate(frame[size].tolist(), "ratio", level=bonferroni_level(len(sizes)))
         predicted = fit.curve(size).centre

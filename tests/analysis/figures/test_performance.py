@@ -70,7 +70,7 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
         assert not strong
         given.append(points)
         # By each block's own law every further rank is worth 0.4, 0.5 and 0.6 of the first.
-        return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, {}, ((0.4,), (0.5,), (0.6,)))]
+        return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, ((0.4,), (0.5,), (0.6,)))]
 
     monkeypatch.setattr(performance, "fits", fitting)
     throughput, efficiency = panels(scaling_chart(make_table(runs_of())), 2)

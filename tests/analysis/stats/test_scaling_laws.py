@@ -13,22 +13,18 @@ def points(law: object, sizes: tuple[int, ...], *found: float) -> dict[int, dict
 
 def test_the_share_that_speed_ups_were_made_with_is_found_again() -> None:
     (fit, _) = fits(points(amdahl, (2, 4, 8), 0.1))
-    share = fit.parameters["serial share"]
-    assert share.values[0] == pytest.approx(0.1)
-    assert share.low < 0.1 < share.high
+    assert fit.by_block[0] == pytest.approx([0.1])
     assert fit.curve(8).values[0] == pytest.approx(amdahl(8, 0.1))
 
 
 def test_the_universal_law_separates_contention_from_coherency_and_may_fall() -> None:
     (_, fit) = fits(points(universal, (2, 4, 8, 16), 0.05, 0.02))
-    assert fit.parameters["contention"].values[0] == pytest.approx(0.05, abs=1e-6)
-    assert fit.parameters["coherency"].values[0] == pytest.approx(0.02, abs=1e-6)
+    assert fit.by_block[0] == pytest.approx([0.05, 0.02], abs=1e-6)
     assert fit.curve(16).median < fit.curve(8).median
 
 
 def test_fewer_world_sizes_than_parameters_and_one_more_are_refused() -> None:
-    (amdahls, universals) = fits(points(amdahl, (2, 4), 0.1))
-    assert isinstance(amdahls, Fit)
+    _, universals = fits(points(amdahl, (2, 4), 0.1))
     assert universals == Refusal("universal scalability law", "it needs 3 world sizes above 1, and 2 were measured")
     reasons = [refused.reason for refused in fits(points(amdahl, (2,), 0.1))]
     assert reasons[0] == "it needs 2 world sizes above 1, and 1 were measured"
@@ -42,15 +38,15 @@ def test_a_law_that_is_far_from_what_was_measured_is_refused() -> None:
 
 
 @pytest.mark.parametrize("serial", [0.0, 0.3])
-def test_the_interval_of_a_parameter_holds_it_95_times_in_100_at_its_bound_too(serial: float) -> None:
+def test_the_interval_of_a_curve_holds_the_law_95_times_in_100_at_its_bound_too(serial: float) -> None:
     random = np.random.default_rng(7)
     covered = count = 0
     for _ in range(200):
         noisy = {size: dict(enumerate(amdahl(size, serial) * random.lognormal(0, 0.03, 4))) for size in (2, 4)}
         fit, _ = fits(noisy)
         if isinstance(fit, Fit):
-            share = fit.parameters["serial share"]
-            covered, count = covered + (share.low <= serial <= share.high), count + 1
+            speed_up = fit.curve(8)
+            covered, count = covered + (speed_up.low <= amdahl(8, serial) <= speed_up.high), count + 1
     assert count >= 190
     assert 0.9 <= covered / count <= 0.99
 
