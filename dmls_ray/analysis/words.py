@@ -131,16 +131,18 @@ def _is_said(effect: Effect) -> bool:
 def undecided_text(answer: Answer, decision: Decision | None) -> str:
     """What is not known, and what would decide it; empty where nothing is compared."""
     parts = []
+    mark = "?"
     is_compared = any(comparison[0].verdict != "level" for comparison in answer.comparisons)
     if decision is not None and decision.claims and is_compared:
         parts.append(_open_text(decision))
+        mark = f"?: neither beyond chance nor known to within {100 * decision.until.within:.3g}%"
     for name, facts in answer.caveats.items():
         shown = dict(facts)
         for key, value in facts.items():
             if isinstance(value, list):
                 shown[key] = join_names(list(map(str, value)), _SHOWN, ", ")
         parts.append(CAVEATS[name].format(**shown))
-    return f"Undecided (?): {'; '.join(parts)}." if parts else ""
+    return f"Undecided ({mark}): {'; '.join(parts)}." if parts else ""
 
 
 def why_text(change: StepChange | None) -> str:

@@ -116,7 +116,7 @@ class StepChange:
     changes: Mapping[str, float]
     """Part of a step -> by how much it is longer; they add up to the difference of the steps."""
     samples: float
-    """How many times the samples of the other trial a rank has in a step."""
+    """How many times the samples of the other trial a step of all ranks has."""
 
 
 def step_change(trial: Trial, base: Trial) -> StepChange | None:
@@ -133,13 +133,14 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     if not before or not after.get("forward_ms") or not trial.common_blocks(base):
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
-    samples = _samples_of_rank(trial) / _samples_of_rank(base)
+    samples = _samples_of_step(trial) / _samples_of_step(base)
     return StepChange(sum(after.values()), sum(before.values()), changes, samples)
 
 
-def _samples_of_rank(trial: Trial) -> float:
+def _samples_of_step(trial: Trial) -> float:
     config = trial.records[0].config
-    return float(config.get("batch_per_rank") or 1) * float(config.get("accum_steps") or 1)
+    of_rank = float(config.get("batch_per_rank") or 1) * float(config.get("accum_steps") or 1)
+    return of_rank * trial.world_size
 
 
 def _parts_by_block(trial: Trial) -> pd.DataFrame:

@@ -114,6 +114,7 @@ def changes(row: Trial, base: Trial) -> dict[str, float]:
 def test_where_the_difference_of_two_ranks_goes_is_known_and_adds_up() -> None:
     one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3, "rest_ms": 0.05})
     assert changes(two, one_rank) == {"exposed_comm_ms": 0.6, "forward_ms": 0.3, "rest_ms": 0.05}
+    assert step_change(two, one_rank).samples == 2
 
 
 def test_a_larger_batch_has_its_parts_and_its_samples() -> None:
