@@ -57,7 +57,7 @@ def make_table(
 def with_published(table: Table) -> Table:
     """The table with the published run of each configuration in a row below ours."""
     rows = []
-    names: set[str] = set()
+    notes: dict[str, str] = {}
     for row in table.rows:
         rows.append(row)
         match = table.presentation.match(row.records[0])
@@ -65,11 +65,9 @@ def with_published(table: Table) -> Table:
             facts = {"published_on": match.hardware, "differs_in": match.differs_in}
             published = Trial(match.record.trial_id, row.factors, [match.record.replace(facts=facts)])
             rows.append(published)
-            names |= published.estimates.keys()
-    notes = [_NO_RUN]
-    if len(rows) > len(table.rows):
-        notes = [text for name, text in CAVEATS.items() if name in names] + [_DIFFERS]
-    typed = [Note("method", text) for text in notes]
+            notes |= {name: text for name, text in CAVEATS.items() if name in published.estimates}
+    texts = [*notes.values(), _DIFFERS] if len(rows) > len(table.rows) else [_NO_RUN]
+    typed = [Note("method", text) for text in texts]
     joined = replace(table, rows=rows, typed_notes=table.typed_notes + typed)
     joined.columns = columns_of(joined)
     return joined

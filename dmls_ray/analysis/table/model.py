@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -14,7 +15,7 @@ from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
@@ -60,11 +61,11 @@ class Column:
         return "" if value is None else str(value)
 
 
-def _distinct(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
-    """Distinct names of columns: of two that have one name, the last that has a prefix gets it."""
-    found = list(names)
-    counts = Counter([*RESERVED, *names])
-    for index in reversed(range(len(names))):
+def _distinct(columns: Sequence[Column], attribute: Literal["head", "name"]) -> list[str]:
+    """Distinct heads or names of columns: of two that have the same, the last that has a prefix gets it."""
+    found = list(map(attrgetter(attribute), columns))
+    counts = Counter([*RESERVED, *found])
+    for index in reversed(range(len(found))):
         prefix = columns[index].prefix
         while prefix and counts[found[index]] > 1:
             counts[found[index]] -= 1
@@ -99,13 +100,14 @@ class Table(SweepTrials):
     @property
     def notes(self) -> list[str]:
         """The texts of its notes."""
-        return [note.text for note in self.typed_notes]
+        return list(map(attrgetter("text"), self.typed_notes))
 
     def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells as text, one column per heading; of some columns, or of all."""
         columns = self.columns if columns is None else columns
-        heads = _distinct(columns, [column.head for column in columns])
-        cells = {head: list(map(column.text, self.rows)) for head, column in zip(heads, columns, strict=True)}
+        cells = {}
+        for head, column in zip(_distinct(columns, "head"), columns, strict=True):
+            cells[head] = list(map(column.text, self.rows))
         return pd.DataFrame(cells, dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
@@ -113,7 +115,7 @@ class Table(SweepTrials):
         and deviation.
         """
         columns = self.columns if columns is None else columns
-        names = _distinct(columns, [column.name for column in columns])
+        names = _distinct(columns, "name")
         cells: dict[str, list[Any]] = {}
         for name, column in zip(names, columns, strict=True):
             values = list(map(column.value, self.rows))
@@ -284,12 +286,8 @@ def _speed_up_text(row: Trial) -> str:
     return format_interval(row.speed_up, RATIO, null=1) + _of_how_many(row.speed_up, row)
 
 
-def _efficiency(row: Trial) -> float | None:
-    return row.speed_up.centre / row.world_size if row.speed_up else None
-
-
-def _efficiency_text(row: Trial) -> str:
-    return RATIO(row.speed_up.centre / row.world_size) if row.speed_up else ""
+def _efficiency(row: Trial) -> Interval | None:
+    return Interval(row.speed_up.centre / row.world_size, None, None) if row.speed_up else None
 
 
 def _target_column(head: str, name: str, reached_by: Callable[[Trial], TimeToTarget | None]) -> Column:
@@ -314,7 +312,7 @@ def _fact(head: str, name: str) -> Column:
 
 
 SPEED_UP = Column("speed-up" + INTERVAL, "speed_up", lambda row: row.speed_up, _speed_up_text, ("low", "high"))
-_EFFICIENCY = Column("efficiency", "efficiency", _efficiency, _efficiency_text)
+_EFFICIENCY = Column("efficiency", "efficiency", _efficiency, lambda row: format_interval(_efficiency(row), RATIO))
 _TARGET_STEPS = _target_column("steps to target", "target_steps", lambda row: steps_to_target(row.records))
 _TARGET = _target_column("s to target", "target_s", lambda row: time_to_target(row.records))
 _OVERSUBSCRIBED = _flag("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
