@@ -24,8 +24,8 @@ from dmls_ray import load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import render
-from dmls_ray.cli.flags import RESERVED
 from dmls_ray.cli.main import main as dmls_ray_main
+from dmls_ray.cli.request import RESERVED
 from dmls_ray.records.metrics import Metric
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.registry import registered_metrics

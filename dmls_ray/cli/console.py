@@ -1,11 +1,13 @@
-"""Tables and sentences on the console: full width in a pipe, fitted to the width of a terminal."""
+"""The command line and the console: flags, exit codes, and tables fitted to the width of a terminal."""
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich import box
 from rich import console as rich_console
@@ -15,12 +17,15 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.analysis.export.text_tables import LEFT_ALIGNED, plain_columns
-from dmls_ray.util.text import escape_control_chars
+from dmls_ray.config.options import FLAGS
+from dmls_ray.util.text import did_you_mean, escape_control_chars
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dmls_ray.analysis.table.findings_table import AnswerTable
+
+EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
@@ -31,6 +36,43 @@ _NARROWEST = 16
 """Characters that such a column keeps of its width."""
 _WIDEST_ANSWER = 100
 """Characters of a line of an answer: longer ones are hard to read."""
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # argparse takes -1 for a value and -1e-3 for a flag.
+        self._negative_number_matcher = re.compile(r"^-\d+$|^-\d*\.?\d+([eE][-+]?\d+)?$")
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit with code 2."""
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {escape_control_chars(' '.join(message.split()))}\n")
+
+    def refuse(self, unknown: str) -> NoReturn:
+        """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2."""
+        if not unknown.startswith("-"):
+            self.error(f"{unknown} is one argument too many; --help shows what is expected.")
+        meant = did_you_mean(unknown.partition("=")[0], [*self._option_string_actions])
+        self.error(f"{unknown} is no flag; {meant}--help lists them all.")
+
+
+def add_folder(parser: Parser, *, stale: bool = False) -> None:
+    """Add the argument that names a results folder, and the flag that includes runs with other code or data."""
+    parser.add_argument("folder", metavar="DIR", help="Results folder of a sweep, results/batch_size, say, or its URI")
+    if stale:
+        parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
+
+
+def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
+    """Parse a command line; an unknown flag or argument ends the program with one line.
+
+    The line is that of the command, if the parser has commands and sets `parser` to the one that was chosen.
+    """
+    given, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        chosen = getattr(given, "parser", None)
+        (chosen if isinstance(chosen, Parser) else parser).refuse(unknown[0])
+    return given
 
 
 class Console(rich_console.Console):

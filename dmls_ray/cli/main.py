@@ -12,8 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dmls_ray.cli.console import Console, print_error
-from dmls_ray.cli.flags import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
+from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Console, Parser, parse, print_error
 from dmls_ray.util.errors import InputError
 from dmls_ray.util.interpreter import discard_output, gc_disabled, use_utf8
 

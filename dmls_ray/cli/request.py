@@ -1,34 +1,33 @@
-"""`Request`: what the command line of a sweep script asks."""
+"""`Request`: what the command line of a sweep script asks, by flags made from the fields of a configuration."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import itertools
-from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.cli.flags import (
-    Parser,
-    add_flags,
-    add_workload_flags,
-    flag_of,
-    merge_axes,
-    parse,
-    read_axes,
-    read_options,
-)
+from dmls_ray.cli.console import Parser, parse
 from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.config.grid import Plan, Variant
-from dmls_ray.config.options import SEARCH_ONLY, Options
-from dmls_ray.config.runtime import Schema
-from dmls_ray.config.search_space import Range, SearchSpace
-from dmls_ray.execution.planning import folder_name, plan_sweep
+from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.grid import Variant
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
+from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
+from dmls_ray.config.search_space import Range
+from dmls_ray.config.value_texts import as_flag_value
+from dmls_ray.execution.planning import folder_name
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import utf8_safe
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
+
+BATCH_FIELDS = {"batch_per_rank", "global_batch"}
+"""One gives the other."""
+
+RESERVED = frozenset({*FLAGS, "workload", "train", "set", "range", "log_range", "restarts", "dry_run", "help"})
+"""Names of flags that are no fields: no field may have one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +50,6 @@ class Request:
     """Flags that chose the workload."""
     set_fields: Sequence[str]
     """Fields of a training function without a dataclass, whose flag is --set."""
-
-    def plan(self) -> tuple[Plan, SearchSpace | None]:
-        """The plan, and the space of a search.
-
-        Raises:
-            InputError: the sweep cannot be run as it was asked for.
-        """
-        return plan_sweep(self.axes, self.options, self.workload, variants=self.variants)
 
 
 def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
@@ -93,7 +84,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
 
     if given["restarts"] < 0:
         raise ConfigError(f"--restarts {given['restarts']} is out of range; give 0 or more.")
-    asked_options = read_options(given)
+    asked_options = {name: FLAGS[name].parse(text) for name, text in given.items() if name in FLAGS}
     options = {**preset_options, **asked_options}
     if options.get("mode", "bench") == "bench":
         # Search options of the script do not apply.
@@ -113,7 +104,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     )
 
 
-def _chosen_workload(first: Namespace, default: Workload) -> Workload:
+def _chosen_workload(first: argparse.Namespace, default: Workload) -> Workload:
     """The workload that flags choose.
 
     Raises:
@@ -135,12 +126,12 @@ def _chosen_workload(first: Namespace, default: Workload) -> Workload:
     return chosen
 
 
-def _named_fields(first: Namespace) -> list[str]:
+def _named_fields(first: argparse.Namespace) -> list[str]:
     """The fields that --set, --range and --log-range name."""
     return [name for name, *_ in (*first.set, *first.range, *first.log_range)]
 
 
-def _workload_words(first: Namespace) -> list[str]:
+def _workload_words(first: argparse.Namespace) -> list[str]:
     words = []
     for name in ("train", "workload"):
         if (value := getattr(first, name)) is not None:
@@ -170,3 +161,144 @@ def _axes_of_another_workload(preset: Preset, schema: Schema) -> tuple[dict[str,
     left_out = [name for name in names if name not in schema.specs]
     variants = [variant for variant in preset.variants if variant.keys().isdisjoint(left_out)]
     return {name: axes[name] for name in axes if name in schema.specs}, variants or [{}], left_out
+
+
+def add_workload_flags(parser: Parser, default: str) -> None:
+    """Add the flags that choose a workload, and those that name fields.
+
+    They are parsed first, because the other flags follow from the workload.
+
+    Args:
+        parser: receives the flags.
+        default: name of the workload without a flag.
+    """
+    parser.add_argument("--workload", metavar="NAME", help=f"What to run (default: {default})")
+    parser.add_argument("--train", metavar="MODULE:FUNCTION", help="Run a training function instead of a workload")
+    parser.add_argument(
+        "--set",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("NAME", "VALUE"),
+        help="With --train, if its configuration is a dict: values of one of its fields",
+    )
+    for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
+        parser.add_argument(
+            flag,
+            action="append",
+            nargs=3,
+            default=[],
+            metavar=("NAME", "LOW", "HIGH"),
+            help=f"Search mode: let a field have any of these {kind}",
+        )
+
+
+def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Add a flag for every field of a schema and every option.
+
+    Args:
+        parser: receives the flags.
+        schema: the fields.
+        axes: the script's values of fields.
+        options: the script's values of options.
+
+    Raises:
+        ConfigError: a field has the name of an option.
+    """
+    clash = sorted(schema.specs.keys() & RESERVED)
+    if clash:
+        raise ConfigError(
+            f"{schema.title} has a field {' and '.join(clash)}, and every sweep has {', '.join(map(flag_of, clash))}: "
+            f"rename the field, my_{clash[0]} say, or call sweep() from Python, which has no flags."
+        )
+    fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
+    for spec in schema.specs.values():
+        # A switch without a value is on.
+        _add_flag(fields, spec, axes.get(spec.name, spec.default), nargs="*" if spec.type == "bool" else "+")
+    for name in schema.refused.keys() - RESERVED:
+        fields.add_argument(flag_of(name), nargs="*", help=argparse.SUPPRESS, default=argparse.SUPPRESS)
+
+    how = parser.add_argument_group("how to run it")
+    for spec in FLAGS.values():
+        switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
+        _add_flag(how, spec, options.get(spec.name, spec.default), **switch)
+    how.add_argument(
+        "--restarts",
+        type=int,
+        default=5,
+        metavar="INT",
+        help="How often a sweep starts again after Ray or its process died, without a new run in between (default: 5)",
+    )
+    how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
+
+
+def read_axes(given: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """The values of fields that a parsed command line gives.
+
+    Raises:
+        ConfigError: there is no such field, or a text is none of its values.
+    """
+    texts = {name: given[name] or ["true"] for name in given if name in schema.specs or name in schema.refused}
+    texts |= {name: values for name, *values in given["set"]}
+    axes: dict[str, Any] = {}
+    for name, values in texts.items():
+        spec = schema.check_name(name)
+        axes[name] = [spec.parse(value) for value in values]
+    for name, low, high in given["range"]:
+        axes[name] = _read_range("--range", name, low, high)
+    for name, low, high in given["log_range"]:
+        axes[name] = _read_range("--log-range", name, low, high)
+    return axes
+
+
+def merge_axes(defaults: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes of a script with those of flags in their place."""
+    axes = dict(defaults)
+    # A batch that was asked for replaces either default.
+    replaced = [*BATCH_FIELDS] if asked.keys() & BATCH_FIELDS else []
+    # world_size, machines and ranks_per_machine: two of them give the third.
+    given = {"world_size", *MACHINE_FIELDS} & asked.keys()
+    if len(given) == 2:
+        replaced += ["world_size", *MACHINE_FIELDS]
+    elif given == {"world_size"} and {*MACHINE_FIELDS} <= defaults.keys():
+        replaced.append("ranks_per_machine")
+    for name in replaced:
+        axes.pop(name, None)
+    return axes | {**asked}
+
+
+def flag_of(name: str) -> str:
+    """The flag of a field or an option."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _read_range(flag: str, name: str, low: str, high: str) -> Range:
+    """
+    Raises:
+        ConfigError: the ends are no numbers, or the range is empty.
+    """
+    try:
+        return Range(float(low), float(high), log=flag == "--log-range")
+    except ConfigError as error:
+        raise ConfigError(f"{flag} {name}: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"a range of {name} from {low} to {high} is not of numbers; give two numbers.") from error
+
+
+def _add_flag(group: Any, spec: FieldSpec, default: Any, **how: Any) -> None:
+    """Add a flag with values; its help shows the default, one value or several."""
+    choices = spec.choices
+    if spec.type == "bool":
+        choices = (True, False)
+    metavar = "{" + ",".join(map(as_flag_value, choices)) + "}" if choices else spec.type.upper()
+    help_text = spec.help.rstrip(".") + _shown_default(default)
+    group.add_argument(
+        flag_of(spec.name), metavar=metavar, help=help_text.replace("%", "%%"), default=argparse.SUPPRESS, **how
+    )
+
+
+def _shown_default(default: Any) -> str:
+    # A default is one value, and a script has several.
+    values: Sequence[Any] = default if isinstance(default, list) else [default]
+    shown = " ".join(as_flag_value(value) for value in values if value is not None)
+    return f" (default: {shown})" if shown else ""

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-from dmls_ray.cli.console import say
-from dmls_ray.cli.flags import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, say
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.execution.planning import results_location
+from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.supervisor import EXIT_LOST, Heartbeat
 from dmls_ray.execution.view import ProgressConsole, make_view
@@ -77,8 +76,8 @@ def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Hea
 
 
 def _run(request: Request, heartbeat: Heartbeat) -> int:
-    plan, space = request.plan()
     options = request.options
+    plan, space = plan_sweep(request.axes, options, request.workload, variants=request.variants)
     console = ProgressConsole()
     if request.left_out:
         say(console, f"Left out: {', '.join(request.left_out)} (not for {request.workload.schema().title}).")

@@ -18,8 +18,7 @@ from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.cli.commands.tables import print_summary
 from dmls_ray.cli.console import say
-from dmls_ray.cli.flags import flag_of
-from dmls_ray.cli.request import Request
+from dmls_ray.cli.request import Request, flag_of
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
 from dmls_ray.config.fields import FieldSpec

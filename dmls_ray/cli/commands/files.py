@@ -11,8 +11,7 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.vega import save
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.cli.console import Console, say
-from dmls_ray.cli.flags import EXIT_FAILED, EXIT_OK, Parser, add_folder
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, say
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.stale import replaces
 from dmls_ray.storage.folder import read_folder, read_sweep

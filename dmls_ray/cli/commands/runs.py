@@ -14,8 +14,7 @@ from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.tables import add_format, print_result
-from dmls_ray.cli.console import Console, print_table, say
-from dmls_ray.cli.flags import Parser
+from dmls_ray.cli.console import Console, Parser, print_table, say
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.stale import CURRENT, FIELD

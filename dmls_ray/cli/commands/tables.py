@@ -26,8 +26,7 @@ from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
-from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
-from dmls_ray.cli.flags import EXIT_OK, Parser, add_folder
+from dmls_ray.cli.console import EXIT_OK, Console, Parser, add_folder, print_answer, print_error, print_table, say
 from dmls_ray.config.value_texts import share_of
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
