@@ -12,7 +12,7 @@ from dmls_ray import load
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.jobs import run_folder
+from dmls_ray.execution.jobs import remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState, make_plan
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.records.outcome import Outcome
@@ -105,3 +105,20 @@ def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     monkeypatch.setattr(Store, "append", look)
     end_run(executor, 0, outcome)
     assert checkpoints.exists() is not outcome.is_final(), "a run that is repeated resumes there"
+
+
+def test_only_the_checkpoints_of_ranks_are_deleted_and_none_behind_a_link(tmp_path: Path) -> None:
+    names = ("3.rank-0.pt", "3.rank-1.pt", "of_the_user.pt")
+    for folder in (tmp_path / "a-0", tmp_path / "elsewhere"):
+        (folder / "checkpoints").mkdir(parents=True)
+        for name in names[: 2 if folder.name == "a-0" else 3]:
+            (folder / "checkpoints" / name).touch()
+    (tmp_path / "b-0").mkdir()
+    (tmp_path / "b-0" / "checkpoints").symlink_to(tmp_path / "elsewhere" / "checkpoints")
+    (tmp_path / "c-0").symlink_to(tmp_path / "elsewhere")
+    for run_id in ("a-0", "b-0", "c-0", "absent"):
+        remove_checkpoints(tmp_path / run_id)
+    assert not (tmp_path / "a-0" / "checkpoints").exists()
+    assert len(list((tmp_path / "elsewhere" / "checkpoints").iterdir())) == 3
+    remove_checkpoints(tmp_path / "elsewhere")
+    assert [path.name for path in (tmp_path / "elsewhere" / "checkpoints").iterdir()] == ["of_the_user.pt"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.analysis.samples import results
 from tests.records.test_model import record
 
 GRID = {"batch_per_rank": [16, 32], "world_size": 1}
+OTHER = {"batch_per_rank": [16, 64], "world_size": 1}
 
 
 class Notes:
@@ -58,6 +60,23 @@ def finished_uri(bucket: str) -> str:
     return f"{bucket}/a folder/sweep"
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises an exception whatever it is called with."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def command(axes: dict[str, Any], *flags: object) -> int:
+    """The exit code of a sweep script over the batch, run in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(Preset(name="test", question="What?", axis="batch_per_rank", axes=axes), [str(flag) for flag in flags])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
 def call(folder: Path | str, plan: Plan | None = None) -> tuple[Any, list[str]]:
     view = Notes()
     plan = plan or make_plan(GRID)
@@ -78,10 +97,8 @@ def test_the_command_line_has_its_table_and_answer_without_a_report(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (finished / "report.html").mkdir()
-    with pytest.raises(SystemExit) as ended:
-        main(Preset(name="test", question="What?", axis="batch_per_rank", axes=GRID), ["--out", str(finished)])
+    assert command(GRID, "--out", finished) == 0
     out = capsys.readouterr().out
-    assert ended.value.code == 0
     assert "batch_per_rank 32 vs 16  2.00x" in out
     assert "Report: " not in out
 
@@ -90,16 +107,10 @@ def test_the_command_line_has_its_table_and_answer_without_a_report(
 def test_the_exception_of_a_sweep_is_not_hidden(
     finished: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(*_: object) -> None:
-        raise error
-
-    def fail(*_: object) -> None:
-        raise ValueError("of the files")
-
-    monkeypatch.setattr(Executor, "run", end)
-    monkeypatch.setattr("dmls_ray.execution.run_plan.write_derived_files", fail)
+    monkeypatch.setattr(Executor, "run", raising(error))
+    monkeypatch.setattr(run_plan_module, "write_derived_files", raising(ValueError("of the files")))
     with pytest.raises(type(error)) as raised:
-        call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
+        call(finished, make_plan(OTHER))
     assert raised.value is error
 
 
@@ -120,11 +131,8 @@ def test_runs_of_other_versions_are_named_before_the_sweep_starts(
 
 
 def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Executor, "_set_aside", end)
-    plan = make_plan({**GRID, "batch_per_rank": [16, 64]})
+    monkeypatch.setattr(Executor, "_set_aside", raising(KeyboardInterrupt()))
+    plan = make_plan(OTHER)
     with pytest.raises(KeyboardInterrupt):
         call(finished, plan)
     last = read_sweep(finished)["sessions"][-1]
@@ -135,17 +143,11 @@ def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypa
 def test_a_disk_without_space_ends_the_sweep_without_further_files(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(*_: object) -> None:
-        raise NotKeptError("no space.")
-
-    monkeypatch.setattr(Executor, "run", end)
+    monkeypatch.setattr(Executor, "run", raising(NotKeptError("no space.")))
     monkeypatch.setattr(run_plan_module, "write_derived_files", lambda *_: pytest.fail("files are written"))
     with pytest.raises(NotKeptError):
-        call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
-    axes = {**GRID, "batch_per_rank": [16, 64]}
-    with pytest.raises(SystemExit) as ended:
-        main(Preset(name="test", question="What?", axis="batch_per_rank", axes=axes), ["--out", str(finished)])
-    assert ended.value.code == 1
+        call(finished, make_plan(OTHER))
+    assert command(OTHER, "--out", finished) == 1
 
 
 def test_a_call_leaves_all_files_at_the_uri(finished_uri: str) -> None:
@@ -179,12 +181,8 @@ def test_what_ranks_keep_needs_a_folder(name: str) -> None:
 
 
 def test_a_dry_run_shows_what_is_done_at_a_uri(finished_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    axes = {**GRID, "batch_per_rank": [16, 64]}
-    preset = Preset(name="test", question="What?", axis="batch_per_rank", axes=axes)
-    with pytest.raises(SystemExit) as ended:
-        main(preset, ["--out", finished_uri, "--dry-run"])
+    assert command(OTHER, "--out", finished_uri, "--dry-run") == 0
     out = capsys.readouterr().out
-    assert ended.value.code == 0
     assert (out.count("  done"), out.count("  to run")) == (3, 3)
 
 
@@ -198,24 +196,18 @@ def test_help_and_notebooks_list_the_options_as_keywords_of_sweep() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "options", "message"),
     [
-        ({"repeat": 3}, "repeat is no option of sweep; did you mean repeats? the options are workload, name, axis"),
-        ({"lr": 0.1}, "lr is no option of sweep but a field of classification; put it into the axes."),
-        ({"workload": "blur"}, "--workload blur: unknown workload; installed are "),
-        ({"mode": "search", "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
+        ([AXES], {"repeat": 3}, "repeat is no option of sweep; did you mean repeats? the options are workload, name"),
+        ([AXES], {"lr": 0.1}, "lr is no option of sweep but a field of classification; put it into the axes."),
+        ([AXES], {"workload": "blur"}, "--workload blur: unknown workload; installed are "),
+        ([AXES], {"mode": "search", "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
+        ([], {}, "sweep() takes axes, or a training function and its axes"),
+        (["m:f", AXES], {"workload": "grayscale"}, "workload=grayscale and a training function are both given"),
     ],
 )
-def test_wrong_options_are_named_with_the_way_out(arguments: dict[str, Any], message: str) -> None:
+def test_what_sweep_is_given_wrongly_is_named_with_the_way_out(
+    arguments: list[Any], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        sweep(AXES, **arguments)
-
-
-def test_a_sweep_without_axes_says_what_it_takes() -> None:
-    with pytest.raises(ConfigError, match=re.escape("sweep() takes axes, or a training function and its axes")):
-        sweep()
-
-
-def test_a_workload_and_a_training_function_are_not_both_accepted() -> None:
-    with pytest.raises(ConfigError, match="workload=grayscale and a training function are both given"):
-        sweep("m:f", AXES, workload="grayscale")
+        sweep(*arguments, **options)
