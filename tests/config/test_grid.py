@@ -168,8 +168,3 @@ def test_a_world_size_next_to_machines_and_ranks_per_machine_is_refused() -> Non
     axes = {"machines": 2, "ranks_per_machine": 1, "world_size": [1, 2], "batch_per_rank": 8}
     with pytest.raises(ConfigError, match="give two"):
         make_plan(axes)
-
-
-def test_a_world_size_that_does_not_go_over_the_machines_is_a_skipped_row() -> None:
-    plan = make_plan({"machines": 2, "world_size": [1, 2], "batch_per_rank": 8}, repeats=1)
-    assert {run.values["world_size"]: bool(run.skip) for run in plan.runs} == {1: True, 2: False}

@@ -54,13 +54,6 @@ def test_a_logarithmic_range_has_as_many_small_numbers_as_large_ones() -> None:
     assert 900 < below < 1100
 
 
-def test_values_that_do_not_go_together_are_a_run_that_is_skipped_with_the_reason() -> None:
-    space = make_space({"batch_per_rank": 8, "static_graph": True, "world_size": [1, 2]})
-    alone, together = (space.run_of({"world_size": size}) for size in (1, 2))
-    assert "option of DDP" in alone.skip
-    assert not together.skip
-
-
 @pytest.mark.parametrize(
     ("axes", "message"),
     [

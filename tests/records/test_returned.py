@@ -91,12 +91,6 @@ def test_scalars_of_numpy_become_plain() -> None:
     assert type(events[0].epoch.metrics["train_loss"]) is float
 
 
-def test_a_workload_that_has_only_its_own_metrics_keeps_time_and_memory() -> None:
-    metric = Metric(name="pps", label="pps", kind="rate", direction="max", scope="run")
-    record = record_of(result_of({"total_s": 1.0, "peak_mem_mib": 3.0, "run": {"pps": 2.0}}), metric)
-    assert record.metrics == {"total_s": 1.0, "peak_mem_mib": 3.0, "pps": 2.0}
-
-
 @pytest.mark.parametrize("name", ["to_json", "seed", "machine", "config"])
 def test_a_metric_never_overwrites_what_names_the_run(name: str) -> None:
     metric = Metric(name=name, label=name, kind="value", direction="max", scope="run")
