@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,14 +81,24 @@ def main_job_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory, reque
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def call(
+    words: Sequence[str | Path], cwd: Path | None = None, *, env: Mapping[str, str] | None = None, timeout: float = 270
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; what it prints is text."""
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def without_ray(**changes: str) -> dict[str, str]:
+    """The environment of this process without the variables of Ray, and with others."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | changes
+
+
 @pytest.fixture
 def sweep_command(tmp_path: Path) -> Command:
     """Function that runs a sweep script in an empty folder, as from a shell, and waits for its end."""
 
     def run(script: str, *flags: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command_line(script, *flags), cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        return call(command_line(script, *flags), tmp_path, timeout=timeout)
 
     return run
 
@@ -165,11 +175,18 @@ class S3:
         self.process.wait()
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface on which no process listens."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
+
+
 def start_s3(**environment: str) -> S3:
     """Start a server and wait until it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, call
 
 CLASSIFICATION = "dmls_ray/workloads/classification"
 
@@ -358,8 +357,6 @@ def test_each_recipe_touches_as_many_files_as_it_promises_and_works(tmp_path: Pa
         assert len({Path(path).parent for path in touched} if unit == "package" else touched) == count, touched
         before = after
     tests = ["tests/recipe_checks.py", "tests/records/test_training_metrics.py"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests]
+    done = call(words, tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import GRID, PROJECT, command_line
+from tests.conftest import GRID, PROJECT, call, command_line
 from tests.test_sweeps import Family, cluster, lines, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -87,6 +87,13 @@ class Sweep:
         assert not self.family.left()
         return self.process.returncode, out, err
 
+    def ends_after_a_restart(self) -> str:
+        """Assert that the sweep ends well after one line on its restart; return that line."""
+        code, _, err = self.end()
+        self.assert_whole()
+        assert (code, err.count("\n")) == (0, 1), err
+        return err
+
     def assert_whole(self) -> None:
         """Assert that each of the four runs has one row."""
         rows = lines(self.results)
@@ -120,9 +127,7 @@ def test_a_sweep_that_loses_a_process_starts_again_and_no_row_is_lost_or_twice(
     hit = sweep()
     hit.wait_for_rows(1)
     hit.part(words).kill()
-    code, _, err = hit.end()
-    hit.assert_whole()
-    assert (code, err.count("\n")) == (0, 1), err
+    err = hit.ends_after_a_restart()
     assert err.startswith(reason)
     assert err.endswith("; the sweep starts again (restart 1).\n")
 
@@ -137,9 +142,7 @@ def test_a_sweep_with_a_trainer_for_each_run_starts_again_as_well(victim: str, s
     while not (present := set(hit.parts(words)) - of_ended):
         time.sleep(0.05)
     present.pop().kill()
-    code, _, err = hit.end()
-    hit.assert_whole()
-    assert (code, err.count("\n")) == (0, 1), err
+    hit.ends_after_a_restart()
 
 
 def test_a_sweep_with_a_silent_ray_is_ended_and_starts_again(sweep: Callable[..., Sweep]) -> None:
@@ -154,10 +157,7 @@ def test_a_sweep_with_a_silent_ray_is_ended_and_starts_again(sweep: Callable[...
     hit = sweep(command=[python, "-c", impatient, *words])
     hit.wait_for_rows(1)
     hit.of_sweep.suspend()
-    code, _, err = hit.end()
-    hit.assert_whole()
-    assert (code, err.count("\n")) == (0, 1), err
-    assert err.startswith("The sweep did not answer for 20 s. ")
+    assert hit.ends_after_a_restart().startswith("The sweep did not answer for 20 s. ")
 
 
 def test_without_restarts_the_command_ends_with_one_line_and_the_same_command_continues(
@@ -193,10 +193,7 @@ def test_the_supervisor_gives_up_after_restarts_without_a_new_run(tmp_path: Path
         "    supervisor.Heartbeat.of_supervisor = die\n"
         "    main(Preset(name='dying', axis=None, axes={}))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "dying.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )  # fmt: skip
+    done = call([sys.executable, "dying.py"], tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60)
     assert done.returncode == 75
     assert done.stdout == "started\n" * 3
     died = "The process of the sweep was ended by SIGSEGV. Runs"

@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,13 +27,9 @@ from dmls_ray import load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.conftest import GRID, PROJECT, SMALL, Command, char_lm_example, command_line
+from tests.conftest import GRID, PROJECT, SMALL, Command, call, char_lm_example, command_line, free_ports
 from tests.new_processes import run_ranks
 from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays
-
-LONGEST_S = 270
-"""Bound of a sweep that another program starts, below that of a test: how long it takes depends on the load, more so in
-a cluster of the user, whose ranks have niceness 15."""
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
@@ -79,11 +74,7 @@ def start(*command: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
 
 def python(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a program as a notebook runs its cells."""
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONGEST_S,
-        check=False,
-    )  # fmt: skip
+    done = call([sys.executable, "-c", code], cwd, env={**os.environ, "PYTHONPATH": str(PROJECT)})
     assert done.returncode == 0, done.stderr
     return done
 
@@ -190,9 +181,8 @@ def test_the_same_command_again_runs_nothing_and_a_changed_flag_adds_to_the_fold
     before = (folder / "runs.jsonl").read_bytes()
 
     def again(*flags: str) -> str:
-        done = subprocess.run(
-            command_line("batch_size", *GRID, *flags), cwd=main_job, capture_output=True, text=True, check=True
-        )
+        done = call(command_line("batch_size", *GRID, *flags), main_job)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert "/12]" not in again()
@@ -219,18 +209,9 @@ def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Comman
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_ends_its_run_under_either_isolation(sweep_command: Command, tmp_path: Path) -> None:
-    (tmp_path / "tests").symlink_to(PROJECT / "tests")
-    flags = ("--repeats", "1", "--batch-per-rank", "8", "--model", "tests.training.probes:dying", "digits_convnet")
-    done = sweep_command("grid", *GRID, *flags, "--isolation", "per_run")
-    assert done.returncode == 1, done.stderr
-    records = by_model(tmp_path / "results" / "grid")
-    assert (records["dying"].outcome, records["dying"].attempts) == ("killed", 2)
-    assert records["digits_convnet"].outcome == "ok"
-
-
-@pytest.mark.slow
-def test_a_sweep_killed_at_any_moment_continues_where_it_was(main_job: Path, tmp_path: Path) -> None:
+def test_a_sweep_killed_at_any_moment_continues_where_it_was(
+    main_job: Path, sweep_command: Command, tmp_path: Path
+) -> None:
     folder = tmp_path / "results" / "batch_size"
     chance = random.Random(os.urandom(8))
     stop_after, delay = chance.randrange(0, 11), chance.uniform(0, 0.05)
@@ -240,9 +221,7 @@ def test_a_sweep_killed_at_any_moment_continues_where_it_was(main_job: Path, tmp
     kill(process)
     moment = f"killed after {stop_after} lines and {delay:.3f} s"
     kept = (folder / "runs.jsonl").read_bytes() if (folder / "runs.jsonl").exists() else b""
-    done = subprocess.run(
-        command_line("batch_size", *GRID), cwd=tmp_path, capture_output=True, text=True, timeout=LONGEST_S, check=False
-    )
+    done = sweep_command("batch_size", *GRID)
     assert done.returncode == 0, moment + done.stderr
     written = (folder / "runs.jsonl").read_bytes()
     assert written.startswith(kept[: kept.rfind(b"\n") + 1]), moment
@@ -376,9 +355,7 @@ print(sweep(train, {"lr": [1.0, 2.0]}, repeats=1, out="kept", tensorboard="off")
 def test_a_sweep_piped_into_head_runs_to_its_end_without_a_traceback(tmp_path: Path, streams: str) -> None:
     words = shlex.join(command_line("batch_size", *GRID, "--repeats", "3"))
     script = f"{words} {streams} head -n 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=LONGEST_S, check=False
-    )
+    done = call(["bash", "-c", script], tmp_path)
     assert done.returncode == 0, done.stderr
     assert (done.stdout.count("\n"), done.stderr.count("\n")) == (1, 1 if streams == "|" else 0)
     assert len(load(tmp_path / "results" / "batch_size")) == len(lines(tmp_path / "results" / "batch_size")) > 2
@@ -444,20 +421,26 @@ def test_a_run_that_fails_is_a_row_and_the_other_runs_are_unaffected(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outcomes", "isolation"),
+    [
+        ({"exploding": "diverged", "out_of_memory": "oom", "dying": "killed"}, "group"),
+        ({"dying": "killed", "watched": "ok"}, "per_run"),
+    ],
+)
 def test_a_run_whose_rank_always_dies_is_killed_and_other_failures_have_other_outcomes(
-    sweep_command: Command, tmp_path: Path
+    outcomes: dict[str, str], isolation: str, sweep_command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
-    outcomes = {"exploding": "diverged", "out_of_memory": "oom", "dying": "killed"}
     models = [f"tests.training.probes:{name}" for name in outcomes]
-    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "1", "2", "--model", *models)
-    done = sweep_command("grid", *GRID, *flags)
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "1", "2", "--isolation", isolation)
+    done = sweep_command("grid", *GRID, *flags, "--model", *models)
     assert done.returncode == 1, done.stderr
     for record in load(tmp_path / "results" / "grid").records:
         name = record.config["model"].rpartition(":")[2]
         assert record.outcome == outcomes[name]
         assert record.attempts == (2 if name == "dying" else 1)
-        assert len(record.epochs) == (1 if name == "exploding" else 0)
+        assert len(record.epochs) == {"diverged": 1, "ok": 2}.get(record.outcome, 0)
         if name == "dying":
             died = f"1 of {record.config['world_size']} ranks died"
             assert record.reason == f"{died}: its process ended with exit code -{signal.SIGKILL.value}"
@@ -480,18 +463,12 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
 RAY = str(Path(sys.executable).with_name("ray"))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
 def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str]]]:
     """Start a cluster of two cores; yield its processes, its address and the environment of its users."""
     # The paths of sockets must be short. `ray stop` is not used, because it ends every Ray on this machine.
     with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        port = free_port()
+        (port,) = free_ports(1)
         environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": folder}
         head = start(
             RAY, "start", "--head", "--block", f"--port={port}", "--num-cpus=2", "--disable-usage-stats", *flags,
@@ -499,7 +476,6 @@ def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str
         )  # fmt: skip
         family = Family(head)
         try:
-            assert head.stdout is not None
             assert any("Ray runtime started" in line for line in head.stdout), "the cluster did not start"
             yield family, f"127.0.0.1:{port}", environment
         finally:
@@ -508,62 +484,18 @@ def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str
             for process in psutil.wait_procs(family.members, timeout=10)[1]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            head.wait()
-            if head.stdout is not None:
-                head.stdout.close()
+            head.communicate()
 
 
 @pytest.mark.slow
 def test_a_sweep_on_a_running_cluster_does_not_end_the_cluster(tmp_path: Path) -> None:
     with cluster(tmp_path, "--include-dashboard=false") as (family, address, environment):
-        done = subprocess.run(
-            command_line("batch_size", *GRID, "--repeats", "1", "--address", address),
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LONGEST_S, check=False,
-        )  # fmt: skip
+        words = command_line("batch_size", *GRID, "--repeats", "1", "--address", address)
+        done = call(words, tmp_path, env=environment)
         assert done.returncode == 0, done.stderr
         assert len(load(tmp_path / "results" / "batch_size").runs) == 4
         family.look()
         assert any("raylet" in " ".join(process.cmdline()) for process in family.members)
-
-
-@pytest.mark.slow
-def test_a_job_that_is_stopped_keeps_its_runs_and_leaves_no_process(tmp_path: Path) -> None:
-    port = free_port()
-    flags = ("--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={port}")
-    with cluster(tmp_path, *flags) as (family, _, environment):
-
-        def job(*words: str) -> str:
-            done = subprocess.run(
-                [RAY, "job", words[0], "--address", f"http://127.0.0.1:{port}", *words[1:]],
-                cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
-            return done.stdout + done.stderr
-
-        folder = tmp_path / "results"
-        sweep = command_line("batch_size", *GRID, "--epochs", "200", "--out", str(folder))
-        # By default Ray kills a job 3 s after it has asked it to stop.
-        patience = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}})
-        submit = ("--no-wait", "--submission-id", "soon-stopped", "--runtime-env-json", patience, "--")
-        printed = job("submit", *submit, *sweep)
-        assert "soon-stopped" in printed, printed
-        deadline = time.monotonic() + 90
-        while len(lines(folder)) < 1 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert lines(folder), job("logs", "soon-stopped")
-        assert "stopped" in job("stop", "soon-stopped").lower()
-        deadline = time.monotonic() + 60
-        titles = ["?"]
-        while titles and time.monotonic() < deadline:
-            family.look()
-            running = [
-                member for member in family.members if member.is_running() and member.status() != psutil.STATUS_ZOMBIE
-            ]
-            names = [" ".join(member.cmdline()) for member in running]
-            titles = [name for name in names if "sweeps/batch_size" in name or name.startswith("ray::Ray")]
-            time.sleep(0.2)
-        assert not titles
-        assert len(load(folder)) == len(lines(folder)) >= 1
-        assert "Stopped. The runs that had ended are kept" in job("logs", "soon-stopped")
 
 
 @pytest.mark.slow

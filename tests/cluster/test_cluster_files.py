@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, call
 
 FOLDER = PROJECT / "sweeps" / "cluster"
 
@@ -22,13 +21,9 @@ validate_config(prepare_config(yaml.safe_load(open(sys.argv[1]))))
 """
 
 
-def validated(file: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", VALIDATE, str(file)], capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("name", ["on_premise.yaml", "aws.yaml"])
 def test_rays_cluster_launcher_takes_the_file(name: str) -> None:
-    done = validated(FOLDER / name)
+    done = call([sys.executable, "-c", VALIDATE, FOLDER / name])
     assert done.returncode == 0, done.stderr
 
 
@@ -46,7 +41,7 @@ def test_shellcheck_has_nothing_against_the_slurm_script() -> None:
     shellcheck = str(beside) if beside.exists() else shutil.which("shellcheck")
     if shellcheck is None:
         pytest.skip("shellcheck is not installed; it comes with pip install -e '.[dev]'")
-    done = subprocess.run([shellcheck, str(FOLDER / "slurm.sbatch")], capture_output=True, text=True, check=False)
+    done = call([shellcheck, FOLDER / "slurm.sbatch"])
     assert done.returncode == 0, done.stdout
 
 
@@ -56,8 +51,7 @@ def test_a_head_that_the_other_nodes_do_not_find_is_reported_in_a_line(tmp_path:
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     job = {"PATH": path, "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}
-    words = ["bash", str(FOLDER / "slurm.sbatch")]
-    done = subprocess.run(words, env=job, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = call(["bash", FOLDER / "slurm.sbatch"], tmp_path, env=job, timeout=60)
     assert done.returncode == 1
     assert done.stderr == "slurm.sbatch: n2 finds no IPv4 address of n1; give it as RAY_HEAD_IP.\n"
     assert not list(tmp_path.glob(".ray-*"))

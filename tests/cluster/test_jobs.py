@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import secrets
 import signal
@@ -21,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import PROJECT, SMALL, command_line
+from tests.conftest import PROJECT, SMALL, call, command_line, free_ports, without_ray
 
 BIN = Path(sys.executable).parent
 TINY = ("--dataset", SMALL, "--batch-per-rank", "16", "--world-size", "1", "--repeats", "1", "--epochs", "1")
@@ -36,19 +35,17 @@ class Cluster:
     jobs: str
     token: str
     home: Path
+    pid: int = 0
 
     def environment(self, **changes: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        return kept | {"HOME": str(self.home), "MARKER": MARKER} | changes
+        return without_ray(HOME=str(self.home), MARKER=MARKER) | changes
 
     def allowed(self) -> dict[str, str]:
         return self.environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=self.token)
 
     def job(self, command: str, *words: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
         line = [str(BIN / "ray"), "job", command, "--address", self.jobs, *words]
-        return subprocess.run(
-            line, env=self.allowed(), cwd=PROJECT, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        return call(line, PROJECT, env=self.allowed(), timeout=timeout)
 
     def submit(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Submit a sweep, and do not wait for it."""
@@ -72,14 +69,6 @@ class Cluster:
         return self.job("logs", name).stdout.partition("Running entrypoint for job")[2].partition("\n")[2]
 
 
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     # A short path: Ray's sockets are below it.
@@ -92,15 +81,10 @@ def cluster() -> Iterator[Cluster]:
             "dashboard-host": "127.0.0.1", "dashboard-port": dashboard, "ray-client-server-port": client,
             "dashboard-agent-listen-port": agent,
         }  # fmt: skip
-        words = [
-            str(BIN / "ray"),
-            "start",
-            "--head",
-            "--block",
-            *(f"--{name}={value}" for name, value in flags.items()),
-        ]
+        words = [str(BIN / "ray"), "start", "--head", "--block", *(f"--{name}={flags[name]}" for name in flags)]
         with open(Path(folder) / "said", "w") as said:
             started = subprocess.Popen(words, env=made.allowed(), stdout=said, stderr=said, start_new_session=True)
+        made.pid = started.pid
         try:
             until = time.monotonic() + 90
             while made.job("list").returncode != 0:
@@ -132,30 +116,17 @@ def test_what_ray_start_opens_to_other_machines(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({}, "requires a token, and gets none or another one. Export RAY_AUTH_MODE=token"),
-        ({"RAY_AUTH_TOKEN": "x"}, "requires a token, and gets none or another one."),
-        ({"RAY_AUTH_MODE": "token"}, "requires a token, and gets none or another one."),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "requires a token, and gets none or another one."),
-    ],
+    "variables",
+    [{}, {"RAY_AUTH_TOKEN": "x"}, {"RAY_AUTH_MODE": "token"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}],
 )
 def test_without_the_right_token_a_job_is_refused_in_one_line(
-    cluster: Cluster, variables: dict[str, str], message: str, tmp_path: Path
+    cluster: Cluster, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    line = command_line("batch_size", *TINY, "--address", cluster.address)
-    done = subprocess.run(
-        line,
-        env=cluster.environment(**variables),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    words = command_line("batch_size", *TINY, "--address", cluster.address)
+    done = call(words, tmp_path, env=cluster.environment(**variables), timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     (error,) = done.stderr.splitlines()
-    assert message in error
+    assert "requires a token, and gets none or another one. Export RAY_AUTH_MODE=token" in error
     assert cluster.token not in error
 
 
@@ -184,7 +155,14 @@ def test_results_that_ray_would_delete_with_the_job_are_refused(cluster: Cluster
 
 
 @pytest.mark.slow
-def test_a_job_that_is_stopped_keeps_what_has_ended(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_job_that_is_stopped_keeps_what_has_ended_and_leaves_no_process(cluster: Cluster, tmp_path: Path) -> None:
+    def sweep_processes() -> list[str]:
+        found = []
+        for process in psutil.Process(cluster.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found.append(" ".join(process.cmdline()))
+        return [words for words in found if "sweeps/batch_size" in words or words.startswith("ray::Ray")]
+
     out = tmp_path / "out"
     sweep = ("--dataset", SMALL, "--batch-per-rank", "16", "--world-size", "1", "--repeats", "400", "--epochs", "1")
     assert cluster.submit("stopped", *sweep, "--out", str(out)).returncode == 0
@@ -192,8 +170,13 @@ def test_a_job_that_is_stopped_keeps_what_has_ended(cluster: Cluster, tmp_path: 
     while not (out / "runs.jsonl").exists() or (out / "runs.jsonl").read_bytes().count(b"\n") < 2:
         assert time.monotonic() < until, cluster.log("stopped")
         time.sleep(0.5)
+    assert sweep_processes()
     assert cluster.job("stop", "stopped").returncode == 0
     assert cluster.ended("stopped") == "stopped"
+    until = time.monotonic() + 60
+    while left := sweep_processes():
+        assert time.monotonic() < until, left
+        time.sleep(0.2)
     rows = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
     assert 2 <= len(rows) < 400
     assert {row["outcome"] for row in rows} == {"ok"}

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from dmls_ray.cluster.joining import (
     make_look,
 )
 from dmls_ray.util.errors import ClusterError
+from tests.conftest import call, without_ray
 
 ANOTHER_USER = 65534
 
@@ -117,9 +117,7 @@ def test_a_missing_token_is_reported_before_any_request(
     listener: socket.socket, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     code = f"from dmls_ray.cluster.joining import check_address; check_address({address!r})"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    environment |= {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = call([sys.executable, "-c", code], env=without_ray(RAY_AUTH_MODE="token", HOME=str(tmp_path)))
     assert "requires a token, and gets none or another one" in done.stderr
 
 
@@ -162,14 +160,7 @@ def test_a_token_is_sent_only_if_the_user_says_so(tmp_path: Path, variables: dic
     token = tmp_path / ".ray" / "auth_token"
     token.parent.mkdir()
     token.write_text("SECRET-0123456789abcdef0123456789abcdef")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env={**environment, **variables, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call([sys.executable, "-c", ASK], env=without_ray(HOME=str(tmp_path), **variables))
     assert done.stdout.strip() == expected, done.stderr
 
 
@@ -256,7 +247,5 @@ def test_a_machine_is_looked_at_where_dmls_ray_cannot_be_imported(tmp_path: Path
     script = "import pickle, sys; sys.path[:] = [p for p in sys.path if p]; sys.meta_path.insert(0, type('No', (), {"
     script += "'find_spec': staticmethod(lambda name, *_: (_ for _ in ()).throw(ImportError(name)) if name.startswith("
     script += "'dmls_ray.') else None)})()); print(sorted(pickle.load(open(sys.argv[1], 'rb'))()))"
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "look")], capture_output=True, text=True, cwd="/", check=False
-    )
+    done = call([sys.executable, "-c", script, str(tmp_path / "look")], Path("/"))
     assert "'dmls_ray'" in done.stdout, done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT, SMALL
+from tests.conftest import PROJECT, SMALL, call
 from tests.multihost.hosts import Network
 
 SCRIPT = PROJECT / "sweeps" / "cluster" / "slurm.sbatch"
@@ -62,9 +62,7 @@ def slurm(network: Network, folder: Path, *, broken: str = "") -> dict[str, str]
 
 
 def submitted(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", str(SCRIPT), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False
-    )
+    return call(["bash", SCRIPT, *words], folder, env=env, timeout=200)
 
 
 @pytest.mark.multihost

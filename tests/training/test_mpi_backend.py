@@ -1,28 +1,21 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, call
 
 pytest.importorskip("mpi4py", reason="backend mpi needs pip install 'dmls_ray[mpi]'")
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
-def mpirun(*command: str, ranks: int = 2) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "mpi4py", *command],
-        cwd=PROJECT, capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_each_collective_of_training_equals_gloos_and_the_others_are_refused(ranks: int) -> None:
-    done = mpirun("-m", "tests.training.mpi_checks", "60", ranks=ranks)
+    words = ["-n", str(ranks), sys.executable, "-m", "mpi4py", "-m", "tests.training.mpi_checks", "60"]
+    done = call([MPIEXEC, *words], PROJECT, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() == f"60 cases on {ranks} ranks"
 

@@ -1,30 +1,15 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_fast_units, has_vnni, set_tf32
-from dmls_ray.workloads.classification.config import TrialConfig
+from tests.training.test_engine import config
 
 CPU = torch.device("cpu")
-
-
-def config(**changes: Any) -> TrialConfig:
-    data = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
-    return TrialConfig(**{"batch_per_rank": 8, "dataset": data, "epochs": 3, "device": "cpu", **changes})
-
-
-@pytest.mark.parametrize("precision", ["amp-bf16", "amp-fp16"])
-def test_a_half_format_trains_in_that_format_and_learns_as_fp32_does(precision: str) -> None:
-    full, half = run_inline(config()), run_inline(config(precision=precision))
-    losses = [[epoch["train_loss"] for epoch in item.run["epochs"]] for item in (full, half)]
-    assert losses[0] != losses[1], "the format must change the last digits"
-    assert losses[1] == pytest.approx(losses[0], rel=0.1)
-    assert half.run["skipped_steps"] == 0
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="needs PyTorch 2.9")

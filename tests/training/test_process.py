@@ -16,9 +16,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.error_to_outcome import run_guarded
 from dmls_ray.training.process import process_group, store_at, torchrun_environment
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.classification.config import TrialConfig
-from tests.new_processes import call_in_new_process, run_ranks
-from tests.training.probes import train_and_return_environment
+from tests.new_processes import call_in_new_process
 
 
 def test_a_store_listens_at_its_address_only() -> None:
@@ -124,12 +122,3 @@ def test_a_run_of_one_rank_does_not_see_the_variables_of_others(monkeypatch: pyt
         assert variables() == {}
         assert "TORCHELASTIC_RUN_ID" not in os.environ
     assert {*variables()} == {*NAMES}
-
-
-def test_ranks_find_the_store_where_they_met() -> None:
-    trial = TrialConfig(dataset="digits", batch_per_rank=8, world_size=2, device="cpu", threads_per_rank=1)
-    environments = [result.run["returned"] for result in run_ranks(trial, train=train_and_return_environment)]
-    assert [item["LOCAL_RANK"] for item in environments] == ["0", "1"]
-    assert {item["MASTER_ADDR"] for item in environments} == {"127.0.0.1"}
-    (port,) = {item["MASTER_PORT"] for item in environments}
-    assert port.isdecimal()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pickle
-import subprocess
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from dmls_ray.workloads.classification.data.sources import cached_source, find_s
 from dmls_ray.workloads.classification.model_builder import find_model
 from dmls_ray.workloads.classification.workload import ClassificationWorkload, name_objects
 from dmls_ray.workloads.user_function.sent import SentName
+from tests.conftest import call
 
 MODULE = "tests.workloads.classification.test_objects"
 
@@ -196,9 +196,7 @@ axes |= {{"loader": ["resident", "dataloader"], "loader_workers": 1}}
 results = sweep(axes, repeats=1, out="kept", oversubscribe=True, tensorboard="off")
 print([(record.outcome.value, record.parameters) for record in results.records])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=270, check=False
-    )
+    done = call([sys.executable, "-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str([("ok", 547)] * 2)
     first, second = load(tmp_path / "kept").records

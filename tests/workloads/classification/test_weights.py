@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import name_objects
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, call
 
 DIGITS = """
 import json, sys, numpy, torch
@@ -65,12 +64,9 @@ def trained(folder: Path, **changes: Any) -> RankResult:
     return result
 
 
-def opened(folder: Path, script: str, *arguments: str, path: str = "") -> tuple[float, list[str]]:
+def opened(folder: Path, script: str, *, path: str = "") -> tuple[float, list[str]]:
     """What a script that opens the weights prints: an accuracy, and which of ray and dmls_ray it has loaded."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        cwd=folder / "run", env={"PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = call([sys.executable, "-c", script], folder / "run", env={"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     accuracy, *loaded = done.stdout.split()
     return float(accuracy), loaded

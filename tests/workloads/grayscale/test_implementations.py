@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -17,7 +16,7 @@ from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.grayscale import kernels
 from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS, INTERLEAVED_ONLY, ON_A_GPU
 from dmls_ray.workloads.grayscale.train import Images, levels_apart, reference
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, call
 
 _random = np.random.default_rng(7)
 
@@ -46,10 +45,13 @@ KERNEL = "cpp"
 """Takes 20 seconds of processor time to build."""
 
 
-def parameters(*left_out: str) -> list[Any]:
-    """The implementations on the processor; our kernel is slow."""
-    names = [name for name in ON_THE_PROCESSOR if name not in (COMPILED, *left_out)]
-    return [pytest.param(name, marks=pytest.mark.slow) if name == KERNEL else name for name in names]
+def parameters() -> list[Any]:
+    """The implementations on the processor with each layout that they take; our kernel is slow."""
+    pairs = []
+    for name, planar in itertools.product(ON_THE_PROCESSOR, (False, True)):
+        if name != COMPILED and not (planar and name in INTERLEAVED_ONLY):
+            pairs.append(pytest.param(name, planar, marks=[pytest.mark.slow] if name == KERNEL else []))
+    return pairs
 
 
 def grey_by(name: str, pictures: NDArray[np.uint8], *, planar: bool, device: str = "cpu") -> NDArray[np.uint8]:
@@ -68,17 +70,11 @@ def check(name: str, sample: str, *, planar: bool, device: str = "cpu") -> None:
 
 
 @pytest.mark.parametrize("sample", PICTURES)
-@pytest.mark.parametrize("name", parameters())
-def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, sample: str) -> None:
+@pytest.mark.parametrize(("name", "planar"), parameters())
+def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, planar: bool, sample: str) -> None:
     if name == "opencv":
         pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
-    check(name, sample, planar=False)
-
-
-@pytest.mark.parametrize("sample", PICTURES)
-@pytest.mark.parametrize("name", parameters(*INTERLEAVED_ONLY))
-def test_planes_become_the_same_grey(name: str, sample: str) -> None:
-    check(name, sample, planar=True)
+    check(name, sample, planar=planar)
 
 
 @pytest.mark.slow
@@ -159,10 +155,7 @@ def test_the_triton_kernel_makes_the_same_grey_under_the_interpreter() -> None:
     """Without a GPU, and without the compiler's part of Triton."""
     pytest.importorskip("triton", reason="Triton is not installed")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}  # read when triton is imported
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRETED], cwd=PROJECT, env=environment, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+    done = call([sys.executable, "-c", INTERPRETED], PROJECT, env=environment)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 14

@@ -16,6 +16,7 @@ from torch.utils import cpp_extension
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.grayscale import kernels
 from dmls_ray.workloads.grayscale.kernels import cpu_kernel
+from tests.conftest import call
 
 PIXELS, GREY = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
 
@@ -87,7 +88,5 @@ def test_a_builder_that_is_killed_leaves_nothing_that_the_next_one_waits_for(tmp
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert list(tmp_path.glob("kernels/*/lock"))
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = call([sys.executable, "-c", BUILD], env=environment)
     assert done.stdout.strip() == "built", done.stderr

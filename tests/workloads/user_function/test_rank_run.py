@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.metrics import BY_NAME
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
+from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
-from tests.conftest import char_lm_example, jpeg
+from tests.conftest import jpeg
 from tests.new_processes import run_ranks
 from tests.records.test_model import recorded
 
@@ -87,15 +86,18 @@ def test_models_that_the_function_has_dropped_do_not_stay_in_memory() -> None:
     assert result.run["kept"] == 0
 
 
+def run_in_place(config: Any, **options: Any) -> list[RankResult]:
+    """The results of the ranks: of one in this process, of several in new ones."""
+    if config.world_size > 1:
+        return run_ranks(config, train=run_user_function, **options)
+    return [run_inline(config, train=run_user_function, **options)]
+
+
 def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
     given = {"steps": 12, "tells": "nothing", "emits": False} | values
     config = user_function_schema(train, given).make(**given)
     events: list[RankEvent] = []
-    results = (
-        [run_inline(config, train=run_user_function, emit=events.append)]
-        if config.world_size == 1
-        else run_ranks(config, train=run_user_function, emit=events.append)
-    )
+    results = run_in_place(config, emit=events.append)
     written = recorded(*results, outcome=results[0].outcome, reason=results[0].reason)
     return RunRecord.from_json(written.to_json()), events
 
@@ -202,17 +204,6 @@ def test_a_metric_with_the_name_of_a_recorded_column_or_of_a_field_has_another()
 def test_it_is_seeded_like_any_run() -> None:
     losses = [result_of(tells="scalars", seed=seed)[0].metrics["test_loss"] for seed in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
-
-
-def test_the_example_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "char_lm.py").write_text(char_lm_example())
-    monkeypatch.syspath_prepend(tmp_path)
-    config = user_function_schema("char_lm:train").make(context=64)
-    result = run_inline(config, train=run_user_function)
-    assert result.outcome == "ok", result.traceback
-    (epoch,) = result.run["epochs"]
-    assert 1 < epoch["bits_per_character"] < 5, "seven bits would be no model at all"
-    assert result.run["parameters"] == 41_472
 
 
 def nested(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:

@@ -19,6 +19,7 @@ from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.new_processes import run_ranks
 from tests.training.test_further_steps import spans
+from tests.workloads.user_function.test_rank_run import run_in_place
 
 SLOW = 0.005
 """Seconds that each slow part of these functions takes."""
@@ -119,7 +120,7 @@ def test_without_a_backward_pass_nothing_is_called_forward_or_backward() -> None
 def on_ranks(function: TrainFunction, **values: Any) -> list[RankResult]:
     schema = user_function_schema(function, values)
     ranks = run_ranks(schema.make(**values, device="cpu", world_size=2), train=run_user_function)
-    assert [rank.outcome for rank in ranks] == ["ok", "ok"], ranks[0].traceback or ranks[1].traceback
+    assert [rank.outcome for rank in ranks] == ["ok", "ok"], ranks
     return ranks
 
 
@@ -176,12 +177,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
 
 def call(function: Any, steps: int, folder: Path, world_size: int = 1) -> None:
     config = user_function_schema(function, ["steps"]).make(steps=steps, device="cpu", world_size=world_size)
-    artifacts = ArtifactOptions(folder=str(folder), trace=True)
-    results = (
-        [run_inline(config, train=run_user_function, artifacts=artifacts)]
-        if world_size == 1
-        else run_ranks(config, train=run_user_function, artifacts=artifacts)
-    )
+    results = run_in_place(config, artifacts=ArtifactOptions(folder=str(folder), trace=True))
     assert {result.outcome for result in results} == {"ok"}, results[0].traceback
 
 

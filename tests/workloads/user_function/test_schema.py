@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from dmls_ray.workloads.user_function.schema import (
     load_function,
     user_function_schema,
 )
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, call
 
 if TYPE_CHECKING:
     from dmls_ray.training.rank import Emit, RankInfo
@@ -115,12 +114,8 @@ def test_a_run_has_the_configuration_as_the_function_takes_it() -> None:
 
 @pytest.mark.parametrize("function", [of_a_dict, without_annotation])
 def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -> None:
-    config = (
-        make_plan({"lr": 0.5, "world_size": 2}, schema=user_function_schema(function, ["lr"]), repeats=1)
-        .runs[0]
-        .seeded()
-    )
-    assert config.for_function(None) == {
+    (run,) = make_plan({"lr": 0.5, "world_size": 2}, schema=user_function_schema(function, ["lr"]), repeats=1).runs
+    assert run.seeded().for_function(None) == {
         "lr": 0.5, "world_size": 2, "machines": None, "ranks_per_machine": None, "backend": "auto",
         "launcher": "ray", "device": "auto", "threads_per_rank": 1,
         "seed": 0,
@@ -172,10 +167,8 @@ def test_what_is_no_training_function_is_refused(function: Any, message: str) ->
 def test_a_trial_is_named_by_all_of_its_own_values_since_their_defaults_may_change() -> None:
     schema = user_function_schema(train)
     assert schema.make(depth=1).hash == schema.make(depth=1, lr=0.1).hash != schema.make(depth=1, lr=0.2).hash
-    assert (
-        user_function_schema(of_a_dict, ["lr"]).make(lr=DEFAULTS["lr"]).hash
-        != user_function_schema(of_a_dict).make().hash
-    )
+    with_default = user_function_schema(of_a_dict, ["lr"]).make(lr=DEFAULTS["lr"])
+    assert with_default.hash != user_function_schema(of_a_dict).make().hash
     assert schema.make(depth=1).hash == schema.make(depth=1, backend="auto").hash
     assert schema.make(depth=1).hash != schema.make(depth=1, backend="gloo").hash
 
@@ -225,10 +218,12 @@ def test_what_no_other_process_can_import_is_sent_along() -> None:
         assert function(config.for_function(config_class), None, None)["depth"] in (3, 6)
 
 
+UNGUARDED = "from dmls_ray import sweep\ndef train(config, rank, emit): ...\nsweep(train, {'lr': 1})\n"
+
+
 def test_a_script_that_would_sweep_itself_in_every_rank_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    script = tmp_path / "mine.py"
-    script.write_text("from dmls_ray import sweep\ndef train(config, rank, emit): ...\nsweep(train, {'lr': 1})\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    (tmp_path / "mine.py").write_text(UNGUARDED)
+    done = call([sys.executable, "mine.py"], tmp_path)
     assert done.returncode == 1
     assert "put the call of sweep() under if __name__ == '__main__'" in done.stderr
     assert not (tmp_path / "results").exists()
@@ -249,16 +244,14 @@ def test_a_function_of_a_script_is_found_under_the_name_of_its_file(tmp_path: Pa
         "    name, sent, config_class = find_function(train)\n"
         "    print(name, sent, config_class)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=PROJECT)
+    done = call([sys.executable, script], PROJECT)
     assert done.stdout == "mine:train None None\n"
 
 
 def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "unguarded.py").write_text(
-        "from dmls_ray import sweep\ndef train(config, rank, emit): ...\nsweep(train, {'lr': 1})\n"
-    )
+    (tmp_path / "unguarded.py").write_text(UNGUARDED)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="put it under if __name__ == '__main__'"):
         find_function("unguarded:train")
