@@ -47,7 +47,9 @@ class AgreementMeter:
     def backward(self, tensors: Tensor | Sequence[Tensor]) -> None:
         """A backward pass begins at these tensors."""
         first = tensors if isinstance(tensors, Tensor) else next(iter(tensors), None)
-        self._loss = None if first is None else first.detach()
+        self._loss = None
+        if first is not None and first.numel() == 1:
+            self._loss = first.detach()
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made a step."""
@@ -71,8 +73,7 @@ class AgreementMeter:
             heads = [parameter.detach().flatten()[:_SAMPLED] for parameter in parameters]
             squares, product, _ = _sums(heads).tolist()
             self._parameters.append(product / (math.sqrt(squares) or 1.0))
-            is_loss = self._loss is not None and self._loss.numel() == 1
-            self._losses.append(float(self._loss) if self._loss is not None and is_loss else math.nan)
+            self._losses.append(math.nan if self._loss is None else float(self._loss))
 
     def read_optimizers(self) -> dict[str, Any]:
         """`read` of the steps and the parameters of the optimizers, which are released."""

@@ -73,7 +73,26 @@ class ClassificationWorkload(Workload):
     epoch_metrics = LEARNED
 
     def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
-        return name_objects(axes)
+        """Return the axes with a name in place of each model and each data set that is an object.
+
+        Args:
+            axes: `model` is a function or class that returns a model; `dataset` is a function or class that is called
+                with a split and returns its samples, or a dict of the samples of "train" and "test". Each may be a
+                sequence of these, and of names.
+
+        Raises:
+            ConfigError: an object is a model already made, no model, or no two splits; or two objects have one name.
+            UserCodeError: an object cannot be sent to another process.
+        """
+        named = dict(axes)
+        digests: dict[str, str] = {}
+        for field in ("model", "dataset"):
+            given = axes.get(field)
+            if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
+                named[field] = [_name_of(field, value, digests) for value in given]
+            elif given is not None:
+                named[field] = _name_of(field, given, digests)
+        return named
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         # Fields of a newer version, or of a published report, come last.
@@ -178,29 +197,6 @@ def _data_of(config: TrialConfig) -> tuple[str, str | None, int | None]:
     return config.dataset, config.data_dir, config.image_size
 
 
-def name_objects(axes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the axes with a name in place of each model and each data set that is an object.
-
-    Args:
-        axes: `model` is a function or class that returns a model; `dataset` is a function or class that is called with
-            a split and returns its samples, or a dict of the samples of "train" and "test". Each may be a sequence of
-            these, and of names.
-
-    Raises:
-        ConfigError: an object is a model already made, no model, or no two splits; or two objects have one name.
-        UserCodeError: an object cannot be sent to another process.
-    """
-    named = dict(axes)
-    digests: dict[str, str] = {}
-    for field in ("model", "dataset"):
-        given = axes.get(field)
-        if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
-            named[field] = [_name_of(field, value, digests) for value in given]
-        elif given is not None:
-            named[field] = _name_of(field, given, digests)
-    return named
-
-
 def _name_of(field: str, value: Any, digests: dict[str, str]) -> str:
     """The name of an object; a text as it is.
 
@@ -210,7 +206,7 @@ def _name_of(field: str, value: Any, digests: dict[str, str]) -> str:
         digests: names of earlier objects -> their digests; gets this one, too.
 
     Raises:
-        ConfigError, UserCodeError: as `name_objects`.
+        ConfigError, UserCodeError: as `ClassificationWorkload.name_objects`.
     """
     if isinstance(value, str):
         return value
