@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,35 +83,23 @@ RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
 include it, so it never changes."""
 
 
+_timed = functools.partial(Metric, scope="run", is_time=True, is_compared=True)
+
 GRAYSCALE_METRICS: tuple[Metric, ...] = (
-    Metric(
-        name="pass_ms", label="ms", kind="amount", direction="min", scope="run", is_time=True, is_compared=True,
-        doc="Median of the timed passes over all images.",
-    ),
-    Metric(
-        name="gb_per_s", label="GB/s", kind="rate", direction="max", scope="run", is_time=True, is_compared=True,
-        doc="Least bytes that a pass reads and writes, per second of pass_ms (10^9 bytes).",
-    ),
-    Metric(
-        name="copy_gb_per_s", label="copy GB/s", kind="rate", direction="max", scope="run", is_time=True,
-        is_compared=True, doc="Bandwidth of a copy of as many bytes, timed after the passes.",
-    ),
-    Metric(
-        name="of_copy", label="of a copy", kind="ratio", direction="max", scope="run", format="ratio", is_time=True,
-        is_compared=True, doc="gb_per_s relative to copy_gb_per_s.",
-    ),
-    Metric(
-        name="to_device_ms", label="to device ms", kind="amount", direction="min", scope="run", format="seconds",
-        is_time=True, is_compared=True, doc="Copy of the images to the GPU.",
-    ),
-    Metric(
-        name="from_device_ms", label="from device ms", kind="amount", direction="min", scope="run", format="seconds",
-        is_time=True, is_compared=True, doc="Copy of the grey levels from the GPU.",
-    ),
-    Metric(
-        name="levels_apart", label="levels apart", kind="value", direction="min", scope="run", format="whole",
-        is_compared=True, doc="Largest difference from the float64 reference, in grey levels.",
-    ),
+    _timed(name="pass_ms", label="ms", kind="amount", direction="min",
+           doc="Median of the timed passes over all images."),
+    _timed(name="gb_per_s", label="GB/s", kind="rate", direction="max",
+           doc="Least bytes that a pass reads and writes, per second of pass_ms (10^9 bytes)."),
+    _timed(name="copy_gb_per_s", label="copy GB/s", kind="rate", direction="max",
+           doc="Bandwidth of a copy of as many bytes, timed after the passes."),
+    _timed(name="of_copy", label="of a copy", kind="ratio", direction="max", format="ratio",
+           doc="gb_per_s relative to copy_gb_per_s."),
+    _timed(name="to_device_ms", label="to device ms", kind="amount", direction="min", format="seconds",
+           doc="Copy of the images to the GPU."),
+    _timed(name="from_device_ms", label="from device ms", kind="amount", direction="min", format="seconds",
+           doc="Copy of the grey levels from the GPU."),
+    _timed(name="levels_apart", label="levels apart", kind="value", direction="min", format="whole", is_time=False,
+           doc="Largest difference from the float64 reference, in grey levels."),
 )  # fmt: skip
 """In the order of the table's columns."""
 

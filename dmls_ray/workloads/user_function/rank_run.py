@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -181,8 +181,7 @@ class FunctionSteps:
         self.count = 0
         # It keeps the parameters of optimizers that the function no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
-        self._untimed, self._emit = clock.untimed, emit
-        self._trace = traced(rank) if rank.is_traced else nullcontext()
+        self._rank, self._untimed, self._emit = rank, clock.untimed, emit
         self._tracing = ExitStack()
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
@@ -250,9 +249,9 @@ class FunctionSteps:
     def _step(self, optimizer: Optimizer) -> None:
         self.count += 1
         # Two profiles at once are impossible, and the function may have begun one.
-        if self.count == _TRACED_AFTER and not is_profiling():
+        if self.count == _TRACED_AFTER and self._rank.is_traced and not is_profiling():
             with self._untimed():
-                self._tracing.enter_context(self._trace)
+                self._tracing.enter_context(traced(self._rank))
         elif self.count == _WARMUP_STEPS:
             with self._untimed():
                 self._tracing.close()
