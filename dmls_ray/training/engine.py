@@ -66,7 +66,7 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
         with trainer.clock.untimed():
             if rank.is_traced:
                 write_trace(trainer)
-            tensors = measure_tensors(config, rank.rank, trainer.task, trainer.ddp_model, trainer.optimizer_step)
+            tensors = measure_tensors(trainer)
     finally:
         trainer.task.close()
     return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, "utilization": utilization.series}

@@ -22,16 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
-from dmls_ray.training.ddp import DDPModel, compile_mode
+from dmls_ray.training.ddp import compile_mode
 from dmls_ray.training.memory import MIB
-from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import micro_batches
-from dmls_ray.training.task import TrainingTask
 
 if TYPE_CHECKING:
     from dmls_ray.training.engine import RankTrainer
@@ -93,9 +90,7 @@ def write_trace(trainer: RankTrainer[Any]) -> None:
                     break
 
 
-def measure_tensors(
-    config: TrainingConfig, rank: int, task: TrainingTask, ddp_model: DDPModel, optimizer_step: OptimizerStep
-) -> dict[str, Any]:
+def measure_tensors(trainer: RankTrainer[Any]) -> dict[str, Any]:
     """Make one more training step and measure its tensors; parameters and buffers of the model are the same afterwards.
 
     It never fails: where the memory cannot be measured, the result says why.
@@ -103,7 +98,7 @@ def measure_tensors(
     Returns:
         `tensor_mem_mib` and the memory by kind in MiB; or `no_tensor_mem`.
     """
-    model, device = ddp_model.bare, optimizer_step.parameters[0].device
+    config, model, device = trainer.config, trainer.model, trainer.device
     if device.type == "cuda" and config.compile != "off" and compile_mode(config, device) == "max-autotune":
         return {"no_tensor_mem": "compile=max-autotune replays CUDA graphs, whose allocations are not recorded"}
     if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
@@ -114,7 +109,7 @@ def measure_tensors(
         # Without a copy of the parameters, for which a machine that the training has filled would have no memory.
         saved = [buffer.clone() for buffer in model.buffers()]
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            sizes = _measured(config, rank, task, ddp_model, optimizer_step)
+            sizes = _measured(trainer)
         with torch.no_grad():
             for buffer, values in zip(model.buffers(), saved, strict=True):
                 buffer.copy_(values)
@@ -125,12 +120,11 @@ def measure_tensors(
     return {"tensor_mem_mib": sum(sizes.values()) / MIB, **{f"{kind}_mem_mib": sizes[kind] / MIB for kind in KINDS}}
 
 
-def _measured(
-    config: TrainingConfig, rank: int, task: TrainingTask, ddp_model: DDPModel, optimizer_step: OptimizerStep
-) -> dict[str, int]:
+def _measured(trainer: RankTrainer[Any]) -> dict[str, int]:
     """Bytes of each kind at the peak of a step."""
-    model, device = ddp_model.bare, optimizer_step.parameters[0].device
-    batches = micro_batches(task.train_samples, config, rank)
+    config, model, device = trainer.config, trainer.model, trainer.device
+    task, ddp_model, optimizer_step = trainer.task, trainer.ddp_model, trainer.optimizer_step
+    batches = micro_batches(task.train_samples, config, trainer.rank.rank)
     passes = batches[: next(number for number, batch in enumerate(batches, 1) if batch.ends_step)][:_PASSES]
     buckets = ddp_model.bucket_bytes()
     if buckets and config.gradient_as_bucket_view and len(passes) == 1:

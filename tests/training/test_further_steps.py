@@ -111,7 +111,7 @@ def real_step(trial: TrialConfig, rank: RankInfo) -> dict[str, Any]:
             step.step()
     state = {further_steps._address(tensor) for tensor in step.state_tensors()}
     real = sum(peak_by_kind(recording, before, gradients, state).values()) / MIB
-    alone = measure_tensors(trial, rank.rank, trainer.task, ddp, step)
+    alone = measure_tensors(trainer)
     return {"real": real, **tensors(alone)}
 
 
@@ -143,8 +143,7 @@ def test_the_step_leaves_the_model_and_the_random_numbers_as_they_are() -> None:
     trainer.run(lambda event: None)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     generator = torch.get_rng_state()
-    parts = (trainer.task, trainer.ddp_model, trainer.optimizer_step)
-    tensors(measure_tensors(trainer.config, 0, *parts))
+    tensors(measure_tensors(trainer))
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     assert torch.equal(generator, torch.get_rng_state())
 
@@ -165,14 +164,14 @@ def test_a_step_that_fails_leaves_the_run_ok_and_says_why(monkeypatch: pytest.Mo
 def test_a_model_that_communicates_in_its_forward_pass_is_not_measured_alone() -> None:
     trainer = rank_trainer(config(), RankInfo())
     trainer.model.add_module("synchronised", torch.nn.SyncBatchNorm(4))
-    measured = measure_tensors(trainer.config, 0, trainer.task, trainer.ddp_model, trainer.optimizer_step)
+    measured = measure_tensors(trainer)
     assert measured == {"no_tensor_mem": "SyncBatchNorm communicates in the forward pass, so no rank can step alone"}
 
 
 def test_the_step_is_in_no_time_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(*parts: Any) -> dict[str, Any]:
+    def slow(trainer: Any) -> dict[str, Any]:
         time.sleep(0.5)
-        return measure_tensors(*parts)
+        return measure_tensors(trainer)
 
     monkeypatch.setattr(engine, "measure_tensors", slow)
     began = time.perf_counter()

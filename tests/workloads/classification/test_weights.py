@@ -14,7 +14,7 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.workload import name_objects
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from tests.conftest import PROJECT, call
 
 DIGITS = """
@@ -116,7 +116,7 @@ def test_a_model_of_a_notebook_is_to_be_given_again(tmp_path: Path) -> None:
     def local(classes: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 
-    trained(tmp_path, **name_objects({"model": local}), epochs=1)
+    trained(tmp_path, **ClassificationWorkload().name_objects({"model": local}), epochs=1)
     lines = "\n".join(description(tmp_path)["python"])
     names: dict[str, Any] = {"net": local}
     with contextlib.chdir(tmp_path / "run"):
