@@ -29,6 +29,8 @@ from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.user_function.sent import SentName
 from tests.conftest import call
 
+name_objects = ClassificationWorkload().name_objects
+
 MODULE = "tests.workloads.classification.test_objects"
 
 CELL = """
@@ -94,7 +96,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def test_an_object_that_can_be_imported_is_named_as_on_the_command_line() -> None:
-    assert ClassificationWorkload().name_objects({"model": Linear, "dataset": [Grey, "digits"], "lr": 1}) == {
+    assert name_objects({"model": Linear, "dataset": [Grey, "digits"], "lr": 1}) == {
         "model": f"{MODULE}:Linear", "dataset": [f"{MODULE}:Grey", "digits"], "lr": 1,
     }  # fmt: skip
 
@@ -115,7 +117,7 @@ def test_a_class_of_a_notebook_is_a_model_in_another_process_and_has_its_name_in
 def test_an_edited_object_makes_another_trial(notebook: Callable[[str], Any]) -> None:
     def identity(cell: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         main = notebook(cell)
-        axes = ClassificationWorkload().name_objects({"model": main.Net, "dataset": main.Points, "batch_per_rank": 4})
+        axes = name_objects({"model": main.Net, "dataset": main.Points, "batch_per_rank": 4})
         run = plan_sweep(axes, Options(repeats=1), ClassificationWorkload())[0].runs[0]
         return run.trial_id, run.identity.code, run.identity.data
 
@@ -144,9 +146,7 @@ def test_what_a_search_proposed_is_the_object_again_when_it_comes_from_a_record(
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_dict_of_two_splits_is_a_data_set(level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path))
-    name = ClassificationWorkload().name_objects({"dataset": {"train": Grey("train", level), "test": Grey("test")}})[
-        "dataset"
-    ]
+    name = name_objects({"dataset": {"train": Grey("train", level), "test": Grey("test")}})["dataset"]
     assert (str(name), type(name)) == ("Grey", SentName)
     cached_source.cache_clear()
     load_decoded.cache_clear()
@@ -185,7 +185,7 @@ def test_an_object_with_the_name_of_a_built_in_one_is_refused(notebook: Callable
     main = notebook("def convnet(shape, classes): ...\ndef digits(split): ...")
     for axes in ({"model": main.convnet}, {"dataset": main.digits}):
         with pytest.raises(ConfigError, match="is the name of a built-in one"):
-            ClassificationWorkload().name_objects(axes)
+            name_objects(axes)
 
 
 @pytest.mark.slow
