@@ -119,6 +119,7 @@ def sweep_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(words[0], run_name="__main__")
+        assert isinstance(ended.value.code, int)
         return subprocess.CompletedProcess(words, ended.value.code, *capsys.readouterr())
 
     return run
@@ -135,6 +136,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> DmlsRay:
     def run(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
+        assert isinstance(ended.value.code, int)
         return ended.value.code, *capsys.readouterr()
 
     return run

@@ -157,6 +157,7 @@ class Host:
     def _end(self) -> None:
         # The kernel removes the link of an ended host late, and the next link has the same name.
         self.network.init.ip(f"link delete {self.name}")
+        assert self._init is not None
         self._init.end()
         self._init = None
 
@@ -330,6 +331,7 @@ class _Init:
             start_new_session=True,
         )  # fmt: skip
         try:
+            assert self._unshare.stdout is not None
             line = self._unshare.stdout.readline()
             if line != b"ready\n":
                 self._unshare.wait()
@@ -362,6 +364,8 @@ class _Init:
             for process in psutil.Process(self._unshare.pid).children():
                 process.kill()
         # `unshare` waits for init, and the kernel ends init after all other processes of the namespace.
+        assert self._unshare.stdin is not None
+        assert self._unshare.stdout is not None
         self._unshare.stdin.close()
         self._unshare.wait()
         self._unshare.stdout.close()
