@@ -209,12 +209,9 @@ def test_what_was_not_compared_is_not_ruled_out() -> None:
             record.independent_ranks = reason if record.config["batch_per_rank"] == 32 else ""
         return made
 
-    def everything(*_: Any) -> bool:
-        return True
-
-    both = swept(everything)
-    assert not_ruled_out(compare_sweeps(both, swept(everything)), 0.05) == []
-    apart = compare_sweeps(both, swept(everything, "no collectives"))
+    both = swept(lambda *_: True)
+    assert not_ruled_out(compare_sweeps(both, swept(lambda *_: True)), 0.05) == []
+    apart = compare_sweeps(both, swept(lambda *_: True, "no collectives"))
     assert not_ruled_out(apart, 0.05) == ["batch_per_rank=32"]
     few = compare_sweeps(both, swept(lambda values, repeat: values["batch_per_rank"] == 16 or repeat < 2))
     assert not_ruled_out(few, 0.05) == ["over all", "batch_per_rank=32"]
