@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dmls_ray.execution.supervisor import CHANNEL, Heartbeat, supervise
+from dmls_ray.execution.supervisor import CHANNEL, Heartbeat, Supervisor
 from dmls_ray.util.interpreter import use_utf8
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def main(preset: Preset, arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         use_utf8()
     if is_to_be_supervised(arguments):
-        sys.exit(supervise())
+        sys.exit(Supervisor().run())
     heartbeat = Heartbeat.of_supervisor() if CHANNEL in os.environ else Heartbeat()
     from dmls_ray.cli.sweep_command import run
 

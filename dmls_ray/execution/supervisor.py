@@ -36,13 +36,8 @@ STOPPED = "Stopped. The runs that had ended are kept; the same command runs the 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def supervise() -> int:
-    """Run the command of this process in another one until it ends for good; returns the exit code."""
-    return Supervisor().run()
-
-
 class Supervisor:
-    """Starts the sweep, follows its heartbeat, and starts it again."""
+    """Runs the command of this process in another one, follows its heartbeat, and starts it again."""
 
     def __init__(self) -> None:
         self._sweep: subprocess.Popen[bytes] | None = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,11 +90,6 @@ def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
     assert schema.specs["name"].parse(words[11]) == "12"
 
 
-def retrain(schema: Schema, given: dict[str, Any]) -> str:
-    config = json.loads(json.dumps(schema.make(**given).canonical()))
-    return command_of(config, schema, script_fields=(), options=Options())
-
-
 @pytest.mark.parametrize(
     ("given", "texts"),
     [
@@ -114,28 +110,21 @@ def retrain(schema: Schema, given: dict[str, Any]) -> str:
 )
 def test_each_flag_of_the_command_is_read_as_the_value_that_won(given: dict[str, Any], texts: list[str]) -> None:
     schema = user_function_schema(f"{MODULE}:of_values")
-    words = shlex.split(retrain(schema, given))
+    config = json.loads(json.dumps(schema.make(**given).canonical()))
+    words = shlex.split(command_of(config, schema, script_fields=(), options=Options()))
     assert words[4:] == texts
 
 
 def test_the_lines_that_open_weights_name_the_file_of_a_run_and_can_be_pasted(tmp_path: Path) -> None:
     with Store(tmp_path / "out") as store:
-        for record in results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2).records:
-            store.append(record)
+        store.append_all(results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2).records)
     sweep = load(tmp_path / "out")
     assert describe_saved_weights(sweep)[0].startswith("Weights: no run has any")
     folder = tmp_path / "out" / sweep.records[-1].folder
     folder.mkdir(parents=True)
     (folder / "weights.pt").write_text("the weights")
-    content = {
-        "python": [
-            "import pathlib",
-            'opened = pathlib.Path("weights.pt").read_text()',
-            "def predict():",
-            "    return opened",
-        ]
-    }
-    (folder / "weights.json").write_text(json.dumps(content))
+    lines = ["import pathlib", 'opened = pathlib.Path("weights.pt").read_text()', "def predict():", "    return opened"]
+    (folder / "weights.json").write_text(json.dumps({"python": lines}))
     first, named, *code = describe_saved_weights(sweep)
     assert str(tmp_path / "out" / "runs") in first
     assert named == f"For {folder / 'weights.pt'}:"
@@ -173,18 +162,11 @@ def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted
 PLAN = make_plan({"batch_per_rank": [16, 32]}, repeats=2)
 
 
-def test_a_trial_that_was_measured_is_expected_to_take_its_median() -> None:
-    run = PLAN.runs[0]
-    records = [
-        record(trial_id=run.trial_id, metrics={"total_s": seconds, "overhead_s": 0.5}) for seconds in (1.0, 2.0, 9.0)
-    ]
-    records.append(record(trial_id="other", metrics={"total_s": 100.0}))
-    assert Durations(records).expected_s(run.trial_id) == 2.5
-
-
-def test_a_trial_that_was_not_is_expected_to_take_what_others_did() -> None:
-    assert Durations([record(trial_id="other", metrics={"total_s": 4.0})]).expected_s(PLAN.runs[0].trial_id) == 4.0
-    assert Durations([]).expected_s(PLAN.runs[0].trial_id) is None
+@pytest.mark.parametrize(("seconds", "expected"), [((1.0, 2.0, 9.0), 2.5), ((), 100.5)])
+def test_a_trial_is_expected_to_take_its_median_or_what_others_did(seconds: Sequence[float], expected: float) -> None:
+    records = [record(trial_id="other", metrics={"total_s": 100.0, "overhead_s": 0.5})]
+    records += [record(trial_id="mine", metrics={"total_s": item, "overhead_s": 0.5}) for item in seconds]
+    assert Durations(records).expected_s("mine") == expected
 
 
 def test_the_estimate_says_how_it_is_known() -> None:
