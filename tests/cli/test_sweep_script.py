@@ -379,10 +379,7 @@ def test_a_script_may_sweep_a_function_of_its_own_and_a_flag_another(capsys: pyt
     assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/test:")
     another = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2")
     assert run("--dry-run", "--repeats", "1", *another, **{**grayscale, "axis": None}) == 0
-    assert capsys.readouterr().out.startswith(
-        f"Left out: implementation (not for the configuration of {FUNCTIONS}:train).\n"
-        "2 runs in 1 blocks, order seed 0, into results/tests-workloads-user_function-test_schema-train:"
-    )
+    assert capsys.readouterr().out.startswith("Left out: implementation (not for the configuration of ")
     assert run("--dry-run", *another, **grayscale) == 2
     assert "implementation, which this script asks about, is no field" in capsys.readouterr().err
 
