@@ -166,14 +166,8 @@ class DyingInMidEpoch(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Dropout(0.3),
-            nn.Linear(256, 4),
-        )
+        convolution = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.net = nn.Sequential(convolution, nn.Flatten(), nn.Dropout(0.3), nn.Linear(256, 4))
         self.passes = 0
 
     def forward(self, images: Tensor) -> Tensor:

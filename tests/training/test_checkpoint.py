@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pickle
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,48 +70,47 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     assert values["total_s"] >= sum(values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
 
 
-@pytest.mark.parametrize("damage", [pytest.param("truncated", marks=pytest.mark.slow), "one bit"])
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip_one_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    largest = max(zipfile.ZipFile(file).infolist(), key=lambda item: item.file_size)
+    content[largest.header_offset + largest.file_size] ^= 1
+    file.write_bytes(content)
+
+
+def replace_by_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def replace_by_a_link(file: Path) -> None:
+    file.symlink_to(file.rename(file.parent.with_name("elsewhere")))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (truncate, ""),
+        (flip_one_bit, ""),
+        (replace_by_a_pipe, "it is no regular file"),
+        (replace_by_a_link, "it is a link"),
+    ],
+)
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
-    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damage: Callable[[Path], None], reason: str, tmp_path: Path
 ) -> None:
-    trial = config()
-    undisturbed = run_inline(trial)
-    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
-    monkeypatch.setenv("DIE_IN_PASS", "45")  # in the fourth epoch
-    run_ranks(trial, artifacts=artifacts)
-    monkeypatch.delenv("DIE_IN_PASS")
+    trial, artifacts = config(epochs=3), ArtifactOptions(folder=str(tmp_path), checkpoints=True)
+    undisturbed = run_inline(trial, artifacts=artifacts)
     files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert files == ["2.rank-0.pt", "3.rank-0.pt"], "the last two are kept"
-    newest = tmp_path / "checkpoints" / "3.rank-0.pt"
-    whole_file = bytearray(newest.read_bytes())
-    if damage == "truncated":
-        newest.write_bytes(whole_file[:-100])
-    else:
-        largest = max(zipfile.ZipFile(newest).infolist(), key=lambda item: item.file_size)
-        whole_file[largest.header_offset + largest.file_size] ^= 1
-        newest.write_bytes(whole_file)
-    with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
+    damage(tmp_path / "checkpoints" / "3.rank-0.pt")
+    with pytest.warns(UserWarning, match=f"The checkpoint of epoch 3 cannot be read.*{reason}"):
         resumed = run_inline(trial, artifacts=artifacts)
     assert resumed.run["resumed_epoch"] == 2
     assert losses(resumed) == losses(undisturbed)
-
-
-@pytest.mark.parametrize("kind", ["a pipe", "a link"])
-def test_a_pipe_or_a_link_in_place_of_a_checkpoint_is_refused_and_the_one_before_it_used(
-    kind: str, tmp_path: Path
-) -> None:
-    trial, artifacts = config(epochs=2), ArtifactOptions(folder=str(tmp_path), checkpoints=True)
-    run_inline(trial, artifacts=artifacts)
-    newest = tmp_path / "checkpoints" / "2.rank-0.pt"
-    newest.rename(tmp_path / "elsewhere")
-    if kind == "a pipe":
-        os.mkfifo(newest)
-    else:
-        newest.symlink_to(tmp_path / "elsewhere")
-    reason = "it is a link" if kind == "a link" else "it is no regular file"
-    with pytest.warns(UserWarning, match=f"The checkpoint of epoch 2 cannot be read .*{reason}"):
-        resumed = run_inline(trial, artifacts=artifacts)
-    assert resumed.run["resumed_epoch"] == 1
 
 
 @pytest.mark.parametrize("content", ["code", "code in a plain pickle", "no checkpoint"])

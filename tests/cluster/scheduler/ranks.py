@@ -19,15 +19,8 @@ from dmls_ray.workloads.classification.config import TrialConfig
 
 
 def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0) -> RankRegistration:
-    return RankRegistration(
-        trainer=trainer,
-        group=str(group),
-        index=index,
-        machine=machine,
-        pid=index,
-        device="cpu",
-        store=(machine, 1000 + index),
-    )
+    place = {"trainer": trainer, "group": str(group), "index": index, "machine": machine}
+    return RankRegistration(**place, pid=index, device="cpu", store=(machine, 1000 + index))
 
 
 def trainers(**ranks: int) -> dict[str, ExpectedTrainer]:

@@ -199,30 +199,14 @@ def test_a_value_that_is_not_an_image_is_refused(image: object, reason: str) -> 
         to_chw(image, None)
 
 
-@pytest.mark.parametrize(
-    "label",
-    [
-        1.0,
-        True,
-        np.uint8(1),
-        torch.tensor([1]),
-    ],
-)
+@pytest.mark.parametrize("label", [1.0, True, np.uint8(1), torch.tensor([1])])
 def test_a_label_that_is_a_whole_number_is_taken(label: object) -> None:
     assert read_sample("mine:data", "train", [(IMAGE, label)], 0)[1] == 1  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
-    ("label", "reason"),
-    [
-        (0.7, "is 0.7"),
-        (float("nan"), "is nan"),
-        (-1, "is -1"),
-        ("cat", "is 'cat'"),
-    ],
-)
-def test_a_label_that_is_no_whole_number_is_refused_with_its_sample(label: object, reason: str) -> None:
-    with pytest.raises(UserCodeError, match=f"dataset=mine:data: test label 1 {reason}"):
+@pytest.mark.parametrize("label", [0.7, float("nan"), -1, "cat"])
+def test_a_label_that_is_no_whole_number_is_refused_with_its_sample(label: object) -> None:
+    with pytest.raises(UserCodeError, match=f"dataset=mine:data: test label 1 is {label!r}"):
         read_sample("mine:data", "test", [(IMAGE, 0), (IMAGE, label)], 1)  # type: ignore[list-item]
 
 
