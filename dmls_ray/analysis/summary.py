@@ -41,7 +41,7 @@ class SweepSummary:
         """How many of the runs that were asked for have not ended, and what runs them; empty where all have."""
         asked = self.question.asked
         left = len(asked - {record.run_id for record in self.results.records if record.mode == "bench"})
-        return describe_unfinished(left, len(asked), is_fresh=self.question.is_fresh) if left else ""
+        return describe_unfinished(left, len(asked)) if left else ""
 
     @cached_property
     def answer(self) -> AnswerTable:

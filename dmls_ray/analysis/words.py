@@ -234,12 +234,10 @@ def _pair_text(pair: Pair) -> str:
     return f"{pair.label} ({pair.where})" if pair.where else pair.label
 
 
-def describe_unfinished(left: int, asked: int, *, is_fresh: bool) -> str:
+def describe_unfinished(left: int, asked: int) -> str:
     """How many of the runs that were asked for have not ended, and what runs them."""
-    again = "the same command"
-    if is_fresh:
-        again = "the same command, with --out on this folder in place of --fresh,"
-    return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again} runs them."
+    again = "the same command runs them (with --out on this folder in place of --fresh)"
+    return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again}."
 
 
 def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.metrics import limit_of, quantity_of
+from dmls_ray.analysis.metrics import MEMORY, hardly_differs, limit_of, memory_limit, memory_metric, quantity_of
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, set_value
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,59 @@ def test_the_time_of_a_start_is_averaged_as_other_times_are() -> None:
     (row,) = make_table(runs).rows
     assert row.value_of("overhead_s") == pytest.approx(0.04)
     assert (row.estimates["overhead_s"].low or 0) > 0
+
+
+def runs_of(**fields: Any) -> Results:
+    """Runs of batch 16 and 32 with these fields instead of the memory of tensors."""
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.metrics.pop("tensor_mem_mib", None)
+        for name, value in fields.items():
+            set_value(record, name, value)
+    return runs
+
+
+EVERY = dict.fromkeys(MEMORY, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("measured", "metric"),
+    [
+        *(({name: 10.0}, name) for name in MEMORY),
+        (EVERY, "tensor_mem_mib"),
+        (EVERY | {"tensor_mem_mib": None}, "device_mem_mib"),
+        ({"peak_mem_mib": 877.0}, ""),  # of a process that served others
+    ],
+)
+def test_what_a_table_knows_of_memory_is_what_it_is_compared_by(measured: dict[str, Any], metric: str) -> None:
+    table = make_table(runs_of(**measured, peak_mem_mib=877.0) if metric else runs_of(**measured))
+    assert memory_metric(table.rows) == metric
+    # The resident set is a detail where the memory of the run is known.
+    assert ("peak MiB" in table.frame()) == (metric == "")
+
+
+def test_trials_are_compared_by_the_memory_that_all_have() -> None:
+    runs = runs_of(host_mem_mib=10.0)
+    for record in runs.records:
+        if record.config["batch_per_rank"] == 32:
+            record.metrics["tensor_mem_mib"] = 5.0
+    assert memory_metric(make_table(runs).rows) == "host_mem_mib"
+
+
+def test_a_ratio_that_is_of_no_use_is_no_difference_and_a_process_varies_by_some_mib() -> None:
+    assert hardly_differs([100.0, 101.0], "tensor_mem_mib")
+    assert not hardly_differs([1.0, 1.1], "tensor_mem_mib")
+    assert hardly_differs([1.0, 3.0], "host_mem_mib")
+    assert not hardly_differs([10.0, 20.0], "host_mem_mib")
+    assert not hardly_differs([], "")
+
+
+def test_ranks_on_another_machine_than_the_one_described_have_no_known_limit() -> None:
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.machine, record.device = {**record.machine, "memory_mib": 1000}, "cpu"
+        for rank in record.ranks:
+            rank.machine = "elsewhere" if rank.rank else "lab"
+    rows = make_table(runs).rows
+    assert next(memory_limit(row) for row in rows if row.world_size == 1) == ("limit: host memory", 1000.0)
+    assert next(memory_limit(row) for row in rows if row.world_size == 2) is None

@@ -29,7 +29,10 @@ def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
 
 def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
     stopped = reading(2, session())
-    warning = "Unfinished: 7 of the 9 runs that were asked for; the same command runs them."
+    warning = (
+        "Unfinished: 7 of the 9 runs that were asked for; the same command runs them "
+        "(with --out on this folder in place of --fresh)."
+    )
     assert stopped.table.notes[-1] == warning
     assert f'<p class="warning">{warning}</p>' in render_report(stopped, [])
     assert reading(8, session()).unfinished.startswith("Unfinished: 1 of the 9 runs ")
@@ -43,11 +46,6 @@ def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
         Results("somewhere", records), SweepQuestion.of([session(trials=[first]), session(trials=others)])
     )
     assert asked.unfinished.startswith("Unfinished: 6 of the 6 runs ")
-
-
-def test_a_folder_that_was_fresh_is_named_with_out_to_go_on() -> None:
-    again = reading(2, session(command=["python", "a.py", "--fresh", "--lr", "1"])).unfinished
-    assert again.endswith("; the same command, with --out on this folder in place of --fresh, runs them.")
 
 
 @pytest.mark.parametrize(

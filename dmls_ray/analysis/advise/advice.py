@@ -11,8 +11,7 @@ import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect
-from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.metrics import EXACT, format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, as_dict

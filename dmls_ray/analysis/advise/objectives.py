@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.memory import MEMORY, memory_metric
-from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.metrics import MEMORY, format_of, label_of, memory_metric
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table

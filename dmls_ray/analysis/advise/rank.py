@@ -14,8 +14,16 @@ from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, costs_of,
 from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, measure_of
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.memory import EQUAL_HOST_MIB, EXACT, MEMORY, hardly_differs
-from dmls_ray.analysis.metrics import format_of, is_time, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import (
+    EQUAL_HOST_MIB,
+    EXACT,
+    MEMORY,
+    format_of,
+    hardly_differs,
+    is_time,
+    quantity_of,
+    resolution_of,
+)
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval
 from dmls_ray.analysis.stats.intervals import Interval, estimate, is_above, is_below

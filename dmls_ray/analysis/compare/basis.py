@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
-from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of
+from dmls_ray.analysis.metrics import EXACT, is_time, limit_of, quantity_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.build import make_table

@@ -19,8 +19,7 @@ from dmls_ray.analysis.compare.basis import (
     differences,
     join,
 )
-from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import format_of, label_of, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import (

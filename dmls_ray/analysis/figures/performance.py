@@ -25,7 +25,7 @@ from dmls_ray.analysis.figures.series import (
     run_ids,
     trial_labels,
 )
-from dmls_ray.analysis.memory import MEMORY_KINDS, memory_limit, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_limit, memory_metric
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table

@@ -27,7 +27,7 @@ from dmls_ray.analysis.figures.series import (
     trained_together,
 )
 from dmls_ray.analysis.findings.answer import axis_that_varies
-from dmls_ray.analysis.memory import memory_metric
+from dmls_ray.analysis.metrics import memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration, name_of_change

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
-from dmls_ray.analysis.memory import MEMORY
-from dmls_ray.analysis.metrics import label_of, quantity_of, resolution_of, table_metrics
+from dmls_ray.analysis.metrics import MEMORY, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_doubling, compare_each, level_of
+from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_each, level_of
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
@@ -66,9 +66,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     steps: list[Comparison] = []
     for group in axis.groups:
         ends += compare_each(axis.ends(group), measures, trials.until)
-        doubling = compare_doubling(axis, group, measures, trials.until)
         between = axis.steps(group)
-        steps += [doubling] if doubling else compare_each(between[:1] + between[-1:], measures, trials.until)
+        steps += compare_each(between[:1] + between[-1:], measures, trials.until)
     others = _of_other_fields(trials, axis, measures)
     comparisons = [*within, *ends]
     room = max(MOST_ROWS - len(comparisons) - len(others), 0)

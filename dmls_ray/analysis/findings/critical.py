@@ -62,9 +62,6 @@ class CriticalBatch:
     points: Sequence[BatchPoint]
     curve: Curve | None
     """None with too few batches that reached the target, and where their steps are not on the curve."""
-    noise_scale: Estimate | None
-    """Gradient noise scale of the reported runs, in samples, which predicts the critical batch; None if no run has
-    it."""
     caveats: Mapping[str, Mapping[str, Any]]
     """What a reader must know of how well the curve fits, and how the batches were compared -> the values that it
     names."""
@@ -91,8 +88,6 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
     is_tuned = len(by_batch) < len(observed)
     choosing = _choosing(observed) if is_tuned else ()
     points = [_point(batch, by_batch[batch], choosing) for batch in sorted(by_batch)]
-    reported = [run.metrics for point in points for run in point.runs]
-    noise = [metrics["gradient_noise_scale"] for metrics in reported if metrics.get("gradient_noise_scale")]
     target = float(targets.pop() or 0.0)
     curve, caveats = _fit(points, target)
     missed = [point.batch for point in points if point.steps is None]
@@ -106,7 +101,7 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
         caveats["at_edge"] = {"batches": at_edge}
     if is_tuned and not choosing:
         caveats["tuned_by_reported"] = {}
-    return CriticalBatch(target, points, curve, estimate(noise, "amount") if noise else None, caveats)
+    return CriticalBatch(target, points, curve, caveats)
 
 
 def _observed(trial: Trial) -> list[RunRecord]:
@@ -215,9 +210,6 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
             headline = "critical_above"
         elif high < first.batch:
             headline = "critical_below"
-    if found.noise_scale is not None:
-        value = found.noise_scale
-        comparisons.append([level_of("samples", "critical batch, by gradient noise", first.trial, value, value.n)])
     return Answer(headline, facts, (), comparisons, found.caveats)
 
 

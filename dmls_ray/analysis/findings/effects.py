@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
-from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.metrics import MEMORY, hardly_differs, label_of, memory_metric
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
-from dmls_ray.analysis.trials.axis import Axis, Pair
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import Trial, speed_metric
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
@@ -252,25 +251,6 @@ def compare_each(pairs: Sequence[Pair], measures: Sequence[Measure], until: Unti
     """The effects of each of some pairs that have a common block."""
     compared = [compare([pair], measures, until) for pair in pairs]
     return [effects for effects in compared if effects]
-
-
-def compare_doubling(axis: Axis, group: Sequence[Trial], measures: Sequence[Measure], until: Until) -> list[Effect]:
-    """The effects of doubling a field of numbers on the measures that go along a line over all values of a group.
-
-    Empty unless the first measure does, and with fewer than three values or less than a doubling between them.
-    """
-    values = [trial.factors[axis.name] for trial in group]
-    if not axis.is_ordered or len(values) < 3 or not 0 < 2 * min(values) <= max(values):
-        return []
-    doublings = {trial.trial_id: math.log2(trial.factors[axis.name]) for trial in group}
-    pair = replace(axis.pair(group, group[-1], group[0]), label=f"per doubling of {axis.noun}")
-    effects = []
-    for measure in measures:
-        model = pair.trial.comparisons.model(measure.metric, is_ratio=measure.is_ratio)
-        contrast = model.slope(doublings)
-        if contrast is not None:
-            effects.append(Effect(pair, measure, contrast, until))
-    return effects if effects and effects[0].measure == measures[0] else []
 
 
 def judged(comparisons: Sequence[Comparison]) -> list[Effect]:

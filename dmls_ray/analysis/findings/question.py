@@ -38,8 +38,6 @@ class SweepQuestion:
     """Whether less of the metric is better."""
     asked: frozenset[str] = frozenset()
     """run_id of every run that the last call asked for; empty where that is not known, as in a search."""
-    is_fresh: bool = False
-    """Whether that call started a new folder, which the same command would not continue."""
 
     @property
     def best_by(self) -> tuple[str, bool] | None:
@@ -63,7 +61,6 @@ class SweepQuestion:
             metric=last["metric"] if last.get("mode") == "search" else None,
             minimizes=bool(last.get("minimizes")),
             asked=frozenset(f"{trial}-{repeat}" for trial, repeat in asked),
-            is_fresh="--fresh" in last.get("command", []),
         )
 
     def ask(self, trials: SweepTrials) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 
 from dmls_ray.analysis.findings.effects import Comparison, Measure, measures_of
-from dmls_ray.analysis.memory import EXACT, memory_metric
+from dmls_ray.analysis.metrics import EXACT, memory_metric
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.analysis.trials.axis import Axis, count_values

@@ -31,12 +31,10 @@ from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, exponential
 from dmls_ray.analysis.stats.looks import Looks, critical_value
-from dmls_ray.analysis.stats.noise import ROUNDING, Noise, lack_of_fit, noise_of
+from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
 
 MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
-_REFUTED = 0.2
-"""Level of the test of a line. Few blocks show a curve badly, and what is said without a line is right, too."""
 
 
 @dataclass(frozen=True)
@@ -158,26 +156,6 @@ class BlockModel:
             low, high = max(low, -limit), min(high, limit)
         after = partial(self._half_width_after, differences, weights_of_all)
         return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after)
-
-    def slope(self, places: Mapping[str, float]) -> Contrast | None:
-        """Return by what values grow from one place of an axis to the next, by least squares in each block.
-
-        None where the values refute a straight line at the level `_REFUTED`, and with too few blocks to test it.
-
-        Args:
-            places: trial -> where it is on the axis; three at least.
-        """
-        if not places.keys() <= self.values.keys():
-            return None
-        centred = np.array(list(places.values())) - np.mean(list(places.values()))
-        weights = centred / (centred @ centred)
-        values = self._scaled[[self._places[trial] for trial in places]].T
-        values = values[~np.isnan(values).any(axis=1)]
-        residuals = values - values.mean(axis=1, keepdims=True) - np.outer(values @ weights, centred)
-        probability = lack_of_fit(residuals)
-        if probability is None or probability < _REFUTED:
-            return None
-        return self.combined(dict(zip(places, weights.tolist(), strict=True)))
 
     def _half_width(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
         """Half the width of the interval of a contrast.

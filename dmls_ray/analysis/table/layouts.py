@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS
-from dmls_ray.analysis.metrics import table_metrics
+from dmls_ray.analysis.metrics import EXACT, MEMORY, MEMORY_KINDS, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.model import Column, Table, factor, measure_columns

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import label_of, table_metrics
+from dmls_ray.analysis.metrics import EXACT, label_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval

@@ -28,8 +28,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from dmls_ray.analysis.memory import MEMORY
-from dmls_ray.analysis.metrics import is_time, label_of
+from dmls_ray.analysis.metrics import MEMORY, is_time, label_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.metrics import BY_NAME, LEARNED

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import format_of, is_time, limit_of, quantity_of, resolution_of, table_metrics
+from dmls_ray.analysis.metrics import EXACT, format_of, is_time, limit_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value

@@ -66,22 +66,6 @@ def test_the_first_and_the_last_step_of_an_axis_of_numbers_are_given(factors: di
     assert last.contrast.centre == pytest.approx(factors[128] / factors[64])
 
 
-def test_the_effect_per_doubling_is_given_where_a_line_fits() -> None:
-    found = along_batches({16: 1.0, 32: 1.4, 128: 1.4**3})
-    key = ("per doubling of batch_per_rank", "")
-    assert keys(found) == [("batch_per_rank 128 vs 16", ""), key]
-    speed, accuracy = (effects(found, *key)[name] for name in ("speed", "test_accuracy"))
-    assert speed.contrast.centre == pytest.approx(1.4, rel=0.02)
-    assert (speed.verdict, accuracy.verdict) == ("more", "equal")
-    assert {"pair": key[0], "where": "", "verdict": "more"}.items() <= speed.as_dict().items()
-    assert any("per doubling of batch_per_rank" in line for line in AnswerTable(found).lines(100))
-
-
-@pytest.mark.parametrize("factors", [{16: 1.0, 17: 1.02, 18: 1.04}, {16: 1.0, 32: 1.4}])
-def test_no_effect_per_doubling_is_extrapolated(factors: dict[int, float]) -> None:
-    assert not [label for label, _ in keys(along_batches(factors)) if label.startswith("per doubling")]
-
-
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_an_effect_whose_interval_includes_no_difference_or_is_not_known_is_open(repeats: int) -> None:
     noise = [0.9, 1.0, 1.1]

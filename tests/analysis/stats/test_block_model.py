@@ -178,21 +178,6 @@ def test_an_interval_ends_at_the_largest_possible_difference() -> None:
         assert half_width(model, "a", "b") > 1, "how rough it is does not change"
 
 
-def test_the_slope_of_a_line_is_that_of_least_squares_and_a_curve_has_none() -> None:
-    random = np.random.default_rng(2)
-    places = {"a": 0.0, "b": 1.0, "c": 3.0}
-    logs = {trial: 0.3 * place + random.normal(0, 0.05, 6) for trial, place in places.items()}
-    model = BlockModel({trial: blocks(*np.exp(values)) for trial, values in logs.items()}, is_ratio=True)
-    found = model.slope(places)
-    low, high = found.ends
-    fitted = np.polyfit(list(places.values()), np.array(list(logs.values())), 1)[0]
-    assert found.centre == pytest.approx(math.exp(fitted.mean()))
-    assert math.exp(0.25) < low < math.exp(0.3) < high < math.exp(0.35)
-    curved = {"a": blocks(1.0, 1.1, 1.2), "b": blocks(2.0, 2.1, 2.4), "c": blocks(2.1, 2.2, 2.5)}
-    assert BlockModel(curved, is_ratio=True).slope(places) is None
-    assert BlockModel({trial: blocks(1.0, 2.0) for trial in places}, is_ratio=True).slope(places) is None, "two blocks"
-
-
 @pytest.mark.parametrize("looks", ["none", "last"])
 def test_the_half_width_after_more_blocks_is_that_of_as_many_blocks_of_the_same_noise(looks: Looks) -> None:
     noise = np.log(1.1) * np.array([1, -1, 1, -1, -1, 1, -1, 1] * 5)
