@@ -7,7 +7,7 @@ import functools
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +22,21 @@ from dmls_ray.cli.request import Request, flag_of
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of
+from dmls_ray.config.grid import SEED_STRIDE, Plan, configs_of
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import FolderState, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
-from dmls_ray.records.model import Durations, RunRecord
 from dmls_ray.storage.location import records_at
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.uri import below, is_uri
+from dmls_ray.util.uri import below
 
 CONFIRMING_REPEATS = 5
 
 _NOT_KEPT = {*SEARCH_ONLY, "mode", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
 """Options of a search that its best configuration is not trained with."""
-
-START_UP_S = 15.0
-"""Seconds until Ray, the worker group and PyTorch have started, on two cores."""
 
 
 def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
@@ -79,24 +75,8 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
         say(console, state.reason)
     if summary := state.summary():
         say(console, summary)
-    if not state.missing:
-        return
-    say(console, describe_estimate(state.missing, records))
-    if joined is not None:
+    if state.missing and joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
-
-
-def describe_estimate(pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
-    """How long the pending runs, of which there are some, will take, in a sentence that says how that is known."""
-    feasible = [run for run in pending if not run.skip]
-    if not feasible:
-        return "Every run that is missing is skipped."
-    durations = Durations(records)
-    seconds = [durations.expected_s(run.trial_id) for run in feasible]
-    if None in seconds:
-        return "No run was measured here yet: no estimate."
-    total = START_UP_S + sum(filter(None, seconds))
-    return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."
 
 
 def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
@@ -116,10 +96,10 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
     if options.mode == "search":
         _show_best(summary, plan, request, console)
     if options.save_weights:
-        lines = ["Weights: a training function saves its own, into rank.artifacts.folder."]
+        where = "a training function saves its own, into rank.artifacts.folder."
         if request.workload.saves_weights:
-            lines = describe_saved_weights(results)
-        say(console, "\n".join([*lines, ""]))
+            where = f"weights.pt in the folders below {results.folder / 'runs'}; weights.json says what opens each."
+        say(console, f"Weights: {where}\n")
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")
@@ -127,7 +107,7 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
 
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the commands that train the best configuration of a search again."""
+    """Print the command that trains the best configuration of a search again."""
     rows = best_first(summary.table, request.options.metric)
     if not rows:
         return
@@ -136,9 +116,6 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
         command = training_command(request, config, sys.argv[0])
         words = shlex.join(confirming_flags(config, plan.repeats, where))
         say(console, f"Train the best configuration with other seeds:\n  {command} {words}")
-        if request.workload.saves_weights:
-            words = shlex.join(weights_flags(config, where))
-            say(console, f"Train it for its weights:\n  {command} {words}")
     except ConfigError as error:
         say(console, str(error))
     say(console, "")
@@ -154,14 +131,6 @@ def confirming_flags(config: Mapping[str, Any], repeats: int, where: str) -> lis
     """
     seed = config["seed"] + repeats * SEED_STRIDE
     return ["--seed", str(seed), "--repeats", str(CONFIRMING_REPEATS), "--out", f"{where.rstrip('/')}-best"]
-
-
-def weights_flags(config: Mapping[str, Any], where: str) -> list[str]:
-    """The flags that train with the seed that won, and keep the weights; a folder is needed for them."""
-    folder = where.rstrip("/")
-    if is_uri(folder):
-        folder = below("results", folder.rpartition("/")[2])
-    return ["--seed", str(config["seed"]), "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"]
 
 
 def training_command(request: Request, config: Mapping[str, Any], program: str) -> str:
@@ -199,19 +168,3 @@ def _text(spec: FieldSpec, value: Any) -> str:
         if not is_flag and repr(spec.parse(text)) == repr(value):
             return text
     return json.dumps(value)
-
-
-def describe_saved_weights(results: Results) -> list[str]:
-    """Where the weights of a sweep's runs are, and the Python that opens those of one."""
-    folders = [results.folder / record.folder for record in results.records]
-    saved = [folder for folder in folders if (folder / "weights.json").exists()]
-    if not saved:
-        return ["Weights: no run has any, since they are saved at the end of a run. Pass --fresh to run all again."]
-    path = saved[0] / "weights.pt"
-    description = json.loads((saved[0] / "weights.json").read_text(encoding="utf-8"))
-    return [
-        f"Weights: weights.pt in the folders below {Path(results.where) / 'runs'}. weights.json next to each has the "
-        "model, the scaling of its input, the order of the classes, and the Python that opens it.",
-        f"For {path}:",
-        *[line.replace('"weights.pt"', repr(str(path))) for line in description["python"]],
-    ]

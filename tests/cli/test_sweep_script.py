@@ -234,18 +234,14 @@ def test_a_dry_run_says_that_it_did_not_ask_the_cluster(capsys: pytest.CaptureFi
     assert "was not asked" not in capsys.readouterr().out
 
 
-def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
-    capsys: pytest.CaptureFixture[str], empty_folder: Path
-) -> None:
+def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
     assert run("--dry-run", "--world-size", "1", "99", "--device", "cpu") == 0
     out = capsys.readouterr().out
     assert out.startswith("12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:\n")
     assert out.count("to run") == 6
     assert out.count("skipped: world_size=99 needs 99 cores") == 6
-    assert "no estimate" in out
     assert run("--dry-run", "--world-size", "99", "--device", "cpu", "--budget", "none") == 0
     out = capsys.readouterr().out
-    assert "Every run that is missing is skipped." in out
     assert "more block" not in out
     assert list(empty_folder.iterdir()) == []
 

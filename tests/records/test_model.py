@@ -11,7 +11,7 @@ import pytest
 
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.codec import SharedObjects
-from dmls_ray.records.model import EpochRecord, RunRecord, distinct_names
+from dmls_ray.records.model import Durations, EpochRecord, RunRecord, distinct_names
 from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import StoreError
@@ -198,3 +198,11 @@ def test_a_name_that_is_taken_gets_a_prefix_and_no_two_are_equal(
     names: Sequence[str], taken: Sequence[str], columns: Sequence[str]
 ) -> None:
     assert distinct_names(names, taken, "x_") == dict(zip(names, columns, strict=True))
+
+
+def test_a_trial_is_expected_to_take_the_median_of_its_runs_or_else_what_others_did() -> None:
+    records = [record(trial_id="ours", metrics={"total_s": seconds, "overhead_s": 0.5}) for seconds in (1.0, 2.0, 9.0)]
+    others = [record(trial_id="other", metrics={"total_s": 100.0})]
+    assert Durations([*records, *others]).expected_s("ours") == 2.5
+    assert Durations(others).expected_s("ours") == 100.0
+    assert Durations([]).expected_s("ours") is None
