@@ -93,7 +93,7 @@ def is_time(name: str) -> bool:
     return metric_of(name).is_time and in_tables(name)
 
 
-MEMORY: Mapping[str, str] = {
+MEMORY_METRICS: Mapping[str, str] = {
     "tensor_mem_mib": "tensor memory",
     "device_mem_mib": "allocated memory of the GPU",
     "host_mem_mib": "growth of the resident set",
@@ -106,7 +106,7 @@ MEMORY_KINDS = tuple(metric.name for metric in TRAINING_METRICS if metric.part_o
 
 def memory_metric(rows: Sequence[Trial]) -> str:
     """The metric by which the memory of these trials is compared; empty if none has any."""
-    counts = {name: sum(name in row.estimates for row in rows) for name in MEMORY}
+    counts = {name: sum(name in row.estimates for row in rows) for name in MEMORY_METRICS}
     most = max(counts, key=counts.__getitem__)
     return most if counts[most] else ""
 

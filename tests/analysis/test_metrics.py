@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.metrics import MEMORY, hardly_differs, limit_of, memory_limit, memory_metric, quantity_of
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, memory_limit, memory_metric, quantity_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results, set_value
@@ -58,13 +58,13 @@ def runs_of(**fields: Any) -> Results:
     return runs
 
 
-EVERY = dict.fromkeys(MEMORY, 10.0)
+EVERY = dict.fromkeys(MEMORY_METRICS, 10.0)
 
 
 @pytest.mark.parametrize(
     ("measured", "metric"),
     [
-        *(({name: 10.0}, name) for name in MEMORY),
+        *(({name: 10.0}, name) for name in MEMORY_METRICS),
         (EVERY, "tensor_mem_mib"),
         (EVERY | {"tensor_mem_mib": None}, "device_mem_mib"),
         ({"peak_mem_mib": 877.0}, ""),  # of a process that served others

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.metrics import MEMORY, format_of, label_of, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of, memory_metric
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
@@ -183,7 +183,7 @@ class Memory(Objective):
     name = "memory"
 
     def choose_metric(self, table: Table) -> str:
-        return memory_metric(table.rows) or next(iter(MEMORY))
+        return memory_metric(table.rows) or next(iter(MEMORY_METRICS))
 
 
 class TimeToAccuracy(Objective):

@@ -17,7 +17,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.metrics import (
     EQUAL_HOST_MIB,
     EXACT,
-    MEMORY,
+    MEMORY_METRICS,
     format_of,
     hardly_differs,
     is_time,
@@ -117,7 +117,7 @@ def _compare(item: Ranked, best: Ranked, effect: Interval | None, objective: Obj
     if effect is None:
         return
     null = 0.0 if objective.is_learned else 1.0
-    is_negligible = objective.metric in MEMORY and hardly_differs([item.centre, best.centre], objective.metric)
+    is_negligible = objective.metric in MEMORY_METRICS and hardly_differs([item.centre, best.centre], objective.metric)
     if is_negligible and effect.low is not None and effect.high is not None:
         effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
     is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
@@ -241,7 +241,7 @@ def front_of(
     comparable = judged or together
     axes = [name for name in costs_of(table) if name != learnt and _reporting(comparable, [name])]
     rows = _reporting(comparable, axes)
-    memory = next((name for name in axes if name in MEMORY), "")
+    memory = next((name for name in axes if name in MEMORY_METRICS), "")
     if hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory):
         axes.remove(memory)
     if judged:

@@ -18,7 +18,7 @@ from dmls_ray.analysis.figures.series import (
 )
 from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.losers import level_text
-from dmls_ray.analysis.metrics import MEMORY
+from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
@@ -31,7 +31,7 @@ _EPOCH = Axis("epoch (passes over the data)")
 _METRICS = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 
 _ACCURACY = "test_accuracy"
-_AIMS = {"total_s": "less time"} | dict.fromkeys(MEMORY, "less memory")
+_AIMS = {"total_s": "less time"} | dict.fromkeys(MEMORY_METRICS, "less memory")
 """Metric -> aim."""
 _BEHIND = "not on the front"
 _FAR = 20

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
-from dmls_ray.analysis.metrics import MEMORY, label_of, quantity_of, resolution_of, table_metrics
+from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values
@@ -174,8 +174,8 @@ def plotted_of_question(table: Table, rows: Sequence[Trial], asked: set[str]) ->
 def _label(name: str) -> str:
     """The label of a metric's axis: a heading of a table with its unit in brackets, `start-up (s)` of `start-up s`."""
     metric = table_metrics().get(name)
-    if name in MEMORY:
-        return f"{MEMORY[name]} of a rank (MiB)"
+    if name in MEMORY_METRICS:
+        return f"{MEMORY_METRICS[name]} of a rank (MiB)"
     if name == "total_s":
         return "run time (s)"
     if metric is not None and metric.share_of:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dmls_ray.analysis.metrics import MEMORY, hardly_differs, label_of, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, memory_metric
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
@@ -112,7 +112,14 @@ def memory_of(trials: Sequence[Trial]) -> list[Measure]:
         return []
     negligible = hardly_differs(sizes, metric)
     return [
-        Measure(metric=metric, kind="ratio", noun=MEMORY[metric], better=-1, is_judged=False, is_negligible=negligible)
+        Measure(
+            metric=metric,
+            kind="ratio",
+            noun=MEMORY_METRICS[metric],
+            better=-1,
+            is_judged=False,
+            is_negligible=negligible,
+        )
     ]
 
 

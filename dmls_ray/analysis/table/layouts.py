@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.metrics import EXACT, MEMORY, MEMORY_KINDS, table_metrics
+from dmls_ray.analysis.metrics import EXACT, MEMORY_KINDS, MEMORY_METRICS, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.model import Column, Table, factor, measure_columns
@@ -124,12 +124,12 @@ def _placed(records: Sequence[RunRecord]) -> list[RunRecord]:
     return placed
 
 
-_TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY, "peak_mem_mb", "test_accuracy")
+_TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "test_accuracy")
 """Reports give memory in another unit."""
 
 LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
-    "rank": Layout(by_rank=True, metrics=("total_s", *MEMORY, *MEMORY_KINDS, "train_accuracy", "test_accuracy")),
+    "rank": Layout(by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy")),
     "backend": Layout(
         factors=("batch_per_rank", "backend"),
         metrics=_TIME_MEMORY_ACCURACY,

@@ -28,7 +28,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from dmls_ray.analysis.metrics import MEMORY, is_time, label_of
+from dmls_ray.analysis.metrics import MEMORY_METRICS, is_time, label_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.metrics import BY_NAME, LEARNED
@@ -37,7 +37,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.text import utf8_safe
 
 _TAGS = {name: name.replace("_", " ").capitalize() for name in LEARNED}
-_TAGS |= {name: label_of(name)[:1].upper() + label_of(name)[1:] for name in MEMORY}
+_TAGS |= {name: label_of(name)[:1].upper() + label_of(name)[1:] for name in MEMORY_METRICS}
 _TAGS |= {"images_per_s": "Images per second", "total_s": "Seconds"}
 """Metric of training -> its tag. With early stopping those of a run are the values of the best epoch."""
 
