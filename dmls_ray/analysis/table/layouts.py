@@ -129,7 +129,9 @@ _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "
 
 LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
-    "rank": Layout(by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy")),
+    "rank": Layout(
+        by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy")
+    ),
     "backend": Layout(
         factors=("batch_per_rank", "backend"),
         metrics=_TIME_MEMORY_ACCURACY,
