@@ -71,7 +71,6 @@ def test_torchrun_gives_the_losses_of_spawned_ranks_and_emits_its_epochs(tmp_pat
     ("launcher", "changes"),
     [
         ("inline", {}),
-        ("spawn", {}),
         ("spawn", {"world_size": 2}),
         ("torchrun", {}),
         pytest.param("mpirun", {}, marks=MPI),

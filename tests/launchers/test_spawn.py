@@ -42,6 +42,12 @@ def test_a_rank_that_dies_is_killed() -> None:
     assert (second.outcome, second.reason) == ("killed", "rank 1 ended with exit code -9")
 
 
+def test_inline_and_spawned_runs_agree_bit_for_bit() -> None:
+    (spawned,) = run_spawned(config())
+    inline = run_inline(config())
+    assert inline.run["epochs"][0]["train_loss"] == spawned.run["epochs"][0]["train_loss"]
+
+
 def test_inline_is_for_world_size_one() -> None:
     with pytest.raises(ConfigError, match="world_size=2 needs a process a rank"):
         run_inline(config(world_size=2))
