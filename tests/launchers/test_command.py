@@ -24,6 +24,7 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import Spawn, run_spawned
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
+from dmls_ray.util.importing import STANDARD_LIBRARY
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL
 
@@ -39,7 +40,7 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
 def run(trial: TrialConfig, **options: Any) -> list[RankResult]:
     settings: dict[str, Any] = {
         "train": "dmls_ray.workloads.classification.train:train_rank",
-        "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
+        "artifacts": None, "path": [STANDARD_LIBRARY, str(PROJECT)], "cwd": ".", "emit": lambda event: None,
         "end_reason": lambda: "",
     }  # fmt: skip
     return run_command(trial, **{**settings, **options})
@@ -175,7 +176,13 @@ def test_ranks_end_with_their_killed_agent(
 def test_a_rank_ends_at_once_with_the_process_that_wants_its_result(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path)
     folder.write_job(
-        LaunchedJob(config("inline"), "tests.training.probes:leave_mark_and_wait", Identity(), None, [str(PROJECT)])
+        LaunchedJob(
+            config("inline"),
+            "tests.training.probes:leave_mark_and_wait",
+            Identity(),
+            None,
+            [STANDARD_LIBRARY, str(PROJECT)],
+        )
     )
     marks = tmp_path / "marks"
     marks.mkdir()
