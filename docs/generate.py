@@ -21,8 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from dmls_ray import load
-from dmls_ray.analysis.summary import summarize
-from dmls_ray.analysis.table.findings_table import AnswerTable
+from dmls_ray.analysis.summary import AnswerTable, summarize
 from dmls_ray.analysis.table.layouts import render
 from dmls_ray.cli.main import main as dmls_ray_main
 from dmls_ray.cli.request import RESERVED

@@ -1,6 +1,6 @@
 """How the metrics of runs are headed, written and averaged, by their entries in the registry.
 
-Of memory, also which number stands for it in tables, sentences, figures and advice, and what limits it.
+Of memory, also which number stands for it in tables, sentences, figures and advice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMOR
 from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
 
 if TYPE_CHECKING:
@@ -124,21 +123,3 @@ def hardly_differs(sizes: Sequence[float], metric: str) -> bool:
     """Whether these sizes in MiB, of a metric of memory, are about the same; False without any."""
     noise = EQUAL_HOST_MIB if metric == "host_mem_mib" else 0.0
     return len(sizes) > 0 and max(sizes) - min(sizes) < max(EQUAL_MEMORY * min(sizes), noise)
-
-
-def memory_limit(row: Trial) -> tuple[str, float] | None:
-    """Name and size of the memory limit of a rank: the memory of the GPU, or that of the host divided by its ranks.
-
-    None if it is unknown, as with ranks on a machine that the record does not describe.
-    """
-    record = next((item for item in row.records if item.outcome in (Outcome.OK, Outcome.OOM) and item.device), None)
-    if record is None:
-        return None
-    if record.device.startswith("cuda"):
-        sizes = record.machine.get("gpu_memory_mib") or []
-        return ("limit: memory of the GPU", float(min(sizes))) if sizes else None
-    host, memory = record.machine.get("host"), record.machine.get("memory_mib")
-    if memory is None or any(rank.machine != host for rank in record.ranks):
-        return None
-    ranks = row.world_size
-    return (f"limit: host memory / {ranks} ranks" if ranks > 1 else "limit: host memory", memory / ranks)

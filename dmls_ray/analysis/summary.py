@@ -1,18 +1,177 @@
-"""`SweepSummary`: the table of a sweep's runs, and their answer to its question."""
+"""`SweepSummary`: the table of a sweep's runs, and their answer to its question.
+
+`AnswerTable`: an answer as a headline, a line of why, a table of effects and a line on what is undecided.
+"""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
+from typing import Any
+
+import pandas as pd
 
 from dmls_ray.analysis.advise.rank import race_for
+from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
+from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_of, decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.words import describe_unfinished
+from dmls_ray.analysis.words import (
+    claim_text,
+    describe_unfinished,
+    effect_cell,
+    effect_head,
+    headline_text,
+    undecided_text,
+    why_text,
+)
 from dmls_ray.storage.folder import read_sweep
+
+COMPARED, WHERE, COUNT = "compared", "where", "n"
+"""Heads of the columns besides those of effects."""
+_WIDEST_LABEL = 34
+"""Characters of a line in the first column."""
+_NARROWEST_HEAD = 10
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """An answer, ready to be written."""
+
+    answer: Answer
+    decision: Decision | None = None
+    """What is known of all comparisons; None where that is not said."""
+
+    @cached_property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        return headline_text(self.answer)
+
+    @cached_property
+    def undecided(self) -> str:
+        """What is not known, and what would decide it; empty where nothing is compared."""
+        return undecided_text(self.answer, self.decision)
+
+    @cached_property
+    def why(self) -> str:
+        """Where the difference between the two trials of the headline goes; empty where it is not known."""
+        return why_text(self.answer.why)
+
+    @cached_property
+    def left_out(self) -> str:
+        """How many comparisons the table leaves out; empty where it has all."""
+        count = len(self.answer.comparisons) - MOST_ROWS
+        return f"Left out: {count} more comparisons; --format json of dmls-ray table has them." if count > 0 else ""
+
+    @cached_property
+    def frames(self) -> list[pd.DataFrame]:
+        """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
+        return [_frame(block) for block in _blocks(self.answer.comparisons[:MOST_ROWS])]
+
+    def lines(self, width: int) -> list[str]:
+        """The answer for a terminal.
+
+        Args:
+            width: characters of a line.
+        """
+        lines = []
+        for text in (self.headline, self.why):
+            lines += textwrap.wrap(text, width, break_on_hyphens=False)
+        for frame in self.frames:
+            lines += ["", *_fitted(frame, width)]
+        if self.frames:
+            lines.append("")
+        for text in (self.left_out, self.undecided):
+            lines += textwrap.wrap(text, width, break_on_hyphens=False)
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer for programs: all effects, with what is open."""
+        data: dict[str, Any] = {
+            "headline": self.headline,
+            "effects": [effect.as_dict() for comparison in self.answer.comparisons for effect in comparison],
+            "comparisons": None,
+            "open": None,
+            "repeats_wanted": None,
+            "undecided": self.undecided,
+            "why": self.answer.why and vars(self.answer.why),
+        }
+        decision = self.decision
+        if decision is not None:
+            data["comparisons"] = len(decision.claims)
+            data["open"] = [claim_text(claim) for claim in decision.open]
+            data["repeats_wanted"] = max(decision.realistic, default=None)
+        return data
+
+
+def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Runs of comparisons that have a measure in common."""
+    blocks: list[list[Comparison]] = []
+    heads: set[str] = set()
+    for comparison in comparisons:
+        own = {effect.measure.name for effect in comparison}
+        if not own & heads:
+            blocks.append([])
+            heads = set()
+        blocks[-1].append(comparison)
+        heads |= own
+    return blocks
+
+
+def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    rows = []
+    telling = set()
+    for comparison in comparisons:
+        pair = comparison[0].pair
+        cells = {COMPARED: pair.label, WHERE: pair.where}
+        for effect in comparison:
+            head = effect_head(effect)
+            cells[head] = effect_cell(effect)
+            # Memory and settings that are equal in all rows have no column.
+            if effect.measure.is_judged or effect.verdict != "equal":
+                telling.add(head)
+        rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
+    frame = pd.DataFrame(rows).fillna("")
+    shown = [head for head in frame.columns if head in telling]
+    if frame[WHERE].any():
+        shown.insert(0, WHERE)
+    return frame[[COMPARED, *shown, COUNT]]
+
+
+def _fitted(frame: pd.DataFrame, width: int) -> list[str]:
+    """The lines of a table: as it is, or intervals below their values, or without its last columns as well."""
+    lines = _lines(frame)
+    stacked = frame.replace(r" \[", "\n[", regex=True)
+    spare = [COUNT, *reversed(frame.columns[2:-1])]
+    for count in range(len(spare)):
+        if max(map(len, lines)) <= width:
+            break
+        lines = _lines(stacked.drop(columns=spare[:count]))
+    return lines
+
+
+def _lines(frame: pd.DataFrame) -> list[str]:
+    """The lines of a table, whose cells may have several."""
+    columns, widths = [], []
+    for head in frame.columns:
+        cells = [cell.split("\n") for cell in frame[head]]
+        if head == COMPARED:
+            cells = [textwrap.wrap(cell, _WIDEST_LABEL, break_on_hyphens=False) for cell in frame[head]]
+        widest = max(len(line) for cell in cells for line in cell)
+        title = "" if head in (COMPARED, WHERE) else head
+        heads = textwrap.wrap(title, max(widest, _NARROWEST_HEAD), break_long_words=False)
+        columns.append([heads, *cells])
+        widths.append(max([widest, *map(len, heads)]))
+    lines = []
+    for row in zip(*columns, strict=True):
+        for parts in zip_longest(*row, fillvalue=""):
+            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
+    return lines
 
 
 @dataclass(frozen=True)

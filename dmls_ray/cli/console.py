@@ -23,7 +23,7 @@ from dmls_ray.util.text import did_you_mean, escape_control_chars
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dmls_ray.analysis.table.findings_table import AnswerTable
+    from dmls_ray.analysis.summary import AnswerTable
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 

@@ -26,7 +26,7 @@ from dmls_ray.training.further_steps import measure_tensors, write_trace
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.optimizers import OptimizerStep
-from dmls_ray.training.precision import autocast, has_fast_units
+from dmls_ray.training.precision import autocast
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
@@ -293,7 +293,6 @@ class RankTrainer(Generic[Task]):
                 "steps": self.steps_per_epoch * len(self.epochs),
                 "warmup_steps": self.warmup_steps,
                 "skipped_steps": self.optimizer_step.skipped_steps,
-                "fast_units": has_fast_units(self.config.precision, self.device),
                 "resumed_epoch": self.resumed_epoch,
                 "stopped_epoch": self.stopped_epoch,
                 "gradient_noise_scale": None if self.noise is None else self.noise.read(self.collective.sum),

@@ -46,19 +46,3 @@ def has_vnni() -> bool | None:
         return None
     has = torch.cpu.get_capabilities()
     return any(has.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
-
-
-def has_fast_units(precision: str, device: torch.device) -> bool:
-    """Whether the device has units for this format: tensor cores on a GPU; AVX512-BF16, AVX512-FP16 or AMX on a CPU.
-
-    A format without fast units works, but slower than fp32.
-    """
-    if precision == "fp32":
-        return True
-    if device.type == "cuda":
-        # Tensor cores: fp16 since Volta (7.0), bf16 and TF32 since Ampere (8.0).
-        return torch.cuda.get_device_capability(device) >= ((7, 0) if precision == "amp-fp16" else (8, 0))
-    has = torch.cpu.get_capabilities()
-    if precision == "amp-bf16":
-        return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
-    return bool(has.get("avx512_fp16") or has.get("amx_fp16"))

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, memory_limit, memory_metric, quantity_of
+from dmls_ray.analysis.metrics import (
+    MEMORY_METRICS,
+    hardly_differs,
+    limit_of,
+    memory_metric,
+    quantity_of,
+)
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results, set_value
@@ -91,14 +97,3 @@ def test_a_ratio_that_is_of_no_use_is_no_difference_and_a_process_varies_by_some
     assert hardly_differs([1.0, 3.0], "host_mem_mib")
     assert not hardly_differs([10.0, 20.0], "host_mem_mib")
     assert not hardly_differs([], "")
-
-
-def test_ranks_on_another_machine_than_the_one_described_have_no_known_limit() -> None:
-    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
-    for record in runs.records:
-        record.machine, record.device = {**record.machine, "memory_mib": 1000}, "cpu"
-        for rank in record.ranks:
-            rank.machine = "elsewhere" if rank.rank else "lab"
-    rows = make_table(runs).rows
-    assert next(memory_limit(row) for row in rows if row.world_size == 1) == ("limit: host memory", 1000.0)
-    assert next(memory_limit(row) for row in rows if row.world_size == 2) is None

@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.precision import has_fast_units, has_vnni, set_tf32
+from dmls_ray.training.precision import has_vnni, set_tf32
 from tests.training.test_engine import config
-
-CPU = torch.device("cpu")
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="needs PyTorch 2.9")
@@ -23,21 +21,6 @@ def test_a_precision_that_an_earlier_run_set_by_the_newer_switches_does_not_reac
     assert backends.mkldnn.conv.fp32_precision not in ("bf16", "tf32")
     assert backends.mkldnn.matmul.fp32_precision not in ("bf16", "tf32")
     set_tf32(False)
-
-
-@pytest.mark.parametrize(
-    ("has", "fast"),
-    [
-        ({}, (True, False, False)),
-        ({"avx512_bf16": True}, (True, True, False)),
-        ({"amx_fp16": True}, (True, False, True)),
-    ],
-)
-def test_the_fast_units_are_those_that_the_processor_reports(
-    has: dict[str, bool], fast: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
-    assert tuple(has_fast_units(name, CPU) for name in ("fp32", "amp-bf16", "amp-fp16")) == fast
 
 
 @pytest.mark.parametrize(

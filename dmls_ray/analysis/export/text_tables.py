@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.table.findings_table import AnswerTable
+from dmls_ray.analysis.summary import AnswerTable
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.util.text import escape_control_chars
 

@@ -25,7 +25,7 @@ from dmls_ray.analysis.figures.series import (
     run_ids,
     trial_labels,
 )
-from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_limit, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
@@ -185,19 +185,22 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
         return []
     notes += note
     rows = [row for line in lines for row in line.rows]
-    return [replace(panels[0], series=[*panels[0].series, *_limits(rows, metric, field)])]
+    return [replace(panels[0], series=[*panels[0].series, *_limit(rows, metric, field)])]
 
 
-def _limits(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
-    """The limits of memory, as far as they are near the values."""
+def _limit(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
+    """The memory of the GPU, if it is near the values."""
+    sizes: list[float] = []
+    for row in rows:
+        for record in row.records:
+            if record.device.startswith("cuda"):
+                sizes += record.machine.get("gpu_memory_mib") or []
     highest = max(row.value_of(metric) or 0.0 for row in rows)
+    if not sizes or min(sizes) > _WIDE * highest:
+        return []
     batches = [row.factors[field] for row in rows]
-    limits = dict(filter(None, map(memory_limit, rows)))
-    lines = []
-    for name, size in limits.items():
-        if size <= _WIDE * highest:
-            lines.append(dashed_line(name, [(min(batches), size), (max(batches), size)]))
-    return lines
+    ends = [(batch, float(min(sizes))) for batch in (min(batches), max(batches))]
+    return [dashed_line("limit: memory of the GPU", ends)]
 
 
 def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Panel], list[str]]:

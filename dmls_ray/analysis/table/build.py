@@ -140,7 +140,7 @@ def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str
 
 def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
     """What of the runs cannot be compared, and why."""
-    sessions, modes, devices, slow = set(), set(), set(), set()
+    sessions, modes, devices = set(), set(), set()
     software = {}
     is_resumed = False
     for record in records:
@@ -153,8 +153,6 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
         is_resumed = is_resumed or bool(record.metrics.get("resumed_epoch"))
         if record.outcome is Outcome.OK and record.config.get("device") == "auto":
             devices.add(record.device)
-        if record.facts.get("fast_units") is False:
-            slow.add(str(record.config.get("precision")))
     if len(sessions) > 1:
         yield (
             f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
@@ -168,8 +166,6 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
         yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
-    if slow:
-        yield f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
 
 
 def _endings(rows: Sequence[Trial]) -> Mapping[str, Mapping[str, None]]:

@@ -20,9 +20,8 @@ from dmls_ray.analysis.published.reports import CAVEATS, REPORTS
 from dmls_ray.analysis.published.reports import published as published_results
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
-from dmls_ray.analysis.summary import SweepSummary, summarize
+from dmls_ray.analysis.summary import AnswerTable, SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table, with_published
-from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder

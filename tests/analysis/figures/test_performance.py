@@ -121,20 +121,12 @@ def test_a_gpus_memory_is_the_limit() -> None:
     assert not panel.y.log
 
 
-def test_on_a_cpu_the_ranks_share_what_the_host_has_and_the_legend_says_so() -> None:
-    (panel,) = panels(memory_chart(make_table(with_limit({"memory_mib": 500}, "cpu"))), 1)
-    assert panel.y.label == "tensor memory of a rank (MiB)"
-    assert points(panel, "limit: host memory") == {16: 500.0, 64: 500.0}
-    assert points(panel, "limit: host memory / 2 ranks") == {16: 250.0, 64: 250.0}
-
-
 @pytest.mark.parametrize(
     ("machine", "device"),
     [
         ({}, "cpu"),
         ({"gpu_memory_mib": []}, "cuda (Some GPU)"),
-        ({"memory_mib": 1000}, ""),
-        ({"memory_mib": 100_000}, "cpu"),  # far above the peaks, which could not be read below it
+        ({"gpu_memory_mib": [100_000]}, "cuda (Some GPU)"),  # far above the peaks, which could not be read below it
     ],
 )
 def test_a_limit_that_is_unknown_or_far_away_is_not_drawn(machine: dict[str, Any], device: str) -> None:

@@ -12,8 +12,8 @@ from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, answer_of_searc
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary import AnswerTable
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.findings_table import AnswerTable
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import along, own_results, results, set_value
 
