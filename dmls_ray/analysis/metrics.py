@@ -9,7 +9,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
+from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, RATE, RATIO, SECONDS, NumberFormat
+from dmls_ray.analysis.stats.formatting import MEMORY as MEMORY_FORMAT
 from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 from dmls_ray.records.model import RunRecord
@@ -22,7 +23,7 @@ _FORMATS: Mapping[str, NumberFormat] = {
     "seconds": SECONDS,
     "ratio": RATIO,
     "rate": RATE,
-    "memory": MEMORY,
+    "memory": MEMORY_FORMAT,
     "whole": INTEGER,
     "accuracy": ACCURACY,
     "number": GENERIC,
