@@ -264,10 +264,9 @@ class Executor:
             self._finish(run, self.recorder.finished(run, event))
             return
         if isinstance(event, RunStarted):
-            self.board.run_started(self.recorder.started(run, event))
+            self.recorder.started(run, event)
         elif isinstance(event, EpochEnded):
             self.recorder.epoch_ended(run, event.epoch)
-            self.board.epoch_ended(run.run_id, event.epoch)
         self.view.event(run, event)
 
     def _finish(self, run: Run, record: RunRecord) -> None:

@@ -40,15 +40,14 @@ class Recorder:
     _epochs: dict[str, list[EpochRecord]] = field(init=False, default_factory=dict)
     _last_end: float | None = field(init=False, default=None)
 
-    def started(self, run: Run, event: RunStarted) -> RunRecord:
-        """Note the start of a run, and return the record that it would have if it never ended."""
+    def started(self, run: Run, event: RunStarted) -> None:
+        """Note the start of a run."""
         record = self._record(run, Outcome.KILLED, "")
         record.load_average = provenance.load_average()
         record.attempts = event.attempt
         self._begun[run.run_id] = record
         self._epochs[run.run_id] = []
         self._last_end = self._last_end or time.monotonic()
-        return record
 
     def epoch_ended(self, run: Run, epoch: EpochRecord) -> None:
         """Keep an epoch, in case the run is cut short."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import read_sweep
 
 if TYPE_CHECKING:
@@ -39,23 +39,16 @@ class LiveTensorBoardWriter:
         """
         self._guard(lambda: self._begin(records))
 
-    def run_started(self, record: RunRecord) -> None:
-        """As `TensorBoardWriter.run_started`."""
-        self._write(lambda writer: writer.run_started(record))
-
-    def epoch_ended(self, run_id: str, epoch: EpochRecord) -> None:
-        """As `TensorBoardWriter.epoch_ended`."""
-        self._write(lambda writer: writer.epoch_ended(run_id, epoch))
-
     def run_finished(self, record: RunRecord) -> None:
-        """As `TensorBoardWriter.run_finished`."""
-        self._write(lambda writer: writer.run_finished(record))
+        """Write the files of a run."""
+        writer = self._writer
+        if writer is not None:
+            self._guard(lambda: writer.write(record))
 
     def end(self, records: Iterable[RunRecord]) -> None:
         """End the sweep; write the runs if nothing was to be run and there are no event files yet."""
         if self._writer is None and not (self._folder / FOLDER).exists():
             self.begin(records)
-        self._write(lambda writer: writer.close())
 
     def _begin(self, records: Iterable[RunRecord]) -> None:
         # Imported here: TensorBoard's messages take 0.2 s, and a sweep may go without them.
@@ -64,11 +57,6 @@ class LiveTensorBoardWriter:
         question = SweepQuestion.of(read_sweep(self._folder).get("sessions", []))
         self._writer = TensorBoardWriter(self._folder / FOLDER, question.varied, question.changed)
         self._writer.write_all(records)
-
-    def _write(self, write: Callable[[TensorBoardWriter], object]) -> None:
-        writer = self._writer
-        if writer is not None:
-            self._guard(lambda: write(writer))
 
     def _guard(self, write: Callable[[], object]) -> None:
         if self._off:

@@ -14,8 +14,6 @@ def test_a_write_error_is_reported_once_and_the_sweep_goes_on(tmp_path: Path) ->
     board = LiveTensorBoardWriter(tmp_path, notes.append)
     board.begin([])
     for record in RECORDS:
-        board.run_started(record)
-        board.epoch_ended(record.run_id, record.epochs[0])
         board.run_finished(record)
     board.end(RECORDS)
     (note,) = notes
@@ -33,7 +31,6 @@ def test_a_complete_folder_gets_its_event_files(tmp_path: Path) -> None:
 def test_off_writes_nothing(tmp_path: Path) -> None:
     board = LiveTensorBoardWriter(tmp_path, print, off=True)
     board.begin(RECORDS)
-    board.run_started(RECORDS[0])
     board.run_finished(RECORDS[0])
     board.end(RECORDS)
     assert not (tmp_path / "tensorboard").exists()

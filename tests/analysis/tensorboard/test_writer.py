@@ -17,7 +17,7 @@ from tensorboard.plugins.hparams.list_session_groups import Handler
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name
 from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 
@@ -73,24 +73,11 @@ def files(board: Path) -> dict[str, bytes]:
     return {str(path.relative_to(board)): path.read_bytes() for path in board.rglob("*") if path.is_file()}
 
 
-def replay(board: TensorBoardWriter, record: RunRecord, *, upto: int | None = None) -> None:
-    """Tell the board of a run as a sweep does."""
-    board.run_started(record.replace(outcome=Outcome.KILLED, epochs=[], ranks=[]))
-    for epoch in record.epochs[:upto]:
-        board.epoch_ended(record.run_id, epoch)
-
-
 def write_tensorboard(made: Results, varied: Sequence[str]) -> Path:
     """Write all runs into the folder that is returned."""
     writer = TensorBoardWriter(made.folder / "tensorboard", varied)
     writer.write_all(made.records)
     return writer.folder
-
-
-def live_board(made: Results) -> TensorBoardWriter:
-    board = TensorBoardWriter(made.folder / "tensorboard", VARIED)
-    board.write_all([])
-    return board
 
 
 def test_each_rank_and_all_together_have_the_scalars_of_report_a_once_an_epoch(tmp_path: Path) -> None:
@@ -144,44 +131,16 @@ def test_a_new_axis_renames_the_folders_and_leaves_files_of_others(tmp_path: Pat
     assert left == set(foreign)
 
 
-def test_a_finished_run_has_the_files_of_its_record_whatever_was_seen_of_it_live(tmp_path: Path) -> None:
-    made = sweep(tmp_path / "live")
-    board = live_board(made)
-    for record in made.records:
-        replay(board, record, upto=1)
-        board.run_finished(record)
-    afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
+def test_a_run_that_is_written_again_has_the_files_of_its_last_record(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    write_tensorboard(made, VARIED)
+    again = [record.replace(started_at="2026-01-02T03:05:00") for record in made.records[1:]]
+    board = TensorBoardWriter(tmp_path / "tensorboard", VARIED)
+    board.write_all([])
+    for record in (*made.records[1:], *again):
+        board.write(record)
+    afterwards = write_tensorboard(Results(tmp_path / "after", again), VARIED)
     assert files(board.folder) == files(afterwards)
-
-
-def test_another_attempt_removes_the_files_of_the_earlier_one(tmp_path: Path) -> None:
-    made = sweep(tmp_path)
-    board, record = live_board(made), made.records[0]
-    replay(board, record)
-    again = record.replace(started_at="2026-01-02T03:05:00")
-    replay(board, again, upto=1)
-    assert len(read(board.folder / run_name(record, VARIED))["Train loss"]) == 1, "a run that starts again"
-    last = again.replace(attempts=2, epochs=[], ranks=[], outcome=Outcome.KILLED)
-    board.run_started(last)
-    board.run_finished(last)
-    (folder,) = board.folder.iterdir()
-    assert folder.name == f"{run_name(record, VARIED)} attempt=2"
-    assert not read(folder).keys() & {*REPORT}
-
-
-@pytest.mark.parametrize("how", ["interrupted", "killed"])
-def test_a_run_without_an_end_is_removed_with_the_sweep(tmp_path: Path, how: str) -> None:
-    made = sweep(tmp_path)
-    board = live_board(made)
-    replay(board, made.records[0])
-    board.run_finished(made.records[0])
-    replay(board, made.records[1], upto=2)
-    if how == "interrupted":
-        board.close()
-    else:
-        board._running[made.records[1].run_id].file.close()
-        live_board(made).write_all(made.records[:1])
-    assert [path.name for path in board.folder.glob("world*")] == [run_name(made.records[0], VARIED)]
 
 
 def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
@@ -242,11 +201,8 @@ class TensorBoard:
         found = Handler(RequestContext(), self._context, "", request).run()
         return {group.name: group for group in found.session_groups}
 
-    def losses(self, run: str) -> list[int]:
-        return [item.step for item in self.multiplexer.Tensors(run, "Train loss")]
 
-
-def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats_and_follows_a_run(tmp_path: Path) -> None:
+def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats(tmp_path: Path) -> None:
     made = sweep(tmp_path, repeats=2)
     for record in made.records:
         record.metrics["test_accuracy"] = 0.25 + 0.5 * record.repeat
@@ -267,15 +223,6 @@ def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats_and_follow
     statuses = [session.status for session in groups[before[0].trial_id].sessions]
     assert sorted(statuses) == [api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE]
 
-    name = run_name(last, VARIED)
-    replay(board, last, upto=1)
-    assert api_pb2.STATUS_UNKNOWN in [session.status for session in shown.groups()[last.trial_id].sessions]
-    assert shown.losses(name) == [1]
-    board.epoch_ended(last.run_id, last.epochs[1])
-    shown.groups()
-    assert shown.losses(name) == [1, 2]
-    board.epoch_ended(last.run_id, last.epochs[2])
-    board.run_finished(last)
+    board.write(last)
     sessions = shown.groups()[last.trial_id].sessions
     assert [session.status for session in sessions] == [api_pb2.STATUS_SUCCESS] * 2, "in the row of its trial"
-    assert shown.losses(name) == [1, 2, 3]
