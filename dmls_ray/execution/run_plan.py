@@ -178,11 +178,7 @@ def run_plan(
             if has_space:
                 _write_derived(store, view, changed=is_restored or len(store.all_records) > before)
             board.end(store.records)
-        results = results_so_far()
-        others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
-        if others:
-            view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
-        return results
+        return results_so_far()
 
 
 def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpace | None) -> Results:
@@ -266,22 +262,16 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
 
 def _note_other_runs(records: Sequence[RunRecord], view: PlainView) -> None:
     """Note that the folder has runs of other machines or versions: no comparison pairs them with the runs to come."""
+    versions, git = provenance.describe_versions(), provenance.describe_git()
+    now = provenance.hardware_key(provenance.describe_machine()), provenance.software_facts(versions, git)
     measured = [record for record in records if record.outcome is not Outcome.SKIPPED]
-    here = provenance.describe_machine()
-    hardware = provenance.hardware_key(here)
-    others = [record.machine for record in measured if provenance.hardware_key(record.machine) != hardware]
+    made_with = [
+        (provenance.hardware_key(record.machine), provenance.software_facts(record.versions, record.git))
+        for record in measured
+    ]
+    others = len(made_with) - made_with.count(now)
     if others:
-        hosts = sorted({machine.get("host", "another machine") for machine in others})
         view.note(
-            f"This folder holds runs of {', '.join(hosts)}, and this is {here['host']}: their times cannot be "
-            "compared. Pass --fresh to start a new folder."
-        )
-    now = provenance.software_facts(provenance.describe_versions(), provenance.describe_git())
-    versions = [provenance.software_facts(record.versions, record.git) for record in measured]
-    changed = [facts for facts in versions if facts != now]
-    if changed:
-        there, present = provenance.differing_facts([changed[-1], now])
-        view.note(
-            f"This folder holds {count_noun(len(changed), 'run')} of other versions ({there}), and these are "
-            f"{present}: they are not compared. Pass --fresh to start a new folder."
+            f"This folder holds {count_noun(others, 'run')} of another machine or of other versions: they are not "
+            "compared with those to come. Pass --fresh to start a new folder."
         )

@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: a plain line for each run, and in a terminal a bar with the run under way."""
+"""What a sweep shows while it runs: a plain line for each run, and in a terminal one for the run under way."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
@@ -55,7 +52,6 @@ class PlainView:
         self._console = console
         self.total, self.ended = 0, 0
         """Number of runs to come, and how many of them have ended."""
-        self.began = time.monotonic()
         self._first_start: float | None = None
         """When the first run started."""
         self._varied: Sequence[str] = ()
@@ -72,7 +68,7 @@ class PlainView:
 
     def begin(self, total: int, varied: Sequence[str]) -> None:
         """Start with a number of runs to come, which are named by the fields that vary."""
-        self.total, self.began, self._varied = total, time.monotonic(), varied
+        self.total, self._varied = total, varied
 
     def extend(self, more: int, reason: str) -> None:
         """Go on with a number of further runs, for this reason."""
@@ -129,36 +125,26 @@ def compared_metrics(metrics: Mapping[str, float]) -> list[str]:
 
 
 class LiveView(PlainView):
-    """Below the lines of `PlainView`, the run under way with its epoch and loss, and how many runs have ended."""
+    """Below the lines of `PlainView`, one with the number of runs that have ended and the run under way."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._under_way = "starting Ray and the ranks ..."
-        self._live = Live(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
+        self.status = console.status("starting Ray and the ranks ...")
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self.status.stop()
 
     def begin(self, total: int, varied: Sequence[str]) -> None:
         super().begin(total, varied)
-        self._live.start(refresh=True)
+        self.status.start()
 
     def event(self, run: Run, event: RunEvent) -> None:
         super().event(run, event)
-        self._under_way = run.label(self._varied)
+        under_way = f"{self.ended}/{self.total} runs  {run.label(self._varied)}"
         if isinstance(event, EpochEnded):
-            self._under_way += f"  {_describe_epoch(event, run.values.get('epochs'))}"
-
-    def render(self) -> Group:
-        """What the terminal shows now, below the lines."""
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row(
-            ProgressBar(total=max(self.total, 1), completed=self.ended, width=30),
-            f"{self.ended}/{self.total} runs",
-            f"{duration(time.monotonic() - self.began)} gone",
-        )
+            under_way += f"  {_describe_epoch(event, run.values.get('epochs'))}"
         # What looks like mark-up in a name is none.
-        return Group(Text(escape_control_chars(self._under_way), style="cyan", no_wrap=True), bar)
+        self.status.update(Text(escape_control_chars(under_way), style="cyan", no_wrap=True))
 
 
 def _describe_epoch(event: EpochEnded, epochs: int | None) -> str:

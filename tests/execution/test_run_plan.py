@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dmls_ray.execution.run_plan as run_plan_module
-from dmls_ray import sweep
+from dmls_ray import load, sweep
 from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
@@ -120,11 +120,13 @@ def test_runs_of_other_versions_are_named_before_the_sweep_starts(
     monkeypatch.setattr(Executor, "run", lambda *_: None)
     monkeypatch.setattr(provenance, "describe_versions", lambda: {"python": "3.11", "torch": "3", "ray": "2.60"})
     monkeypatch.setattr(provenance, "describe_git", dict)
+    machine = load(finished).records[0].machine
+    monkeypatch.setattr(provenance, "describe_machine", lambda: machine)
     grid = make_plan({**GRID, "batch_per_rank": [16, 32, 64]})
     _, notes = call(finished, grid)
     assert (
-        "This folder holds 6 runs of other versions (torch 2), and these are torch 3: they are not compared. Pass "
-        "--fresh to start a new folder."
+        "This folder holds 6 runs of another machine or of other versions: they are not compared with those to come. "
+        "Pass --fresh to start a new folder."
     ) in notes
     monkeypatch.setattr(provenance, "describe_versions", lambda: {"python": "3.11", "torch": "2", "ray": "2.60"})
     assert not any("other versions" in note for note in call(finished, grid)[1])
