@@ -151,7 +151,7 @@ def test_a_bucket_that_disappears_loses_no_run(use_s3: Callable[[S3], str], tmp_
     ("out", "message"),
     [
         ("s3://KEY:HIDDEN@b/x", "--out s3://b/x was given with credentials in it"),
-        ("s3://b/x?endpoint_override=http://127.0.0.1:1", "see to the network and the endpoint"),
+        ("s3://b/x?endpoint_override=http://127.0.0.1:1", "the network, the endpoint (AWS_ENDPOINT_URL)"),
     ],
 )
 def test_a_location_that_cannot_be_used_is_an_error_of_one_line_and_nothing_starts(

@@ -8,7 +8,6 @@ object that is written again may be lost then, so nothing is that cannot be made
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,6 +26,11 @@ _S3_OPTIONS = ("region", "scheme", "endpoint_override", "tls_ca_file_path")
 """Options of an S3 server that the URI may have, by pyarrow's names."""
 
 _CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
+
+_WAY_OUT = (
+    "see to its scheme (s3://, gs://, abfs:// or hdfs://), its access rights, the network, the endpoint "
+    "(AWS_ENDPOINT_URL) and the credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE)"
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -205,24 +209,4 @@ def _store_errors(uri: str, what: str) -> Iterator[None]:
         for name in _CREDENTIALS:
             if len(secret := os.environ.get(name, "")) >= 8:
                 reason = reason.replace(secret, "***")
-        raise StoreError(f"{uri} cannot be {what} ({reason[:300]}); {_way_out(reason)}.") from error
-
-
-_WAYS_OUT = (
-    (
-        "ACCESS_?KEY|ACCESS_DENIED|SIGNATURE|TOKEN|credential|HTTP status 40[13]",
-        "see to the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE) and "
-        "to what they allow",
-    ),
-    (
-        "NETWORK_CONNECTION|curlCode|timed? ?out|INTERNAL_FAILURE|SLOW_DOWN",
-        "see to the network and the endpoint (AWS_ENDPOINT_URL, or ?endpoint_override=http://HOST:PORT)",
-    ),
-    ("Unrecognized filesystem", "use one of s3://, gs://, abfs://, hdfs://, or a path"),
-    ("", "check its access rights, or name another"),
-)
-"""What to do about an error whose text has a pattern; the first that it has counts."""
-
-
-def _way_out(reason: str) -> str:
-    return next(way_out for pattern, way_out in _WAYS_OUT if re.search(pattern, reason, re.IGNORECASE))
+        raise StoreError(f"{uri} cannot be {what} ({reason[:300]}); {_WAY_OUT}.") from error

@@ -43,12 +43,12 @@ def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("ftp://host/x", "use one of s3://, gs://, abfs://, hdfs://, or a path"),
+        ("ftp://host/x", "see to its scheme (s3://, gs://, abfs:// or hdfs://)"),
         ("file://relative/x", "Unsupported hostname"),
         ("s3://absent-bucket/x", "there is no bucket absent-bucket; make it, or name another"),
         ("s3://b/x?colour=red", "colour is no option of an s3 URI; choose from region, scheme, endpoint_override"),
-        ("s3://b/x?endpoint_override=http://127.0.0.1:1", "see to the network and the endpoint"),
-        ("s3://b/x?endpoint_override=http://host.invalid", "see to the network and the endpoint"),
+        ("s3://b/x?endpoint_override=http://127.0.0.1:1", "the network, the endpoint (AWS_ENDPOINT_URL)"),
+        ("s3://b/x?endpoint_override=http://host.invalid", "the network, the endpoint (AWS_ENDPOINT_URL)"),
     ],
 )
 def test_a_store_that_cannot_be_reached_is_one_line_within_seconds(bucket: str, uri: str, message: str) -> None:
@@ -72,7 +72,7 @@ def test_wrong_credentials_are_reported_and_not_shown(use_s3: Callable[[S3], str
     server = start_s3(INITIAL_NO_AUTH_ACTION_COUNT="1")  # the making of the bucket
     try:
         uri = use_s3(server)
-        with pytest.raises(StoreError, match="see to the credentials in the environment") as raised:
+        with pytest.raises(StoreError, match="and the credentials in the environment") as raised:
             ObjectStore(uri)
     finally:
         server.end()
