@@ -5,7 +5,6 @@ Its notes say what a reader must know: where and when it was measured, and what 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -101,11 +100,13 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
         yield Note("comparability", _SAME_RUNS.format(join_names(same)))
-    for text in _of_scaling(results, table):
+    if any(row.speed_up for row in table.rows if row.world_size > 1):
+        scaling = "strong" if table.fixed_batch_field == "global_batch" else "weak"
+        by = "" if table.has("images_per_s") else " by s/run"
+        equal = table.fixed_batch_field
+        text = f"Speed-up{by} is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
         yield Note("baseline", text)
     yield from table.presentation.notes(table.rows)
-    if text := _of_test_set(table.rows):
-        yield Note("method", text)
     for text, names in _endings(table.rows).items():
         yield Note("outcome", f"{join_names(list(names))}: {text}.")
 
@@ -182,42 +183,6 @@ def _endings(rows: Sequence[Trial]) -> Mapping[str, Mapping[str, None]]:
             elif record.not_recorded:
                 found[f"not recorded: {record.not_recorded}"][name] = None
     return found
-
-
-def _of_scaling(results: Results, table: Table) -> Iterator[str]:
-    """What a comparison of world sizes keeps equal."""
-    if len({row.world_size for row in table.rows}) < 2:
-        return
-    threads = {record.config.get("threads_per_rank") for record in results.records}
-    equal = table.fixed_batch_field
-    if len(threads) > 1:
-        equal += " and threads_per_rank"
-    elif None not in threads:
-        yield f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it."
-    if any(row.speed_up for row in table.rows):
-        scaling = "strong" if table.fixed_batch_field == "global_batch" else "weak"
-        by = "" if table.has("images_per_s") else " by s/run"
-        yield f"Speed-up{by} is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
-
-
-def _of_test_set(rows: Sequence[Trial]) -> str:
-    """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
-    further, samples = 0.0, 0.0
-    for row in rows:
-        accuracy = row.estimates.get("test_accuracy")
-        if accuracy is None or accuracy.low is None:
-            continue
-        count = row.counted[0].metrics.get("test_samples", 0.0)
-        share = min(max(accuracy.centre, 0.0), 1.0)
-        if count:
-            samples = max(samples, count)
-            further = max(further, 1.96 * math.sqrt(share * (1 - share) / count))
-    if not samples:
-        return ""
-    return (
-        f"Intervals of test accuracy are over seeds, with one test set of {samples:,} samples: for new samples the "
-        f"accuracy may differ by a further {further:.1g}."
-    )
 
 
 def held_fixed(table: Table) -> str:

@@ -110,20 +110,6 @@ def _several_ranks(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.config.get("world_size", 1) > 1]
 
 
-def _placed(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs with how many machines their ranks were on, how many were on each, and what backend=auto was."""
-    placed = []
-    for record in records:
-        config = dict(record.config)
-        if not config.get("machines"):
-            config["machines"] = len({rank.machine for rank in record.ranks}) or 1
-            config["ranks_per_machine"] = config["world_size"] // config["machines"]
-        if config.get("backend") == "auto" and record.outcome is Outcome.OK:
-            config["backend"] = record.backend or None
-        placed.append(record.replace(config=config))
-    return placed
-
-
 _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "test_accuracy")
 """Reports give memory in another unit."""
 
@@ -145,7 +131,6 @@ LAYOUTS: Mapping[str, Layout] = {
         factors=("machines", "ranks_per_machine", "backend"),
         metrics=("total_s", "epoch_s", "images_per_s", "speed_up", "exposed_comm_ms", "link_round_trip_ms",
                  "link_mbit_per_s", "test_accuracy"),
-        select=_placed,
     ),
     "quantization": Layout(
         factors=("world_size", "quantization"),

@@ -95,20 +95,6 @@ def test_the_reason_of_a_failure_names_its_trials_once_and_every_reason_of_a_tri
     ]
 
 
-def test_the_notes_say_what_the_test_set_itself_is_worth() -> None:
-    tested = results(GRID, rate)
-    for record in tested.records:
-        record.metrics.pop("test_samples", None)
-    assert not any("test set" in note for note in make_table(tested).notes), "its size is not known"
-    for record in tested.records:
-        record.metrics["test_samples"] = 359
-    # 1.96 x sqrt(0.9 x 0.1 / 359) = 0.031
-    assert (
-        "Intervals of test accuracy are over seeds, with one test set of 359 samples: for new samples the accuracy may "
-        "differ by a further 0.03."
-    ) in make_table(tested).notes
-
-
 def test_rows_that_were_oversubscribed_or_whose_ranks_trained_apart_say_so() -> None:
     runs = results(GRID, rate)
     assert not {"oversubscribed", "independent ranks"} & {*make_table(runs).frame()}

@@ -48,14 +48,6 @@ def test_runs_of_one_rank_have_no_backend_and_that_is_said() -> None:
     assert list(layout.notes) == ["All runs have one rank, which has no backend."]
 
 
-def test_ours_know_the_machines_of_their_ranks() -> None:
-    ours = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0)
-    assert render(ours, "machines").frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["1", "2"]]
-    for record in ours.records:
-        record.ranks[1].machine = "another"
-    assert render(ours, "machines").frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["2", "1"]]
-
-
 @pytest.mark.parametrize("name", list(LAYOUTS))
 def test_the_published_run_of_a_configuration_has_a_row_below_ours(name: str) -> None:
     layout = render(matching("cifar10", "convnet"), name, published=True)
