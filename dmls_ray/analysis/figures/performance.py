@@ -26,26 +26,17 @@ from dmls_ray.analysis.figures.series import (
     trial_labels,
 )
 from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
-from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.stats.scaling_laws import Fit, Points, fits
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.steps import PARTS, bounds_of, step_parts
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import join_names
+from dmls_ray.analysis.trials.steps import PARTS, step_parts
+from dmls_ray.analysis.trials.trial import Trial
 
 _CURVE_POINTS = 25
 _MOST_PANELS = 4
 """Lines of trials that have a panel of bars."""
 _WIDE = 4
 """Ratio of limit to highest value above which the limit is not drawn, so that the values remain readable."""
-
-_BOUNDS = {
-    "input": "waiting for data",
-    "communication": "communication and waiting for other ranks",
-    "launch": "what a step takes at any batch (launch-bound)",
-    "compute": "computing",
-    "compute or launch": "computing, or what a step takes at any batch (not distinguished)",
-}
 
 Amounts = Mapping[str, Mapping[str, float | None]]
 """trial_id -> name of a part -> its value."""
@@ -61,7 +52,6 @@ def scaling_chart(table: Table) -> Chart | None:
     throughput: list[Series] = []
     efficiency: list[Series] = []
     strong = table.fixed_batch_field == "global_batch"
-    refused: dict[str, None] = {}
     for line in lines:
         throughput += rates.series(line.name, line.points, connected=True)
         throughput += lost_crosses(line.name, line.points)
@@ -70,13 +60,8 @@ def scaling_chart(table: Table) -> Chart | None:
             continue
         speed_ups = _speed_ups(measured)
         above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
-        drawn = []
-        for law in fits(above_one, strong=strong) if above_one else ():
-            if isinstance(law, Fit) and law.curve(1).low is not None:
-                drawn.append(law)
-            else:
-                refused[_why_not(law)] = None
-
+        # Without an interval, which needs three blocks, no law is drawn.
+        drawn = [law for law in fits(above_one, strong=strong) if law.curve(1).low is not None]
         rate = estimate(list(measured[0].rates().values()), "rate").centre
         least, most = 1, measured[-1].world_size
         throughput.append(dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
@@ -95,7 +80,7 @@ def scaling_chart(table: Table) -> Chart | None:
         efficiency.append(dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
-    return Chart(name="scaling", title=title, panels=panels, notes=[*notes, *refused])
+    return Chart(name="scaling", title=title, panels=panels, notes=notes)
 
 
 def _fitted(line: Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
@@ -118,12 +103,6 @@ def _fitted(line: Line, laws: Sequence[Fit], most: int, rate: float | None = Non
             points.append(Point(size, value.centre * factor, low, high))
         series.append(Series(law.name, points, "line", dashed=True, same_as=line.name))
     return series
-
-
-def _why_not(law: Fit | Refusal) -> str:
-    """The reason why a law is not drawn; without an interval no law is drawn."""
-    reason = law.reason if isinstance(law, Refusal) else f"it has no interval with fewer than {MIN_REPEATS} blocks"
-    return f"No curve by {law.name}: {reason}."
 
 
 def _speed_ups(rows: Sequence[Trial]) -> Points:
@@ -150,11 +129,6 @@ def step_parts_chart(table: Table) -> Chart | None:
     panels, notes = _stacked_panels(table, amounts, "time of an optimizer step (ms)")
     if not panels:
         return None
-    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
-    for bound, words in _BOUNDS.items():
-        bounded = [row for row in table.rows if row.trial_id in amounts and bounds[row.trial_id] == bound]
-        if bounded:
-            notes.append(f"Bound by {words}: {join_names([describe_configuration(row.factors) for row in bounded])}.")
     return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=notes)
 
 

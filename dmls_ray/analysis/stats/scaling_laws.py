@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import (
     Estimate,
     Interval,
@@ -69,50 +68,38 @@ class Fit:
         return estimate([self.law(world_size, *parameters) for parameters in self.by_block], "ratio")
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a law is not fitted."""
-
-    name: str
-    reason: str
-
-
 _LAWS: Mapping[str, tuple[Law, int]] = {"Amdahl's law": (amdahl, 1), "universal scalability law": (universal, 2)}
 """Name -> function of a law, and how many parameters it has."""
 
 
-def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
-    """Fit both laws.
+def fits(points: Points, *, strong: bool = True) -> list[Fit]:
+    """The laws that can be fitted and hold.
 
     A law needs one world size above 1 more than it has parameters: at world size 1 the speed-up is 1 by definition. A
-    law whose curve misses the measured speed-ups is refused.
+    law whose curve misses the measured speed-ups does not hold.
 
     Args:
         points: the measured speed-ups of world sizes above 1.
         strong: whether the problem stays the same as ranks are added (strong scaling); Amdahl's law needs that.
     """
-    return [_fit(name, points, strong=strong) for name in _LAWS]
-
-
-def _fit(name: str, points: Points, *, strong: bool) -> Fit | Refusal:
-    law, count = _LAWS[name]
     sizes = sorted(points)
     frame = pd.DataFrame(dict(points)).dropna()  # of shape (blocks that have all world sizes, world sizes)
-    if law is amdahl and not strong:
-        return Refusal(name, "it is about a problem that stays the same, and global_batch grew with the ranks")
-    if len(sizes) < count + 1:
-        return Refusal(name, f"it needs {count + 1} world sizes above 1, and {len(sizes)} were measured")
-    if frame.empty:
-        return Refusal(name, "no block has all world sizes")
-    fit = Fit(name, law, [_fitted(law, count, sizes, frame.loc[block, sizes]) for block in sorted(frame.index)])
-    for size in sizes:
-        seen = estimate(frame[size].tolist(), "ratio", level=bonferroni_level(len(sizes)))
-        predicted = fit.curve(size).centre
-        is_far = abs(predicted / seen.centre - 1) > _NEGLIGIBLE
-        if is_far and (is_above(seen, predicted) or is_below(seen, predicted)):
-            would_be = f"at world_size {size} it would be a speed-up of {predicted:.2f}"
-            return Refusal(name, f"it does not hold here: {would_be}, and {format_interval(seen, RATIO)} was measured")
-    return fit
+    found = []
+    for name, (law, count) in _LAWS.items():
+        if frame.empty or len(sizes) < count + 1 or (law is amdahl and not strong):
+            continue
+        fit = Fit(name, law, [_fitted(law, count, sizes, frame.loc[block, sizes]) for block in sorted(frame.index)])
+        if not any(_misses(fit, size, frame[size].tolist(), bonferroni_level(len(sizes))) for size in sizes):
+            found.append(fit)
+    return found
+
+
+def _misses(fit: Fit, size: int, speed_ups: Sequence[float], level: float) -> bool:
+    """Whether a curve is far from the speed-ups that the blocks have at a world size, and outside their interval."""
+    seen = estimate(speed_ups, "ratio", level=level)
+    predicted = fit.curve(size).centre
+    is_far = abs(predicted / seen.centre - 1) > _NEGLIGIBLE
+    return is_far and (is_above(seen, predicted) or is_below(seen, predicted))
 
 
 def _fitted(law: Law, count: int, sizes: Sequence[int], speed_ups: Sequence[float]) -> tuple[float, ...]:
