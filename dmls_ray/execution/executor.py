@@ -57,15 +57,13 @@ class Executor:
         state: the runs, how they are run, and which of them are missing.
         store: receives a record of each run.
         view: shows the progress.
-        board: writes files for TensorBoard.
         heartbeat: reports to the supervisor of this process.
     """
 
-    def __init__(
-        self, state: FolderState, store: Store, view: PlainView, board: LiveTensorBoardWriter, heartbeat: Heartbeat
-    ) -> None:
+    def __init__(self, state: FolderState, store: Store, view: PlainView, heartbeat: Heartbeat) -> None:
         self.state, self.plan, self.options = state, state.plan, state.options
-        self.store, self.view, self.board, self.heartbeat = store, view, board, heartbeat
+        self.store, self.view, self.heartbeat = store, view, heartbeat
+        self.board = LiveTensorBoardWriter(store.folder, view.note, off=self.options.tensorboard == "off")
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
         self.recorder = Recorder(self.plan, self.options, self.workload, self.session)

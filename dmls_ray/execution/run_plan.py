@@ -16,7 +16,6 @@ from dmls_ray.analysis.export.files import derived_files_are_current, write_deri
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
@@ -163,21 +162,19 @@ def run_plan(
             # An edit was undone, so that stale trials are current again: no new run says so.
             started_at = datetime.now(UTC).isoformat(timespec="seconds")
             store.add_session({"started_at": started_at, **describe_session(plan, options)})
-        board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         before, has_space = len(store.all_records), True
         try:
             if state.missing:
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
                 heartbeat.report(done=before)
-                Executor(state, store, view, board, heartbeat).run()
+                Executor(state, store, view, heartbeat).run()
         except NotKeptError:
             has_space = False
             raise
         finally:
             if has_space:
                 _write_derived(store, view, changed=is_restored or len(store.all_records) > before)
-            board.end(store.records)
         return results_so_far()
 
 

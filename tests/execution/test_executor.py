@@ -36,20 +36,13 @@ class View(Notes):
         self.ended.append(run.run_id)
 
 
-class Board:
-    """TensorBoard, without files."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
 @pytest.fixture
 def executor(tmp_path: Path) -> Iterator[Executor]:
     plan = make_plan({**GRID, "world_size": [1, 2]})
     options = Options(out=str(tmp_path), repeats=3, checkpoints=True)
     with Store(tmp_path) as store:
         state = FolderState(plan, options, [], lambda: Results(tmp_path, []))
-        executor = Executor(state, store, View(), Board(), Heartbeat())  # type: ignore[arg-type]
+        executor = Executor(state, store, View(), Heartbeat())  # type: ignore[arg-type]
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor
 

@@ -90,7 +90,6 @@ def test_a_report_that_cannot_be_written_is_a_note_and_the_sweep_goes_on(finishe
     assert nothing == "Nothing to run: all 6 runs are there."
     assert note.startswith(f"report.html of {finished} cannot be written (Is a directory); ")
     assert note.endswith(f"dmls-ray report {finished} tries again.")
-    assert (finished / "tensorboard").is_dir(), "the board ends as ever"
 
 
 def test_the_command_line_has_its_table_and_answer_without_a_report(
@@ -156,7 +155,7 @@ def test_a_call_leaves_all_files_at_the_uri(finished_uri: str) -> None:
     found, notes = call(finished_uri)
     assert (len(found), notes) == (6, ["Nothing to run: all 6 runs are there."])
     there = {name.partition("/")[0] for name in ObjectStore(finished_uri).list(deep=True)}
-    assert {"runs", "sessions", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there
+    assert {"runs", "sessions", "report.html", "table.md", "runs.parquet"} <= there
     assert b"batch_per_rank 32 vs 16" in (ObjectStore(finished_uri).get("table.md") or b"")
 
 

@@ -15,16 +15,13 @@ from dmls_ray.analysis.metrics import EXACT, format_of, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, as_dict
-from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, describe_configuration, factor_cells
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
 
 Verdict = Literal[
     "best", "not distinguished", "worse", "not compared",
     "times_unknown", "target_not_reached", "independent_ranks", "loses", "other",
 ]  # fmt: skip
 """Of a trial against the best one, or why it cannot be chosen. `not compared`: no block has both in one environment."""
-
-_WORK = {"model", "dataset", "image_size", "train", "epochs"}
-"""Fields of which another value is more work."""
 
 
 @dataclass
@@ -144,11 +141,6 @@ class Advice:
             texts.append(
                 "Chosen by test samples, so the accuracy on new samples is lower; choose by validation_accuracy."
             )
-        work = _WORK.intersection(self.objective.table.varied)
-        if metric != "total_s":
-            work.discard("epochs")
-        if work and not self.objective.is_learned and metric != TIME_TO_TARGET:
-            texts.append(f"The trials do not do equal work: they differ in {', '.join(sorted(work))}.")
         return texts
 
     def frame(self) -> pd.DataFrame:

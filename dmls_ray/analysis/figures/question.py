@@ -149,12 +149,8 @@ def search_chart(table: Table) -> Chart | None:
         places = [numbers[row.trial_id] for row in finished]
         trials.append(dashed_line("best so far", zip(places, best, strict=True)))
     panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
-    fields = differing_fields(table, known)
-    for field in fields[:_MOST_FIELDS]:
-        panels.append(_against(field, known, plotted))
-    notes = []
-    if fields[_MOST_FIELDS:]:
-        notes.append(f"Not drawn: {', '.join(fields[_MOST_FIELDS:])}.")
+    fields, notes = limit_items(differing_fields(table, known), "fields", _MOST_FIELDS)
+    panels += [_against(field, known, plotted) for field in fields]
     title = f"{plotted.y.label.partition(' (')[0]} of {len(known)} configurations"
     return Chart(name="search", title=f"{title[:1].upper()}{title[1:]}", panels=panels, notes=notes)
 

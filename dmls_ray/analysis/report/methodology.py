@@ -6,7 +6,6 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from dmls_ray.analysis.results import Results
@@ -40,12 +39,6 @@ def methodology(results: Results, table: Table) -> list[str]:
     warmup = {record.config["warmup_steps"] for record in ran if "warmup_steps" in record.config}
     if warmup:
         sentences.append(f"The first optimizer steps of a run ({_listed(warmup)}) are not counted in any rate.")
-    loads = [record.load_average for record in ran if record.load_average is not None]
-    if loads:
-        sentences.append(
-            f"The machine's one-minute load average when a run began: {median(loads):.2f} in the median, "
-            f"{min(loads):.2f} to {max(loads):.2f}."
-        )
     again = [record for record in ran if record.attempts > 1]
     if again:
         sentences.append(f"Runs started more than once because a rank was lost: {len(again)} of {len(ran)}.")
@@ -67,20 +60,16 @@ def environments(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 
 def commands(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """When the commands of the sessions began, and their lines for a shell, with commit and versions."""
+    """When the commands of the sessions began, and their lines for a shell, with the commit."""
     return [(str(session.get("started_at", "")), _lines(session)) for session in sessions if session.get("command")]
 
 
 def _lines(session: Mapping[str, Any]) -> str:
-    git, versions = session.get("git") or {}, session.get("versions") or {}
-    lines = []
+    git, lines = session.get("git") or {}, []
     if git.get("commit"):
         lines.append(f"git checkout {shlex.quote(str(git['commit']))}")
         if git.get("dirty"):
             lines[0] += "  # the files had changes that this commit lacks"
-    pinned = [shlex.quote(f"{name}=={versions[name]}") for name in ("torch", "torchvision", "ray") if name in versions]
-    if pinned:
-        lines.append(f"pip install {' '.join(pinned)} -e .")
     command = shlex.join(session["command"])
     if session["command"][0].endswith(".py"):
         command = f"python {command}"

@@ -45,17 +45,12 @@ class LiveTensorBoardWriter:
         if writer is not None:
             self._guard(lambda: writer.write(record))
 
-    def end(self, records: Iterable[RunRecord]) -> None:
-        """End the sweep; write the runs if nothing was to be run and there are no event files yet."""
-        if self._writer is None and not (self._folder / FOLDER).exists():
-            self.begin(records)
-
     def _begin(self, records: Iterable[RunRecord]) -> None:
         # Imported here: TensorBoard's messages take 0.2 s, and a sweep may go without them.
         from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
 
         question = SweepQuestion.of(read_sweep(self._folder).get("sessions", []))
-        self._writer = TensorBoardWriter(self._folder / FOLDER, question.varied, question.changed)
+        self._writer = TensorBoardWriter(self._folder / FOLDER, question.varied)
         self._writer.write_all(records)
 
     def _guard(self, write: Callable[[], object]) -> None:

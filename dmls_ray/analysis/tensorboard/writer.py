@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,6 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dmls_ray.analysis.metrics import MEMORY_METRICS, is_time, label_of
 from dmls_ray.analysis.results import factors_of
-from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.metrics import BY_NAME, LEARNED
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -53,12 +52,10 @@ class TensorBoardWriter:
     Args:
         folder: results/<sweep>/tensorboard.
         varied: the fields that name a run.
-        changed: fields that were changed one at a time; a field at its default is left out of the name.
     """
 
-    def __init__(self, folder: Path, varied: Sequence[str] = (), changed: Collection[str] = ()) -> None:
-        self.folder = folder
-        self._varied, self._changed = tuple(varied), frozenset(changed)
+    def __init__(self, folder: Path, varied: Sequence[str] = ()) -> None:
+        self.folder, self._varied = folder, tuple(varied)
         self._run_ids: dict[str, str] = {}  # by folder name
 
     def write_all(self, records: Iterable[RunRecord]) -> None:
@@ -78,7 +75,7 @@ class TensorBoardWriter:
         """Write the files of a run that has finished; a skipped run has none."""
         if record.outcome is Outcome.SKIPPED:
             return
-        name = run_name(record, self._varied, self._changed)
+        name = run_name(record, self._varied)
         if self._run_ids.setdefault(name, record.run_id) != record.run_id:
             name = f"{name} {record.trial_id}"
         folder = self.folder / name
@@ -149,17 +146,11 @@ def _session_end(record: RunRecord) -> Event:
     return Event(wall_time=_ended(record), summary=Summary(value=[value]))
 
 
-def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] = ()) -> str:
+def run_name(record: RunRecord, varied: Sequence[str]) -> str:
     """Name of the folder of a run: its varied fields and its repeat."""
     factors = factors_of(record)
-    words = []
-    if changed:
-        words.append(name_of_change(Trial(record.trial_id, factors, [record]), changed))
-    for name in varied:
-        if name not in changed and factors.get(name) is not None:
-            words.append(f"{name}={factors[name]}")
-    words.append(f"repeat={record.repeat}")
-    text = re.sub(r"[^\w=.,:+@ -]", "-", " ".join(words))
+    words = [f"{name}={factors[name]}" for name in varied if factors.get(name) is not None]
+    text = re.sub(r"[^\w=.,:+@ -]", "-", " ".join([*words, f"repeat={record.repeat}"]))
     short = text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
     return text if short == text else f"{short} {record.run_id}"
 

@@ -94,8 +94,7 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
     from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
 
     results = load(given.folder)
-    question = summarize(results).question
-    TensorBoardWriter(results.folder / FOLDER, question.varied, question.changed).write_all(results.records)
+    TensorBoardWriter(results.folder / FOLDER, summarize(results).question.varied).write_all(results.records)
     _upload(results)
     say(console, f"tensorboard --logdir {below(results.where, FOLDER)}")
 

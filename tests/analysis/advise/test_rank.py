@@ -243,12 +243,6 @@ def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
     assert any("Chosen by test samples" in note for note in advise(swept, "accuracy", metric="test_accuracy").notes())
 
 
-def test_trials_that_do_less_work_are_said_to() -> None:
-    swept = results({"batch_per_rank": 16, "epochs": [1, 2]}, lambda *_: 100.0)
-    assert any("differ in epochs" in note for note in advise(swept, "cost", price_per_hour=1).notes())
-    assert not any("equal work" in note for note in advise(swept, "throughput").notes())
-
-
 def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
     swept = own_results({"width": [8, 16]}, lambda values, repeat: (values["width"] / 8, {"loss": 1 / values["width"]}))
     assert advise(swept, "throughput").best.name == "width=8"

@@ -184,7 +184,7 @@ def test_of_many_fields_the_first_are_drawn_and_the_others_named() -> None:
     axes = {**AXES, "l1": [0.0, 0.1], "dropout": [0.1, 0.2], "label_smoothing": [0.0, 0.1], "weight_decay": [0.0, 0.1]}
     found = search_chart(make_table(searched(axes), best_by=ACCURACY))
     panels(found, 6)
-    assert found.notes == ["Not drawn: l1."]
+    assert found.notes == ["5 of 6 fields are drawn; the table has all of them."]
 
 
 def quantized(kinds: list[str], *, lr: list[float] | None = None, lost: str = "") -> Table:

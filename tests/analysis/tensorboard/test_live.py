@@ -15,22 +15,13 @@ def test_a_write_error_is_reported_once_and_the_sweep_goes_on(tmp_path: Path) ->
     board.begin([])
     for record in RECORDS:
         board.run_finished(record)
-    board.end(RECORDS)
     (note,) = notes
     assert note.startswith(f"{tmp_path / 'tensorboard'} cannot be written (")
     assert note.endswith("; the sweep goes on without it.")
-
-
-def test_a_complete_folder_gets_its_event_files(tmp_path: Path) -> None:
-    (tmp_path / "sweep.json").write_text('{"sessions": [{"axes": {"world_size": [1, 2], "batch_per_rank": [16]}}]}')
-    LiveTensorBoardWriter(tmp_path, print).end(RECORDS)
-    names = {path.name for path in (tmp_path / "tensorboard").glob("world*")}
-    assert names == {"world_size=1 repeat=0", "world_size=2 repeat=0"}
 
 
 def test_off_writes_nothing(tmp_path: Path) -> None:
     board = LiveTensorBoardWriter(tmp_path, print, off=True)
     board.begin(RECORDS)
     board.run_finished(RECORDS[0])
-    board.end(RECORDS)
     assert not (tmp_path / "tensorboard").exists()

@@ -175,15 +175,6 @@ def test_names_of_runs_are_safe_short_and_unique(tmp_path: Path) -> None:
     assert scalars_of == {"repeat=0", *(f"repeat=0 {item.trial_id}" for item in made.records[1:])}
 
 
-def test_fields_changed_one_at_a_time_name_a_run_by_the_changed_field() -> None:
-    variants = ({}, {"dropout": 0.5}, {"batch_norm": "on"})
-    made = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1, variants=variants).records
-    changed = ("dropout", "batch_norm")
-    assert {run_name(record, changed, changed) for record in made} == {
-        "baseline repeat=0", "dropout=0.5 repeat=0", "batch_norm=on repeat=0"
-    }  # fmt: skip
-
-
 class TensorBoard:
     """TensorBoard's reader and HParams plugin on a folder."""
 
