@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dmls_ray.execution.supervisor import STOPPED
 from tests.conftest import GRID, PROJECT, call, command_line
 from tests.test_sweeps import Family, cluster, lines, start
 
@@ -34,11 +35,6 @@ VICTIMS = {
     "sweep": ("sweeps/batch_size.py", "The process of the sweep was ended by SIGKILL"),
 }
 """By name: what its command line has, and why the sweep starts again."""
-
-STOPPED = (
-    "Stopped. The runs that had ended are kept: `dmls-ray table out` shows them, and the same command runs the "
-    "others.\n"
-)
 
 
 class Sweep:
@@ -227,7 +223,7 @@ def test_a_signal_stops_the_sweep_whether_it_reaches_the_supervisor_or_all_proce
     else:
         stopped.process.send_signal(number)
     code, _, err = stopped.end()
-    assert (code, err) == (130, STOPPED)
+    assert (code, err) == (130, f"{STOPPED}\n")
 
 
 def test_ctrl_c_ends_a_sweep_whose_ray_is_silent(sweep: Callable[..., Sweep]) -> None:

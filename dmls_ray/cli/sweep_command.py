@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import inspect
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.supervisor import EXIT_LOST, Heartbeat
+from dmls_ray.execution.supervisor import EXIT_LOST, STOPPED, Heartbeat
 from dmls_ray.execution.view import ProgressConsole, make_view
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
@@ -71,7 +70,7 @@ def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Hea
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         if not heartbeat.is_supervised:
-            print(heartbeat.stopped, file=sys.stderr)
+            print(STOPPED, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -87,15 +86,11 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
         show_plan(plan, options, console)
         return EXIT_OK
 
-    again = "the same command"
     if options.fresh:
         # Another start of this sweep continues in the same folder.
         options = replace(options, out=heartbeat.folder or str(results_location(options)), fresh=False)
         heartbeat.report(folder=options.out)
-        again += ", with --out on its folder in place of --fresh,"
-    shown = f"dmls-ray table {shlex.quote(str(results_location(options)))}"
-    heartbeat.stopped = f"Stopped. The runs that had ended are kept: `{shown}` shows them, and {again} runs the others."
-    heartbeat.report(restarts=request.restarts, stopped=heartbeat.stopped)
+    heartbeat.report(restarts=request.restarts)
     with make_view(console) as view:
         results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
     from dmls_ray.cli.sweep_output import show_results

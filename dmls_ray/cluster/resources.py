@@ -153,14 +153,6 @@ def cluster_resources() -> Resources:
     return Resources(tuple(sorted(machines, key=place)))
 
 
-def free_resources() -> dict[str, float]:
-    """Free resources of the connected cluster, by Ray's names: CPU, GPU."""
-    import ray
-
-    free: dict[str, float] = ray.available_resources()
-    return free
-
-
 def usable_gpus() -> int:
     """GPUs of this machine that ranks of this process can use: those of CUDA that PyTorch finds."""
     import torch

@@ -17,10 +17,8 @@ from dmls_ray.cluster.resources import (
     Resources,
     WorkerGroupSpec,
     check_accelerator,
-    free_resources,
     local_resources,
 )
-from dmls_ray.cluster.scheduler.membership import START_TIMEOUT_S as RANKS_TIMEOUT_S
 from dmls_ray.config.grid import Run, configs_of
 from dmls_ray.execution.jobs import JobFactory, remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState
@@ -108,7 +106,6 @@ class Executor:
                     runs = self._set_aside(resources)
                     if not runs:
                         return
-                    self._note_busy(resources, runs)
                     self._begin(runs, is_here=resources.has_this_machine)
                 self._run_on(session, resources, runs)
         except ClusterLostError as error:
@@ -142,17 +139,6 @@ class Executor:
 
     def _job_factory(self, resources: Resources) -> JobFactory:
         return JobFactory.of(self.plan, resources, self.options, self.store.folder)
-
-    def _note_busy(self, resources: Resources, runs: Sequence[Run]) -> None:
-        """Note that ranks wait for other jobs of the cluster: Ray itself would wait in silence."""
-        free, wait_s = free_resources(), max(RANKS_TIMEOUT_S, self.options.wait_for_ranks)
-        for device, kind, there in (("cpu", "CPU", resources.cores), ("cuda", "GPU", resources.gpus)):
-            sizes = [config.world_size for config in configs_of(runs) if resources.device_of(config) == device]
-            if free.get(kind, 0) < min(max(sizes, default=0), there):
-                self.view.note(
-                    f"The cluster has {free.get(kind, 0):g} {kind}s free and the ranks need {max(sizes)}: they start "
-                    f"when other jobs have ended. The sweep waits {wait_s:g} s for it (--wait-for-ranks)."
-                )
 
     def _begin(self, runs: Sequence[Run], *, is_here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""

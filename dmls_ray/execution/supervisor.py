@@ -31,7 +31,11 @@ _POLL_S = 1.0
 _SET_CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux: orphans of the sweep become children of this process."""
 
-STOPPED = "Stopped. The runs that had ended are kept; the same command runs the others."
+STOPPED = (
+    "Stopped. The runs that had ended are kept; the same command runs the others (with --out on the folder in place of "
+    "--fresh)."
+)
+"""What is printed of a sweep that was stopped."""
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -61,7 +65,7 @@ class Supervisor:
             is_cut_short = self._is_stopped and (code == EXIT_LOST or not self._status["ended"])
             if is_cut_short or code == EXIT_INTERRUPTED:
                 # Here and not in the sweep's process, which a thread of Ray may end before it has printed anything.
-                _print(self._status.get("stopped", STOPPED))
+                _print(STOPPED)
                 _end_processes()
                 return EXIT_INTERRUPTED
             _end_processes()
@@ -193,8 +197,6 @@ class Heartbeat:
     def __init__(self, descriptor: int | None = None, *, folder: str = "", is_restart: bool = False) -> None:
         self._descriptor = descriptor
         self.folder, self.is_restart = folder, is_restart
-        self.stopped = STOPPED
-        """What is printed of a sweep that was stopped."""
 
     @classmethod
     def of_supervisor(cls) -> Heartbeat:
@@ -220,7 +222,7 @@ class Heartbeat:
         self.report(within_s=within_s)
 
     def report(self, **facts: object) -> None:
-        """Report facts: `done`, `ended`, `folder`, `reason`, `restarts`, `stopped` or `within_s`.
+        """Report facts: `done`, `ended`, `folder`, `reason`, `restarts` or `within_s`.
 
         Raises:
             KeyboardInterrupt: the supervisor is gone, where the system does not end this process with it (macOS).

@@ -22,9 +22,6 @@ _METRICS_SHOWN = 3
 """Custom metrics that one line shows."""
 
 
-_READER_HAS_LEFT = "The reader of the output has left: nothing more is printed, and the sweep goes on to its end."
-
-
 class ProgressConsole(Console):
     """Where a sweep prints. A reader that leaves early (`| head`) does not end the sweep, whose results are files.
 
@@ -39,10 +36,6 @@ class ProgressConsole(Console):
         """Discard all further output; rich calls this where a write fails for want of a reader."""
         self.quiet = True
         discard_output(sys.stdout)
-        try:
-            print(_READER_HAS_LEFT, file=sys.stderr, flush=True)
-        except BrokenPipeError:  # 2>&1
-            discard_output(sys.stderr)
 
 
 class PlainView:

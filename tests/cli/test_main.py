@@ -334,15 +334,6 @@ def test_show_finds_a_stale_run_by_its_name(edited: Path, run: DmlsRay) -> None:
         assert "3 runs are called" in run("show", record.trial_id, edited)[2]
 
 
-def test_ls_says_how_many_runs_are_stale(edited: Path, folder: Path, run: DmlsRay) -> None:
-    _, out, _ = run("ls", edited.parent, "--format", "csv")
-    rows = pd.read_csv(io.StringIO(out)).set_index("folder")
-    assert (rows.loc[str(edited), "runs"], rows.loc[str(edited), "stale"]) == (6, 6)
-    assert rows.loc[str(folder), "stale"] == 0
-    assert "Stale runs were made with other code or data" in run("ls", edited.parent)[1]
-    assert "tale" not in run("ls", folder)[1]
-
-
 def test_a_copy_has_the_stale_runs_too(edited: Path, tmp_path: Path, run: DmlsRay) -> None:
     assert "12 of 12 runs added" in run("copy", edited, tmp_path / "copy")[1]
     assert "0 of 12 runs added" in run("copy", edited, tmp_path / "copy")[1]

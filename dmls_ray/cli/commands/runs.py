@@ -17,7 +17,6 @@ from dmls_ray.cli.commands.tables import add_format, print_result
 from dmls_ray.cli.console import Console, Parser, print_table, say
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
-from dmls_ray.records.stale import CURRENT, FIELD
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import find_sweeps
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
@@ -50,24 +49,18 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         raise StoreError(
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
-    frame = pd.DataFrame(rows).fillna("")
-    notes = []
-    if any(row.get("stale", "0") != "0" for row in rows):
-        notes.append("Stale runs were made with other code or data, and are not in runs; table DIR --stale has them.")
-    else:
-        frame = frame.drop(columns="stale", errors="ignore")
-    print_result(frame, notes, given.format, console)
+    print_result(pd.DataFrame(rows).fillna(""), [], given.format, console)
 
 
 def _describe_sweep(folder: str | Path) -> dict[str, str]:
     """The row of a sweep; one that cannot be read has the reason."""
     row = {"folder": utf8_safe(str(folder))}
     try:
-        everything = load(folder, stale=True)
-        sessions = read_sweep(everything.folder).get("sessions", [])
+        results = load(folder)
+        sessions = read_sweep(results.folder).get("sessions", [])
     except InputError as error:
         return row | {"outcome": utf8_safe(str(error))}
-    records = [record for record in everything.records if record.config.get(FIELD, CURRENT) == CURRENT]
+    records = results.records
     last = sessions[-1] if sessions else {}
     ended = Counter(record.trial_id for record in records)
     missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in last.get("trials", []))
@@ -75,7 +68,6 @@ def _describe_sweep(folder: str | Path) -> dict[str, str]:
     row["runs"] = f"{len(records)} of {len(records) + missing}" if missing else str(len(records))
     begun = max((record.started_at for record in records), default="")
     return row | {
-        "stale": str(len(everything) - len(records)),
         "outcome": outcome_counts(record.ending for record in records),
         "last begun": begun[:16].replace("T", " "),
         "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in records})),
