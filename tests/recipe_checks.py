@@ -131,12 +131,6 @@ def test_a_new_launcher_is_a_choice_and_runs_two_ranks(plan: Any) -> None:
     assert [(result.rank, result.outcome.value, result.reason) for result in results] == [(0, "ok", ""), (1, "ok", "")]
 
 
-def test_a_new_implementation_is_a_choice_and_is_checked(plan: Any) -> None:
-    assert "implementation=matmul" in plan("--workload", "grayscale", "--implementation", "numpy", "matmul")
-    record = run("grayscale", implementation="matmul", images=4, image_size=16, timed_s=0.0)
-    assert record.metrics["levels_apart"] in (0, 1)
-
-
 def test_a_new_workload_has_flags_runs_and_a_table(plan: Any) -> None:
     assert "factor=2" in plan("--workload", "brightness", "--factor", "1", "2")
     records = [run("brightness", factor=factor) for factor in (1.0, 2.0)]
@@ -150,9 +144,3 @@ def test_a_new_figure_is_registered_and_shows_recorded_runs() -> None:
     drawn = {chart.name: chart for chart in charts(make_table(results))}
     repeats = len({record.repeat for record in results.records})
     assert {point.y for point in drawn["run_counts"].panels[0].series[0].points} == {repeats}
-
-
-def test_a_new_objective_ranks_the_configurations() -> None:
-    advice = advise(load(REFERENCE), "step-time")
-    assert advice.objective.metric == "step_ms_p50"
-    assert advice.best.name.startswith("world_size=1")

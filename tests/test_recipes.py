@@ -200,28 +200,6 @@ def add_launcher(copy: PackageCopy) -> None:
     copy.insert("dmls_ray/config/runtime.py", '"mpirun"]', '"shell", ')
 
 
-def add_implementation(copy: PackageCopy) -> None:
-    copy.insert(
-        "dmls_ray/workloads/grayscale/implementations.py",
-        "",
-        '''
-
-
-        @implementation("matmul")
-        def _matmul(images: Images) -> Pass:
-            """A product of matrices, in float32."""
-            import torch
-
-            weights = torch.tensor([RED, GREEN, BLUE])
-
-            def run() -> None:
-                images.grey.copy_((torch.stack(images.channels(), 3).float() @ weights).round())
-
-            return run
-        ''',
-    )
-
-
 def add_workload(copy: PackageCopy) -> None:
     package = "dmls_ray/workloads/brightness"
     copy.write(f"{package}/__init__.py", '"""Brightening of images."""\n')
@@ -298,25 +276,6 @@ def add_figure(copy: PackageCopy) -> None:
     copy.insert(registry, '    "scaling": ', '    "run_counts": run_counts_chart,\n')
 
 
-def add_objective(copy: PackageCopy) -> None:
-    objectives = "dmls_ray/analysis/advise/objectives.py"
-    copy.insert(
-        objectives,
-        "OBJECTIVES = ",
-        """
-        class StepTime(Objective):
-            name = "step-time"
-            needs_times = True
-
-            def choose_metric(self, table):
-                return "step_ms_p50"
-
-
-        """,
-    )
-    copy.insert(objectives, "Throughput, ", "StepTime, ")
-
-
 RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "An axis that changes training": add_axis,
     "An axis that reports a number": add_axis_with_a_number,
@@ -325,10 +284,8 @@ RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "A data set": add_dataset,
     "An option of a sweep": add_option,
     "A launcher": add_launcher,
-    "An implementation of an image operation": add_implementation,
     "A workload, for example another image operation": add_workload,
     "A figure": add_figure,
-    "An objective of `dmls-ray advise`": add_objective,
 }
 """What performs each recipe, by its heading in CONTRIBUTING.md without the number of files."""
 
