@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import types
@@ -134,8 +135,10 @@ def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
     notebook: Any = types.ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", notebook)
 
+    kernels = itertools.count()
+
     def train(cell: str) -> Results:
-        exec(compile(cell, "/tmp/ipykernel_1/1.py", "exec"), vars(notebook))
+        exec(compile(cell, f"/tmp/ipykernel_{next(kernels)}/1.py", "exec"), vars(notebook))
         return call("train", notebook.train)[0]
 
     cell = "def train(config, rank, emit):\n    return {'x': 2 * config['lr']}\n"
