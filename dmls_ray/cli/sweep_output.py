@@ -108,8 +108,10 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
     """Print the command that trains the best configuration of a search again."""
-    rows = best_first(summary.table, request.options.metric)
+    metric = request.options.metric
+    rows = best_first(summary.table, metric)
     if not rows:
+        say(console, f"No run that ended ok reported {metric}, so none is the best; --metric names another.\n")
         return
     config, where = rows[0].records[0].config, summary.results.where
     try:

@@ -259,8 +259,6 @@ class Executor:
             remove_checkpoints(run_folder(self.store.folder, run.run_id))
         self.view.done(run, record)
         self.board.run_finished(record)
-        if self.search and (note := self.search.missing_metric_note(record)):
-            self.view.note(note)
         if record.not_recorded not in self._not_recorded:
             self._not_recorded.add(record.not_recorded)
             self.view.note(f"Run {record.run_id}: not recorded: {record.not_recorded}.")

@@ -13,10 +13,6 @@ from dmls_ray.config.grid import Run
 from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import FolderState, search_minimizes
-from dmls_ray.records.metrics import LEARNED
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.workloads.registry import is_compared
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.tune.trainables import TuneJobSet
@@ -40,7 +36,6 @@ class Search:
         self._goal = {"metric": self._options.metric, "mode": mode}
         self._runs: dict[str, Run] = {}
         """The runs that were proposed in this call."""
-        self._is_noted = False
         self._searcher: Any = None
         self._metrics: dict[str, float | None] = {}
         """By earlier run: its metric."""
@@ -83,18 +78,6 @@ class Search:
         assert self._space is not None
         run = self._space.run_of(proposed, order=len(self._state.answered) + len(self._runs))
         return self._runs.setdefault(run.run_id, run)
-
-    def missing_metric_note(self, record: RunRecord) -> str:
-        """A note, once, that a run which ended ok did not report the metric of the search."""
-        metric = self._options.metric
-        if self._is_noted or record.outcome is not Outcome.OK or metric in record.metrics:
-            return ""
-        self._is_noted = True
-        reported = [name for name in record.metrics if name in LEARNED or is_compared(name)]
-        return (
-            f"metric={metric} was not reported by this run, so no run can be stopped by it; reported metrics: "
-            f"{', '.join(reported) or 'none'}."
-        )
 
     @property
     def _max_epochs(self) -> int:

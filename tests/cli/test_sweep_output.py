@@ -8,15 +8,16 @@ from typing import Any, Literal
 
 import pytest
 
-from dmls_ray.cli.sweep_output import (
-    confirming_flags,
-    training_command,
-)
+from dmls_ray.analysis.summary import summarize
+from dmls_ray.cli.sweep_output import _show_best, confirming_flags, training_command
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
+from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.user_function.schema import user_function_schema
+from tests.analysis.samples import results
 from tests.conftest import SMALL, Command
 
 FUNCTIONS = "tests.workloads.user_function.test_schema"
@@ -96,6 +97,13 @@ def test_each_flag_of_the_command_is_read_as_the_value_that_won(given: dict[str,
     config = json.loads(json.dumps(schema.make(**given).canonical()))
     words = shlex.split(command_of(config, schema, script_fields=(), options=Options()))
     assert words[4:] == texts
+
+
+def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = summarize(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))
+    request: Any = SimpleNamespace(options=Options(mode="search", metric="absent"))
+    _show_best(summary, make_plan({"batch_per_rank": [16, 32]}), request, ProgressConsole())
+    assert "No run that ended ok reported absent" in capsys.readouterr().out
 
 
 @pytest.mark.slow
