@@ -43,7 +43,6 @@ class Recorder:
     def started(self, run: Run, event: RunStarted) -> None:
         """Note the start of a run."""
         record = self._record(run, Outcome.KILLED, "")
-        record.load_average = provenance.load_average()
         record.attempts = event.attempt
         self._begun[run.run_id] = record
         self._epochs[run.run_id] = []
@@ -61,8 +60,7 @@ class Recorder:
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         if run.run_id in self._begun:
             # Else it was skipped.
-            begun = self._begun.pop(run.run_id)
-            record.started_at, record.load_average = begun.started_at, begun.load_average
+            record.started_at = self._begun.pop(run.run_id).started_at
         take_results(record, event.results, self.workload.metrics)
         if event.machines:
             first, *others = event.machines

@@ -6,6 +6,7 @@ folder.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -14,7 +15,6 @@ from msgspec import Meta, Raw
 
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
-from dmls_ray.util.text import utf8_safe
 
 RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
 """The name of a folder: no separator, no `..`, no character that a terminal or a page interprets."""
@@ -140,7 +140,8 @@ def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> byte
     try:
         return encode(value)
     except UnicodeEncodeError:  # a lone surrogate, as in the name of a file: no UTF-8 holds it
-        return encode(_with_utf8_texts(msgspec.to_builtins(value, enc_hook=base_value, str_keys=True)))
+        plain = msgspec.to_builtins(value, enc_hook=base_value, str_keys=True)
+        return encode(json.loads(json.dumps(plain, ensure_ascii=False).encode(errors="replace")))
 
 
 class SharedObjects:
@@ -171,11 +172,3 @@ class SharedObjects:
                 raise ValueError(f"{field}: {error}") from error
             self._decoded[key] = values
         return self._decoded[key]
-
-
-def _with_utf8_texts(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {utf8_safe(key): _with_utf8_texts(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_utf8_texts(item) for item in value]
-    return utf8_safe(value) if isinstance(value, str) else value

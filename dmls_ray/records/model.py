@@ -189,8 +189,6 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     """UTC, ISO 8601."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
-    load_average: float | None = None
-    """One-minute load average of the driver's machine at the start."""
     code: SharedObject = msgspec.field(default_factory=dict)
     """As `Identity.code`; empty for runs of this package's code alone."""
     data: SharedObject = msgspec.field(default_factory=dict)

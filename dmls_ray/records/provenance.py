@@ -80,11 +80,6 @@ def describe_environment() -> dict[str, str]:
     return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_PREFIXES)}
 
 
-def load_average() -> float | None:
-    """The machine's load average over one minute, where the system has one."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
 def has_cpp_compiler() -> bool:
     """Whether there is a C++ compiler where PyTorch looks for it."""
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))

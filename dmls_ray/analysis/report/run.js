@@ -4,7 +4,7 @@ const PHASES = ["setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inf
 const OUTSIDE = ["total_s", "overhead_s"];
 const OUTCOME = ["outcome", "reason"];
 const ORIGIN = ["order", "order_seed", "seed", "sweep", "session", "isolation", "mode", "oversubscribed", "attempts",
-  "started_at", "load_average"];
+  "started_at"];
 
 class RunPanel {
   constructor(runs) {

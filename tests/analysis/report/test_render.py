@@ -168,5 +168,5 @@ def test_packed_text_is_unpacked_unchanged_and_has_no_character_that_html_reads(
 
 def test_json_has_no_number_that_is_none_and_takes_what_files_are_called() -> None:
     assert json.loads(to_json({"a": math.nan, 1: [math.inf, 2.5]})) == {"a": None, "1": [None, 2.5]}
-    assert json.loads(to_json({"name": ["\udce4", 2**70]})) == {"name": ["\\udce4", 2**70]}
+    assert json.loads(to_json({"name": ["\udce4", 2**70]})) == {"name": ["?", 2**70]}
     assert utf8_safe("a\udce4ä") == "a\\udce4ä"
