@@ -73,9 +73,6 @@ Part = TypeVar("Part", RankRecord, RunValues, EpochRecord)
 TAKEN = frozenset((*RUN_FIELDS, *EpochRecord.__struct_fields__, *BY_NAME, *RESERVED)) - {"epoch"}
 """Names of what is recorded of every run and epoch; no metric has the number of an epoch."""
 
-_MOST_NAMED = 5
-"""Values that are left out and named in a line."""
-
 
 def part_of(values: Mapping[str, Any], cls: type[Part], what: str) -> Part:
     """A part of a record of these plain values by name. Numbers that have no field are metrics, other values facts.
@@ -143,9 +140,7 @@ class Reported:
     @property
     def left_out(self) -> str:
         """The values that cannot be recorded and why, in one line; empty if all can."""
-        texts = [f"{name} {why}" for name, why in self._left_out.items()]
-        more = [f"and {len(texts) - _MOST_NAMED} more"] if len(texts) > _MOST_NAMED else []
-        return "; ".join([*texts[:_MOST_NAMED], *more])
+        return "; ".join(f"{name} {why}" for name, why in self._left_out.items())
 
     def read(self, values: Any, filled: Collection[str]) -> dict[str, Any]:
         """What can be recorded of these values, by name. A truth value becomes 0 or 1. Losses need not be finite.

@@ -8,16 +8,13 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dmls_ray.util.errors import UnknownNameError, UserCodeError
 from dmls_ray.util.text import did_you_mean
-
-STANDARD_LIBRARY = ""
-"""Stands for Python's own modules among the folders of `module_path`."""
 
 
 def search_working_folder() -> None:
@@ -38,19 +35,17 @@ def leave_out_folder(folder: str) -> None:
 
 
 def module_path() -> tuple[str, ...]:
-    """The search path without the folders of installed packages; `STANDARD_LIBRARY` is where Python's own are."""
-    end = _end_of_standard_library()
-    return (*_of_the_user(sys.path[:end]), STANDARD_LIBRARY, *_of_the_user(sys.path[end:]))
+    """The search path without the folders of Python's own modules and of installed packages."""
+    installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
+    folders = filter(os.path.exists, dict.fromkeys(map(os.path.abspath, sys.path)))
+    return tuple(folder for folder in folders if not os.path.realpath(folder).startswith(installed))
 
 
 def search_module_path(path: Sequence[str]) -> None:
-    """Let imports search the folders of another process's `module_path` where that process does.
-
-    Other folders of this process come after them, on the same side of Python's own modules.
-    """
+    """Let imports search the folders of another process's `module_path`: right after Python's own modules."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) not in path]
-    end, mark = _end_of_standard_library(), path.index(STANDARD_LIBRARY)
-    sys.path[:] = [*path[:mark], *sys.path[:end], *path[mark + 1 :], *sys.path[end:]]
+    end = _end_of_standard_library()
+    sys.path[end:end] = path
 
 
 def is_installed(file: str) -> bool:
@@ -66,12 +61,6 @@ def _end_of_standard_library() -> int:
     folders = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     folders |= {os.path.join(folder, "lib-dynload") for folder in folders}
     return max((place for place, entry in enumerate(sys.path, 1) if os.path.realpath(entry) in folders), default=0)
-
-
-def _of_the_user(entries: Iterable[str]) -> list[str]:
-    installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
-    folders = filter(os.path.exists, dict.fromkeys(map(os.path.abspath, entries)))
-    return [folder for folder in folders if not os.path.realpath(folder).startswith(installed)]
 
 
 _importing = 0

@@ -26,12 +26,6 @@ def make_space(axes: dict[str, Any]) -> SearchSpace:
     return make_search_space(axes, ClassificationWorkload().schema())
 
 
-def test_one_value_is_fixed_and_several_or_a_range_are_free() -> None:
-    space = make_space(AXES)
-    assert space.fixed == {"seed": 3}
-    assert list(space.free) == ["lr", "epochs", "batch_per_rank", "optimizer", "momentum"]
-
-
 @given(st.integers(0, 2**31 - 1))
 def test_every_point_lies_in_the_space_and_is_a_run(seed: int) -> None:
     space = make_space(AXES)

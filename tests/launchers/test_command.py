@@ -24,7 +24,6 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import Spawn, run_spawned
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
-from dmls_ray.util.importing import STANDARD_LIBRARY
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL
 
@@ -40,7 +39,7 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
 def run(trial: TrialConfig, **options: Any) -> list[RankResult]:
     settings: dict[str, Any] = {
         "train": "dmls_ray.workloads.classification.train:train_rank",
-        "artifacts": None, "path": [STANDARD_LIBRARY, str(PROJECT)], "cwd": ".", "emit": lambda event: None,
+        "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
         "end_reason": lambda: "",
     }  # fmt: skip
     return run_command(trial, **{**settings, **options})
@@ -181,7 +180,7 @@ def test_a_rank_ends_at_once_with_the_process_that_wants_its_result(tmp_path: Pa
             "tests.training.probes:leave_mark_and_wait",
             Identity(),
             None,
-            [STANDARD_LIBRARY, str(PROJECT)],
+            [str(PROJECT)],
         )
     )
     marks = tmp_path / "marks"

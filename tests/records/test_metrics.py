@@ -31,12 +31,6 @@ def test_every_number_that_training_records_has_an_entry() -> None:
         assert part.metrics.keys() <= BY_NAME.keys()
 
 
-def test_a_number_without_an_entry_is_kept() -> None:
-    record = record_of([RankResult(rank=0, values={"speed": 1.0}, run={"steps": 3, "sharpness": 2.0})])
-    assert record.metrics == {"steps": 3, "sharpness": 2.0}
-    assert record.ranks[0].metrics == {"speed": 1.0}
-
-
 @pytest.mark.parametrize(
     ("scope", "across", "expected"),
     [

@@ -172,10 +172,3 @@ def test_what_a_function_reports_is_kept_where_it_can_be_recorded_and_named_wher
 def test_what_is_no_dict_is_one_value_and_nothing_is_none() -> None:
     assert Reported().read(0.5, ()) == {"returned": 0.5}
     assert Reported().read(None, ()) == {}
-
-
-def test_only_the_first_values_that_are_left_out_are_named() -> None:
-    reported = Reported()
-    reported.read({f"m{number}": object() for number in range(7)}, ())
-    assert reported.left_out.count("is of type object") == 5
-    assert reported.left_out.endswith("; and 2 more")
