@@ -8,7 +8,7 @@ object that is written again may be lost then, so nothing is that cannot be made
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -93,10 +93,6 @@ class ObjectStore:
         """
         _in_parallel(lambda name: self._put(name, content_of(name)), list(names))
 
-    def delete_all(self, names: Collection[str]) -> None:
-        """Delete the objects that exist."""
-        _in_parallel(self._delete, list(names))
-
     def _put(self, name: str, content: bytes) -> None:
         path = self._path(name)
         with _store_errors(self.uri, "written"):
@@ -113,13 +109,6 @@ class ObjectStore:
                 with suppress(OSError):
                     self._files.delete_file(temporary)
                 raise
-
-    def _delete(self, name: str) -> None:
-        with _store_errors(self.uri, "written"):
-            try:
-                self._files.delete_file(self._path(name))
-            except FileNotFoundError:
-                return
 
     def _write(self, path: str, content: bytes) -> None:
         with self._files.open_output_stream(path, compression=None) as stream:

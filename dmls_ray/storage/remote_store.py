@@ -42,9 +42,6 @@ from dmls_ray.util.uri import below
 RUNS_DIR, SESSIONS_DIR = "runs", "sessions"
 """Folders of the objects with runs and with sessions."""
 
-GENERATED_DIR = "tensorboard"
-"""Folder that is written as a whole: a file that is missing in the local copy is deleted at the URI, too."""
-
 _NUMBERED = re.compile(r"(?:runs|sessions)/s(\d+)-")
 
 _RETRY_S = 60.0
@@ -89,9 +86,6 @@ class Mirror:
         paths = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
         names = [name for name, path in paths.items() if name not in (RUNS, SWEEP) and not path.name.startswith(".")]
         self.objects.put_all(names, lambda name: paths[name].read_bytes())
-        if (self.folder / GENERATED_DIR).exists():
-            there = self.objects.list(GENERATED_DIR, deep=True)
-            self.objects.delete_all(set(there) - set(names))
 
     def keep(self) -> None:
         """Keep the copy after the end of this process, unless `release` is called."""

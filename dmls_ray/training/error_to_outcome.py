@@ -21,7 +21,7 @@ from dmls_ray.records.returned import checked_epoch
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.compat import sequence_numbers
 from dmls_ray.training.optimizers import around_optimizer_steps
-from dmls_ray.training.process import torchrun_environment, wait_for_others
+from dmls_ray.training.process import set_torchrun_environment, wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.util.digests import AND_IMPORTS, source_digests
 from dmls_ray.util.errors import CodeDiffersError, DivergedError, InfeasibleError
@@ -43,7 +43,8 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
 
     counted: Counter[str] = Counter()
     of_rank = around_optimizer_steps(lambda: None, lambda optimizer: counted.update(["steps"]))
-    with torchrun_environment(rank, config.threads_per_rank), of_rank if rank.world_size > 1 else nullcontext():
+    set_torchrun_environment(rank, config.threads_per_rank)
+    with of_rank if rank.world_size > 1 else nullcontext():
         try:
             began = time.perf_counter()
             check_code(rank.identity, rank.machine)

@@ -217,17 +217,13 @@ VARIABLES = (
 with it, Lightning finds its rank in another way than under the other launchers."""
 
 
-@contextmanager
-def torchrun_environment(rank: RankInfo, threads: int) -> Iterator[None]:
-    """Set the variables for the block; at world size 1, which has no process group, none of them is set.
-
-    After the block they are as before it, whatever the block has changed: a worker process serves many runs.
+def set_torchrun_environment(rank: RankInfo, threads: int) -> None:
+    """Set the variables for a run; at world size 1, which has no process group, none of them is set.
 
     Args:
         rank: this rank.
         threads: threads per rank. Libraries choose another number themselves if OMP_NUM_THREADS is not set.
     """
-    before = {name: os.environ.get(name) for name in (*VARIABLES, "OMP_NUM_THREADS")}
     for name in VARIABLES:
         os.environ.pop(name, None)
     if rank.world_size > 1:
@@ -242,9 +238,3 @@ def torchrun_environment(rank: RankInfo, threads: int) -> Iterator[None]:
         if rank.store_address is not None:
             host, port = rank.store_address
             os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
-    try:
-        yield
-    finally:
-        for name in before:
-            os.environ.pop(name, None)
-        os.environ |= {name: value for name, value in before.items() if value is not None}

@@ -75,22 +75,15 @@ def test_runs_of_a_dead_process_are_read_by_the_next_sweep_and_its_own_follow_th
     assert notes == []
 
 
-def test_no_object_with_runs_or_sessions_is_ever_written_again_or_deleted(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_object_with_runs_or_sessions_is_ever_written_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    put_all, delete_all = ObjectStore.put_all, ObjectStore.delete_all
+    put_all = ObjectStore.put_all
 
     def put(self: ObjectStore, names: Any, content_of: Any) -> None:
         written.extend(names)
         put_all(self, names, content_of)
 
-    def delete(self: ObjectStore, names: Any) -> None:
-        assert not [name for name in names if not name.startswith("tensorboard/")]
-        delete_all(self, names)
-
     monkeypatch.setattr(ObjectStore, "put_all", put)
-    monkeypatch.setattr(ObjectStore, "delete_all", delete)
     for number in range(3):
         with RemoteStore(uri, print) as store:
             store.add_session({"axis": "lr", "started_at": str(number)})
@@ -265,17 +258,15 @@ def test_a_fresh_location_is_the_first_without_a_sweep(bucket: str) -> None:
     assert len(records_at(numbered(uri, 2))) == 1
 
 
-def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri: str) -> None:
+def test_new_files_are_uploaded_and_other_objects_stay(uri: str) -> None:
     objects = ObjectStore(uri)
-    objects.put_all(["tensorboard/old/events", "figures/old.svg", "table.md"], str.encode)
+    objects.put("table.md", b"old")
     mirror = Mirror(uri)
-    for name in ("tensorboard/new/events", "figures/new.svg"):
-        path = mirror.folder / name
-        path.parent.mkdir(parents=True)
-        path.write_text("new")
+    path = mirror.folder / "figures" / "new.svg"
+    path.parent.mkdir()
+    path.write_text("new")
     mirror.push()
-    there = objects.list(deep=True)
-    assert there == ["figures/new.svg", "figures/old.svg", "table.md", "tensorboard/new/events"]
+    assert objects.list(deep=True) == ["figures/new.svg", "table.md"]
 
 
 def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:

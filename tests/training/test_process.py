@@ -3,19 +3,17 @@ from __future__ import annotations
 import functools
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from unittest.mock import patch
 
 import psutil
 import pytest
 import torch.distributed as dist
 
-from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.training.error_to_outcome import run_guarded
-from dmls_ray.training.process import process_group, store_at, torchrun_environment
-from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.process import process_group, set_torchrun_environment, store_at
+from dmls_ray.training.rank import RankInfo
 from tests.new_processes import call_in_new_process
 
 
@@ -69,9 +67,11 @@ NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "
 
 
 @pytest.fixture(autouse=True)
-def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*NAMES, "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
+def without_variables() -> Iterator[None]:
+    with patch.dict(os.environ):
+        for name in (*NAMES, "OMP_NUM_THREADS"):
+            os.environ.pop(name, None)
+        yield
 
 
 def variables() -> dict[str, str]:
@@ -86,8 +86,8 @@ def test_ranks_on_two_machines_have_their_number_on_the_machine_and_the_number_o
     ]
     seen = []
     for rank in ranks:
-        with torchrun_environment(rank, threads=3):
-            seen.append(variables())
+        set_torchrun_environment(rank, threads=3)
+        seen.append(variables())
     assert [item["RANK"] for item in seen] == ["0", "1", "2", "3"]
     assert [item["LOCAL_RANK"] for item in seen] == ["0", "1", "0", "1"]
     assert [item["GROUP_RANK"] for item in seen] == ["0", "0", "1", "1"]
@@ -99,26 +99,10 @@ def test_on_a_gpu_the_local_rank_is_its_number_which_libraries_take_it_for() -> 
     assert RankInfo(rank=0, world_size=2, device="cuda:3").local_rank == 3
 
 
-def test_after_a_run_the_environment_is_as_before_whatever_the_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "7")
-    before = dict(os.environ)
-
-    def train(config: RuntimeConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-        assert os.environ["WORLD_SIZE"] == "2"
-        del os.environ["WORLD_SIZE"]  # as Lightning does
-        os.environ["MASTER_PORT"] = "29500"  # as accelerate does
-        raise RuntimeError("a fault")
-
-    result = run_guarded(train, RuntimeConfig(world_size=2), RankInfo(world_size=2), lambda event: None)
-    assert (result.outcome, result.reason) == (Outcome.ERROR, "RuntimeError: a fault")
-    assert dict(os.environ) == before
-
-
 def test_a_run_of_one_rank_does_not_see_the_variables_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     # torchrun sets them for one rank, too, and there is no process group that a library could join.
     for name in (*NAMES, "TORCHELASTIC_RUN_ID"):
         monkeypatch.setenv(name, "0")
-    with torchrun_environment(RankInfo(), threads=1):
-        assert variables() == {}
-        assert "TORCHELASTIC_RUN_ID" not in os.environ
-    assert {*variables()} == {*NAMES}
+    set_torchrun_environment(RankInfo(), threads=1)
+    assert variables() == {}
+    assert "TORCHELASTIC_RUN_ID" not in os.environ
