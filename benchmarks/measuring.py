@@ -3,7 +3,6 @@
 communication    exposed_comm_ms, the least of two ranks, against the time of a step less that of the same step under
                  no_sync, which reduces nothing
 instruments      milliseconds of a run that instruments take and no time contains, against its total_s
-allocator        page faults of a step in a fresh process, with the memory of steps kept and by glibc's default
 memory           what a batch of 256 needs more than one of 32, by the numbers of runs in a process that served other
                  runs, against the peaks of fresh processes that train in a bare loop
 utilization      processor time of a sample
@@ -18,16 +17,13 @@ import functools
 import multiprocessing
 import os
 import re
-import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import psutil
 import torch
@@ -100,7 +96,7 @@ def communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
     return row(config, "exposed communication, ms a step", [exposed], differences)
 
 
-# --- instruments, memory of the allocator -----------------------------------------------------------------------------
+# --- instruments ------------------------------------------------------------------------------------------------------
 
 
 def instruments_row(config: TrialConfig, rounds: int) -> dict[str, str]:
@@ -113,23 +109,6 @@ def instruments_row(config: TrialConfig, rounds: int) -> dict[str, str]:
         instruments.append(max(rank["instruments_s"] for rank in ranks) * 1e3)
         totals.append(max(rank["total_s"] for rank in ranks) * 1e3)
     return row(config, "ms of instruments in a run, and total_s", instruments, totals, digits=0)
-
-
-def allocator_row(config: TrialConfig, rounds: int) -> dict[str, str]:
-    """Page faults of a step, with the memory of steps kept and not."""
-    kept = [_in_fresh_process(_page_faults, config, True) for _ in range(rounds)]
-    default = [_in_fresh_process(_page_faults, config, False) for _ in range(rounds)]
-    return row(config, "page faults a step, memory kept or not", kept, default, digits=0)
-
-
-def _page_faults(config: TrialConfig, keeps: bool) -> float:
-    """Page faults of a step of the second epoch."""
-    with nullcontext() if keeps else mock.patch("dmls_ray.training.process.keep_freed_pages"):
-        trial = rank_trainer(config, RankInfo())
-    trial._epoch(1)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    trial._epoch(2)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / trial.steps_per_epoch
 
 
 def _in_fresh_process(function: Callable[..., float], *arguments: object) -> float:
@@ -209,7 +188,6 @@ def main() -> None:
             rows.append(communication_row(both, rounds))
             rows.append(instruments_row(single, rounds))
             rows.append(instruments_row(both, rounds))
-            rows.append(allocator_row(single, rounds))
             rows += memory_rows(single, rounds)
     print_table(rows)
     print(f"\n{machine('torch')}; n={rounds} rounds")

@@ -6,7 +6,6 @@ A package `workloads/<name>/` with a `workload.py` that defines `WORKLOAD` is a 
 from __future__ import annotations
 
 import functools
-import logging
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -19,7 +18,6 @@ from dmls_ray.records.metrics import BY_NAME, Direction, Metric, is_loss
 from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
-from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.base import AbsentWorkload, Workload
 from dmls_ray.workloads.user_function.schema import UserFunctionWorkload
 
@@ -91,26 +89,18 @@ def installed() -> Mapping[str, EntryPoint]:
     return {**_BUILT_IN, **others, **_BUILT_IN}
 
 
-def usable_workloads() -> Sequence[type[Workload]]:
-    """Return the classes of all workloads, without those that have a mistake: each gives one warning."""
-    classes = []
-    for point in installed().values():
-        try:
-            classes.append(_class_of(point))
-        except ConfigError as error:
-            warn(str(error))
-    return classes
+def workload_classes() -> Sequence[type[Workload]]:
+    """Return the classes of all installed workloads.
+
+    Raises:
+        ConfigError: one has a mistake.
+    """
+    return [_class_of(point) for point in installed().values()]
 
 
 def registered_metrics() -> Mapping[str, Metric]:
     """Return the metrics of all installed workloads by name."""
-    return _metrics(tuple(usable_workloads()))
-
-
-@functools.cache
-def warn(reason: str) -> None:
-    """Show a mistake in a workload that no command has asked for, once, in one line on standard error."""
-    logging.getLogger(__name__).warning("dmls_ray: %s", escape_control_chars(" ".join(reason.split())))
+    return _metrics(tuple(workload_classes()))
 
 
 def is_compared(name: str) -> bool:

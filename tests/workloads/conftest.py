@@ -34,7 +34,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
 
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    registry.warn.cache_clear()
     yield add
     registry.installed.cache_clear()
 

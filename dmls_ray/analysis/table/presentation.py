@@ -14,8 +14,7 @@ from dmls_ray.analysis.table.model import Column, Note, Table, default_columns
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, groups_with_each_backend
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
-from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.registry import usable_workloads, warn
+from dmls_ray.workloads.registry import workload_classes
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
@@ -71,9 +70,10 @@ class AbsentPresentation(Presentation):
 
 
 def installed_presentations() -> Iterator[Presentation]:
-    """Yield the presentation of every workload in the registry; one that cannot be loaded gives a warning."""
-    for item in usable_workloads():
-        try:
-            yield Presentation.of(item())
-        except ConfigError as error:
-            warn(str(error))
+    """Yield the presentation of every workload in the registry.
+
+    Raises:
+        ConfigError: one cannot be loaded.
+    """
+    for item in workload_classes():
+        yield Presentation.of(item())

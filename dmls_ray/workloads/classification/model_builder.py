@@ -85,30 +85,6 @@ def has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int |
         return True
 
 
-def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
-    """Lines of Python that assign to `model` a new model whose parameters have the names of the configured one's."""
-    name = config.model
-    if name in MODELS:
-        # SyncBatchNorm has the parameters of the layers that it replaces, and does not compute on CPUs.
-        batch_norm = "off" if config.batch_norm == "off" else "on"
-        arguments = f"model={name!r}, batch_norm={batch_norm!r}, dropout={config.dropout}, batch_per_rank=1"
-        return [
-            "from dmls_ray.workloads.classification.config import TrialConfig",
-            "from dmls_ray.workloads.classification.model_builder import build_model",
-            f"model = build_model(TrialConfig({arguments}), shape={shape}, classes={classes})",
-        ]
-    module, _, function = name.partition(":")
-    if module == "torchvision":
-        options = {"weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
-        arguments = ", ".join(f"{key}={value}" for key, value in options.items())
-        return ["import torchvision", f"model = torchvision.models.get_model({function!r}, {arguments})"]
-    given = _arguments_of(load_named(name, flag="model"), shape, classes)
-    arguments = ", ".join(f"{key}={value}" for key, value in given.items())
-    if isinstance(name, SentName):
-        return [f"# net: {name}, as it was given to sweep()", f"model = net({arguments})"]
-    return [f"from {module} import {function.partition('.')[0]}", f"model = {function}({arguments})"]
-
-
 def _build_torchvision_model(name: str, shape: Shape, classes: int) -> nn.Module:
     from torchvision import models
 

@@ -26,7 +26,7 @@ from dmls_ray.workloads.classification.data.loaders import (
     normalize,
     to_memory_format,
 )
-from dmls_ray.workloads.classification.model_builder import build_model, building_code
+from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available, measure_inference
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
@@ -121,43 +121,15 @@ class ClassificationTask(TrainingTask):
         return self.quantized.fp32() if self.config.quantization == "qat" else self.model
 
     def describe_weights(self, metrics: dict[str, float]) -> dict[str, Any]:
-        """The content of weights.json.
-
-        A model gets `(pixels / divide_by - mean) / std`, float32 of batch x channels x height x width. `python` is a
-        list of lines that run in the folder of the file.
-        """
-        config, loader = self.config, self.loader
-        if config.quantization == "qat":
+        """The content of weights.json: what `build_model` takes, names of classes, and what the weights reach."""
+        if self.config.quantization == "qat":
             # Its tests are of int8, and the weights are of fp32.
             metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
-        channels = loader.shape[0]
-        divide_by, mean, std = (1, 0.0, 1.0) if loader.is_normalized else (255, 0.5, 0.5)
-        pixels = "float32, as the data set has them" if loader.is_normalized else "uint8 from 0 to 255"
-        size = " x ".join(map(str, loader.shape))
         return {
-            "model": str(config.model),
-            "dataset": str(config.dataset),
-            "input": {
-                "shape": list(loader.shape),
-                "pixels": pixels,
-                "image_size": config.image_size,
-                "divide_by": divide_by,
-                "mean": [mean] * channels,
-                "std": [std] * channels,
-            },
-            "classes": loader.class_names,
-            "precision": config.precision,
+            "config": self.config.canonical(),
+            "shape": list(self.loader.shape),
+            "classes": self.loader.class_names,
             "metrics": metrics,
-            "python": [
-                "import torch",
-                *building_code(config, loader.shape, loader.classes),
-                'model.load_state_dict(torch.load("weights.pt", map_location="cpu", weights_only=True))',
-                "model.eval()",
-                f"classes = {loader.class_names}",
-                "@torch.no_grad()",
-                f"def predict(pixels):  # batch x {size}, {pixels}",
-                f"    return model((pixels.float() / {divide_by} - {mean}) / {std}).argmax(1)",
-            ],
         }
 
     def state(self) -> dict[str, Any]:

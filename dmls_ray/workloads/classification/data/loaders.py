@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -119,8 +118,6 @@ class Loader(ABC):
     """Channels, height, width."""
     class_names: list[str]
     """In the order of the labels."""
-    is_normalized: bool
-    """Whether the data set has float32 images, which the model gets as they are."""
     test_samples: int
     data_bytes: int = 0
     """Size of the samples that lie on the device for the whole run."""
@@ -179,7 +176,6 @@ class ResidentLoader(Loader):
         data = load_decoded(config.dataset, config.data_dir, config.image_size)
         super().__init__(config, rank, device, samples=len(data.train_labels))
         self.shape, self.class_names, self.test_samples = data.shape, data.class_names, len(data.test_labels)
-        self.is_normalized = data.train_images.dtype == np.float32
         self._train = [torch.from_numpy(array).to(device) for array in (data.train_images, data.train_labels)]
         self._test = [torch.from_numpy(array).to(device) for array in (data.test_images, data.test_labels)]
         self.data_bytes = sum(tensor.nbytes for tensor in (*self._train, *self._test))
@@ -241,7 +237,6 @@ class WorkerLoader(Loader):
         train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
         self.shape, self.class_names, self.test_samples = train_split.shape, source.class_names, len(test)
-        self.is_normalized = train_split.first.dtype == np.float32
         self._batches: list[list[tuple[int, int]]] = []
         """The batches of the current epoch. A sample is its epoch and its index: its random numbers depend on both."""
         self._train = self._make(train, self._batches)
