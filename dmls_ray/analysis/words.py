@@ -123,8 +123,9 @@ def effect_head(effect: Effect) -> str:
 
 
 def _is_said(effect: Effect) -> bool:
-    """Whether a headline has an effect: memory only where it differs."""
-    return effect.measure.is_judged or effect.verdict in ("more", "less")
+    """Whether a headline has an effect: memory only where it differs, and nothing of what was set."""
+    measure = effect.measure
+    return measure.is_outcome and (measure.is_judged or effect.verdict in ("more", "less"))
 
 
 def undecided_text(answer: Answer, decision: Decision | None) -> str:

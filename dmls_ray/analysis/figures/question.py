@@ -30,7 +30,7 @@ from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.metrics import memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration, name_of_change
+from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration, name_of_change
 from dmls_ray.config.grid import BASELINE
 
 _MOST_LINES = 4
@@ -86,7 +86,7 @@ def changes_chart(table: Table) -> Chart | None:
     None where nothing was changed one at a time, or no trial with a change was measured.
     """
     rows = trained_together(table)
-    changed = [row for row in rows if name_of_change(row, table.changed) != BASELINE]
+    changed = [row for row in rows if describe_changes(row, table.changed)]
     measured = [row for row in changed if row.counted]
     if not measured:
         return None

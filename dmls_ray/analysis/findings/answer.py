@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
 from dmls_ray.analysis.trials.steps import StepChange, step_change
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration, name_of_change
+from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
 from dmls_ray.config.grid import BASELINE
 
 MOST_ROWS = 8
@@ -92,7 +91,7 @@ def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amo
         is_amount: whether the values are amounts, as batches or ranks, rather than choices.
     """
     kept = [item for item in candidates if item[0].pair.trial.trial_id not in losers] or list(candidates)
-    effects = list(itertools.chain.from_iterable(kept))
+    effects = [effect for comparison in kept for effect in comparison if effect.measure.is_outcome]
     for name in dict.fromkeys(effect.measure.name for effect in effects):
         gains = [_gain(comparison, name) for comparison in kept]
         if any(gains):
@@ -217,8 +216,8 @@ def changed_pairs(trials: SweepTrials) -> list[Pair]:
     pairs, changed = [], trials.changed
     groups = group_by_other_factors(trials.compared, changed)
     for group in groups:
-        changes = {name_of_change(trial, changed): trial for trial in group}
-        base = changes.pop(BASELINE, None)
+        changes = {describe_changes(trial, changed): trial for trial in group}
+        base = changes.pop("", None)
         if base is None:
             continue
         shared = {name: value for name, value in base.factors.items() if name not in changed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -35,6 +35,8 @@ class Measure:
     """1 where more is better, -1 where less is, 0 where that is not known."""
     is_judged: bool = True
     """Whether a sweep is repeated until it is decided; else it goes along, and is shown where it differs."""
+    is_outcome: bool = True
+    """Whether it follows from what was run; else it is a part of that."""
     is_negligible: bool = False
     """Whether differences of these trials are of no use, however sure they are."""
 
@@ -126,6 +128,8 @@ Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
 chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
 is compared with nothing."""
 
+_SETTINGS = {"steps": "optimizer steps", "scaled_lr": "lr"}
+"""What differs along with a field and explains an accuracy -> its words."""
 HOPELESS = 101
 """Repeats from which on more are not advised."""
 
@@ -233,7 +237,7 @@ Comparison = Sequence[Effect]
 
 
 def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Effect]:
-    """The effects of a pair on the measures that both trials have, and memory.
+    """The effects of a pair on the measures that both trials have, memory, and what goes along with them.
 
     Of several pairs, of the same two values in several places, the mean effects; the first pair stands for all of them.
     Empty without a common block.
@@ -245,6 +249,8 @@ def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) ->
         contrast = pair.trial.comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
         if contrast is not None:
             effects.append(Effect(pair, measure, contrast, until))
+    if effects:
+        effects += _settings(pair, until)
     return effects
 
 
@@ -265,3 +271,15 @@ def level_of(metric: str, label: str, trial: Trial, value: Interval, n: int) -> 
     measure = Measure(metric=metric, kind="level", noun=label_of(metric), better=0)
     contrast = Contrast(value.centre, value.low, value.high, n, None)
     return Effect(Pair("", label, "", trial, trial), measure, contrast, Until())
+
+
+def _settings(pair: Pair, until: Until) -> Iterator[Effect]:
+    """What else differs between two trials: it is set, not measured, and has no chance in it."""
+    n = min(len(pair.trial.counted), len(pair.base.counted))
+    for metric, noun in _SETTINGS.items():
+        value = next(iter(pair.trial.by_block(metric).values()), 0)
+        base = next(iter(pair.base.by_block(metric).values()), 0)
+        if value and base:
+            ratio = value / base
+            measure = Measure(metric=metric, kind="ratio", noun=noun, better=0, is_judged=False, is_outcome=False)
+            yield Effect(pair, measure, Contrast(ratio, ratio, ratio, n, 0.0), until)

@@ -319,14 +319,19 @@ def describe_configuration(factors: Mapping[str, Any]) -> str:
     return " ".join(texts) or "the one configuration"
 
 
-def name_of_change(trial: Trial, changed: Collection[str]) -> str:
-    """What a trial changes of the fields that were changed one at a time: `dropout=0.3`; `baseline` where nothing."""
+def describe_changes(trial: Trial, changed: Collection[str]) -> str:
+    """What a trial changes of the fields that were changed one at a time: `dropout=0.3`; empty where nothing."""
     specs = trial.workload.specs()
     texts = []
     for name, value in trial.factors.items():
         if name in changed and value != specs[name].default:
             texts.append(f"{name}={value}")
-    return " ".join(texts) or BASELINE
+    return " ".join(texts)
+
+
+def name_of_change(trial: Trial, changed: Collection[str]) -> str:
+    """The name of a trial by what it changes: `dropout=0.3`; `baseline` where nothing."""
+    return describe_changes(trial, changed) or BASELINE
 
 
 def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:

@@ -122,6 +122,18 @@ def test_the_best_value_of_an_axis_leads_where_it_is_in_between() -> None:
     assert ("batch_per_rank 32 vs 16", "") in keys(found)
 
 
+def test_what_differs_along_with_a_field_is_an_effect() -> None:
+    runs = results({"batch_per_rank": [16, 64], "world_size": 2}, lambda values, repeat: 900.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        record.metrics["steps"], record.metrics["scaled_lr"] = 14400 // batch, batch / 16000
+    found = effects(answer(runs, "batch_per_rank"), "batch_per_rank 64 vs 16")
+    assert {name: (found[name].contrast.centre, found[name].verdict) for name in ("steps", "scaled_lr")} == {
+        "steps": (0.25, "less"),
+        "scaled_lr": (4.0, "more"),
+    }
+
+
 def test_decided_is_not_equal() -> None:
     """Within 5%, which is close enough to stop, and not within the 2% that count as no difference."""
     runs = results(
