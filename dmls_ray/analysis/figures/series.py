@@ -21,7 +21,6 @@ MAX_SERIES = 8
 SINGLE_LINE = "measured"
 """Name of the only line of a figure."""
 
-_ALWAYS_NAMED = {"world_size", *BATCHES}
 _MAX_TICKS = 9
 """Values of a field that have a tick each."""
 _MOST_MEASURES = 3
@@ -278,18 +277,13 @@ def differing_fields(table: Table, rows: Sequence[Trial]) -> list[str]:
 def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ()) -> str:
     """Label of a trial by the fields in which trials differ: `world_size 2, optimizer adam`.
 
-    Of more than two fields those at their default are left out, except ranks and batch, unless all are.
-
     Args:
         row: the trial.
         names: the fields.
         changed: fields that were changed one at a time; they are one part of the label: `dropout=0.3`, `baseline`.
     """
     others = [name for name in names if name not in changed]
-    shown = others
-    if len(others) > 2:
-        shown = [name for name in others if name in _ALWAYS_NAMED or not _is_default(row, name)] or others
-    parts = [f"{name} {format_factor(row.factors[name])}" for name in shown]
+    parts = [f"{name} {format_factor(row.factors[name])}" for name in others]
     if len(others) < len(names):
         parts.insert(0, name_of_change(row, changed))
     return ", ".join(parts)
@@ -304,12 +298,6 @@ def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
 def format_factor(value: Any) -> str:
     """The value of a field in a legend."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _is_default(row: Trial, name: str) -> bool:
-    """Whether a field is at its default; the backend of one rank is None, which is no choice either."""
-    value, spec = row.factors[name], row.workload.specs().get(name)
-    return value is None or (spec is not None and value == spec.default)
 
 
 def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:

@@ -36,7 +36,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     pictures: dict[str, int] = {}
     runs = []
     for record in records:
-        kept = _kept(record, most_epochs)
+        kept = _kept(len(record.epochs), most_epochs)
         values = {name: getattr(record, name) for name in _FIELDS} | {"outcome": record.ending}
         run = {
             "run_id": record.run_id,
@@ -92,17 +92,10 @@ def _picture(record: RunRecord, pictures: dict[str, int]) -> int | None:
     return pictures.setdefault(picture, len(pictures))
 
 
-def _kept(record: RunRecord, most: int) -> list[int]:
-    """Indices of the shown epochs: evenly spread, with the last, the best and the first overfitting epoch."""
-    count = len(record.epochs)
-    if count <= most:
-        return list(range(count))
-    kept = {*range(0, count, -(-count // most)), count - 1}
-    for name in ("best_epoch", "overfit_epoch", "target_epoch"):
-        epoch = int(record.metrics.get(name, 0))
-        if 0 < epoch <= count:
-            kept.add(epoch - 1)
-    return sorted(kept)
+def _kept(count: int, most: int) -> range:
+    """Indices of the shown epochs: the last, and every k-th before it."""
+    step = 1 + max(count - 1, 0) // most
+    return range((count - 1) % step, count, step)
 
 
 def _epochs(part: RunRecord | RankRecord, kept: Sequence[int]) -> list[dict[str, Any]]:

@@ -9,14 +9,13 @@ from dmls_ray.analysis.figures.series import (
     lines_along,
     measured_series,
     plotted_metric,
-    trial_label,
     trial_labels,
 )
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from tests.analysis.figures.reading import points, series
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 DIGITS = {"batch_per_rank": 16, "optimizer": ["adam", "sgd"]}
@@ -69,17 +68,6 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
     (point,) = cross.points
     assert (cross.kind, cross.same_as, point.x, point.y) == ("cross", "measured", 32, None)
     assert (point.text, len(point.runs)) == ("2 of 3 runs: 8 GiB asked for", 2)
-
-
-def test_a_label_of_many_fields_has_those_that_are_not_at_their_default_and_ranks_and_batch() -> None:
-    table = table_of({"batch_per_rank": 16}, variants=({}, {"dropout": 0.3}, {"l1": 0.1, "lr": 0.01}))
-    labels = sorted(trial_labels(table, table.rows))
-    assert labels == ["dropout 0.3", "lr 0.001, dropout None, l1 0", "lr 0.01, l1 0.1"], "one at its defaults has all"
-    table = table_of({"batch_per_rank": [16, 32], "world_size": [1, 2], "lr": [0.001, 0.1]})
-    first, second, *_ = trial_labels(table, table.rows)
-    assert (first, second) == ("world_size 1, batch_per_rank 16", "world_size 1, batch_per_rank 16, lr 0.1")
-    table = make_table(own_results({"lr": [1, 2], "b": [1, 2], "c": [1, 2]}, lambda values, repeat: (1.0, {})))
-    assert trial_label(table.rows[0], ["lr", "b", "c"]) == "lr 1, b 1, c 1", "fields of the user have no default"
 
 
 def test_a_trial_of_changes_is_named_by_its_change() -> None:

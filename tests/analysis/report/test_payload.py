@@ -55,15 +55,14 @@ def test_epochs_and_ranks_are_there_with_their_values() -> None:
     assert run["ranks"][1]["mean cpu_percent"] == 20
 
 
-def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_show_every_kth_epoch_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)
     (record,) = sample.records
     record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
-    record.metrics["best_epoch"] = 42
     monkeypatch.setattr(payload, "EPOCH_ROWS", 20)
     (run,) = build_payload(sample.records, Path("nowhere"))["runs"]
-    assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 11, 21, 31, 41, 42, 51, 61, 71, 81, 91, 100]
-    assert run["left_out"] == 88
+    assert [epoch["epoch"] for epoch in run["epochs"]] == [*range(10, 101, 10)]
+    assert run["left_out"] == 90
 
 
 def test_runs_of_a_user_function_show_its_configuration_and_metrics() -> None:
