@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
@@ -34,6 +33,7 @@ from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
+    from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter
     from dmls_ray.cluster.worker_group import WorkerGroup
 
 START_TIMEOUT_S = 600.0
@@ -61,7 +61,7 @@ class Executor:
     def __init__(self, state: FolderState, store: Store, view: PlainView, heartbeat: Heartbeat) -> None:
         self.state, self.plan, self.options = state, state.plan, state.options
         self.store, self.view, self.heartbeat = store, view, heartbeat
-        self.board = LiveTensorBoardWriter(store.folder, view.note, off=self.options.tensorboard == "off")
+        self.board: LiveTensorBoardWriter | None = None
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
         self.recorder = Recorder(self.plan, self.options, self.workload, self.session)
@@ -169,9 +169,8 @@ class Executor:
         )
         try:
             with group:
-                # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
-                again = {run.run_id for run in first}
-                self.board.begin([record for record in self.store.records if record.run_id not in again])
+                if self.options.tensorboard == "live":
+                    self._begin_board({run.run_id for run in first})
                 trials = listed(jobs, self._in_turn(first))
                 if self.search:
                     trials = self.search.trials(trials, factory, jobs, group.ranks)
@@ -181,6 +180,14 @@ class Executor:
             # At once, since whoever stops a job may kill it a few seconds later.
             self.view.note("Stopping: the runs that have ended are kept.")
             raise
+
+    def _begin_board(self, again: Collection[str]) -> None:
+        """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""
+        # Imported here: TensorBoard's messages take 0.2 s, and a sweep may go without them.
+        from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter
+
+        self.board = LiveTensorBoardWriter(self.store.folder, self.view.note)
+        self.board.write_all([record for record in self.store.records if record.run_id not in again])
 
     def _group_spec(self, resources: Resources, jobs: Sequence[Job]) -> WorkerGroupSpec:
         """What the worker group must have for these runs."""
@@ -258,7 +265,8 @@ class Executor:
         if self.options.checkpoints and record.outcome.is_final():
             remove_checkpoints(run_folder(self.store.folder, run.run_id))
         self.view.done(run, record)
-        self.board.run_finished(record)
+        if self.board is not None:
+            self.board.write(record)
         if record.not_recorded not in self._not_recorded:
             self._not_recorded.add(record.not_recorded)
             self.view.note(f"Run {record.run_id}: not recorded: {record.not_recorded}.")

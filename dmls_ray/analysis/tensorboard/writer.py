@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +28,17 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.metrics import MEMORY_METRICS, is_time, label_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.records.metrics import BY_NAME, LEARNED
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.folder import read_sweep
 from dmls_ray.util.text import utf8_safe
+
+FOLDER = "tensorboard"
+"""Folder of the event files within a results folder."""
 
 _TAGS = {name: name.replace("_", " ").capitalize() for name in LEARNED}
 _TAGS |= {name: label_of(name)[:1].upper() + label_of(name)[1:] for name in MEMORY_METRICS}
@@ -99,6 +104,38 @@ class TensorBoardWriter:
                 values[utf8_safe(name)] = utf8_safe(str(value))
         began = _started(record)
         return Event(wall_time=began, summary=hparams_pb(values, trial_id=record.trial_id, start_time_secs=began))
+
+
+class LiveTensorBoardWriter:
+    """`TensorBoardWriter` of a sweep that goes on; after the first error it writes nothing more.
+
+    Args:
+        folder: the results folder, with the session in its sweep.json.
+        notify: called once with the reason if the event files cannot be written.
+    """
+
+    def __init__(self, folder: Path, notify: Callable[[str], object]) -> None:
+        question = SweepQuestion.of(read_sweep(folder).get("sessions", []))
+        self._writer = TensorBoardWriter(folder / FOLDER, question.varied)
+        self._notify, self._is_off = notify, False
+
+    def write_all(self, records: Iterable[RunRecord]) -> None:
+        """As `TensorBoardWriter.write_all`, but without errors."""
+        self._attempt(lambda: self._writer.write_all(records))
+
+    def write(self, record: RunRecord) -> None:
+        """As `TensorBoardWriter.write`, but without errors."""
+        self._attempt(lambda: self._writer.write(record))
+
+    def _attempt(self, write: Callable[[], object]) -> None:
+        if self._is_off:
+            return
+        try:
+            write()
+        except Exception as error:  # noqa: BLE001 - a sweep does not fail because of TensorBoard
+            self._is_off = True
+            reason = f"{type(error).__name__}: {error}"
+            self._notify(f"{self._writer.folder} cannot be written ({reason}); the sweep goes on without it.")
 
 
 def _write(path: Path, record: RunRecord, events: Iterable[Event]) -> None:

@@ -90,8 +90,7 @@ def figures(given: argparse.Namespace, console: Console) -> None:
 def tensorboard(given: argparse.Namespace, console: Console) -> None:
     """Write the files of TensorBoard afresh, from the records."""
     # Imported here: it loads TensorBoard's packages, which no other command needs.
-    from dmls_ray.analysis.tensorboard.live import FOLDER
-    from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
+    from dmls_ray.analysis.tensorboard.writer import FOLDER, TensorBoardWriter
 
     results = load(given.folder)
     TensorBoardWriter(results.folder / FOLDER, summarize(results).question.varied).write_all(results.records)

@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name
+from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter, TensorBoardWriter, run_name
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord, RankRecord
 from dmls_ray.records.outcome import Outcome
@@ -173,6 +173,18 @@ def test_names_of_runs_are_safe_short_and_unique(tmp_path: Path) -> None:
     board = write_tensorboard(made, ())
     scalars_of = {path.name for path in board.glob("repeat=0*")}
     assert scalars_of == {"repeat=0", *(f"repeat=0 {item.trial_id}" for item in made.records[1:])}
+
+
+def test_a_write_error_in_a_sweep_is_reported_once_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").write_text("in the way")
+    notes: list[str] = []
+    board = LiveTensorBoardWriter(tmp_path, notes.append)
+    board.write_all([])
+    for record in sweep(tmp_path).records:
+        board.write(record)
+    (note,) = notes
+    assert note.startswith(f"{tmp_path / 'tensorboard'} cannot be written (")
+    assert note.endswith("; the sweep goes on without it.")
 
 
 class TensorBoard:
