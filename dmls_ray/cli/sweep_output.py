@@ -98,7 +98,7 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
     if options.save_weights:
         where = "a training function saves its own, into rank.artifacts.folder."
         if request.workload.saves_weights:
-            where = f"weights.pt in the folders below {results.folder / 'runs'}; weights.json says what opens each."
+            where = f"weights.pt in the folders below {results.folder / 'runs'}; weights.json says how to build each."
         say(console, f"Weights: {where}\n")
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
