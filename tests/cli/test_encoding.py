@@ -57,13 +57,12 @@ def test_a_plan_with_names_outside_ascii_is_shown_in_any_locale(tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("locale", LOCALES)
-def test_a_sweep_with_names_outside_ascii_keeps_all_of_them_in_any_locale(tmp_path: Path, locale: str) -> None:
+def test_a_sweep_with_names_outside_ascii_keeps_all_of_them_without_a_locale(tmp_path: Path) -> None:
     folder = tmp_path / "Mappe ä"
     folder.mkdir()
     (folder / "größe.py").write_text(FUNCTION, encoding="utf-8")
     words = ("--train", "größe:train", "--word", "ß", "föö", "--repeats", "1", "--device", "cpu", "--out", "übung")
-    done = run(folder, locale, str(PROJECT / "sweeps" / "grid.py"), *words)
+    done = run(folder, "C", str(PROJECT / "sweeps" / "grid.py"), *words)
     assert (done.returncode, done.stderr) == (0, b""), done.stdout.decode()
     results = load(folder / "übung")
     assert dict(zip(results.runs.word, results.runs.größe, strict=True)) == {"ß": 1, "föö": 3}
@@ -71,7 +70,7 @@ def test_a_sweep_with_names_outside_ascii_keeps_all_of_them_in_any_locale(tmp_pa
     assert (folder / "übung" / "report.html").exists()
     assert (folder / "geschrieben.txt").read_bytes() == "ü".encode()
     for command in (("table", "übung"), ("report", "übung"), ("table", "übung", "--format", "csv")):
-        done = run(folder, locale, "-m", "dmls_ray", *command)
+        done = run(folder, "C", "-m", "dmls_ray", *command)
         assert (done.returncode, done.stderr) == (0, b"")
 
 
