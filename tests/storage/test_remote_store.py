@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +24,7 @@ from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import Mirror, RemoteStore
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import numbered
-from tests.conftest import PROJECT, S3, start_s3
-from tests.storage.reading import latest_records
+from tests.conftest import S3, start_s3
 from tests.storage.remote import left_by_a_death, numbers, objects_of, path_of, records, run
 
 
@@ -281,38 +276,3 @@ def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
     assert part.where == place
     del part
     assert not folder.exists()
-
-
-KILLED = """
-import os, signal, sys
-from dmls_ray.storage.remote_store import RemoteStore
-from dmls_ray.util.errors import StoreError
-from tests.storage.remote import run
-
-def fail(*_):
-    raise StoreError("it does not answer.")
-
-whole, cut_off = (RemoteStore(uri, print) for uri in sys.argv[1:])
-cut_off.mirror.objects.put_all = fail
-whole.append(run(0))
-cut_off.append(run(0))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_the_local_copy_of_a_killed_process_is_deleted_by_the_next_unless_it_has_runs_that_are_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    uri, other = (tmp_path / "whole").as_uri(), (tmp_path / "cut off").as_uri()
-    words = [sys.executable, "-c", KILLED, uri, other]
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    killed = subprocess.run(words, cwd=PROJECT, env=environment, timeout=60, check=False, stdout=subprocess.DEVNULL)
-    assert killed.returncode == -signal.SIGKILL
-    assert len(list(temporary.iterdir())) == 2
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    store = RemoteStore(uri, print)
-    (kept,) = set(temporary.iterdir()) - {store.folder}
-    assert store.records == latest_records(kept) == [run(0)]
-    assert not ObjectStore(other).list()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from dmls_ray.config.training import TrainingConfig
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.engine import run_training
-from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo
+from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
 
@@ -75,12 +74,3 @@ def test_a_task_trains_and_reports_the_values_of_its_meter() -> None:
     assert "train_accuracy" not in result.run["epochs"][0]
     assert sum(isinstance(event, EpochEnded) for event in events) == 6
     assert Progress() in events
-
-
-def test_early_stopping_checkpoints_and_the_hash_work_for_any_training_configuration(tmp_path: Path) -> None:
-    config = line(early_stopping="test_loss", patience=1, epochs=30)
-    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True, weights=True)
-    result = run_inline(config, train=train_line, artifacts=artifacts)
-    assert result.outcome == "ok", result.traceback
-    assert (tmp_path / "weights.pt").exists()
-    assert config.hash == line(patience=1, early_stopping="test_loss", epochs=30, slope=SLOPE).hash != line().hash
