@@ -11,10 +11,10 @@ import pandas as pd
 from dmls_ray.analysis.export.text_tables import markdown
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import TrainFunction
+from tests.new_processes import run_spawned
 
 
 def run_ranks(config: RuntimeConfig, train: TrainFunction | None = None) -> list[RankResult]:

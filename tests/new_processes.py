@@ -10,16 +10,45 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 from unittest import mock
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.launchers.base import JobFolder, LaunchedJob
+from dmls_ray.launchers.spawn import Spawn
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.process import VARIABLES
-from dmls_ray.training.rank import TrainFunction
+from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
+from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.workloads.registry import default_entrypoint
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.preloaded"])
 """Starts processes that are forks of one that has only loaded libraries."""
+
+
+def run_spawned(
+    config: RuntimeConfig,
+    *,
+    train: TrainFunction | None = None,
+    identity: Identity | None = None,
+    artifacts: ArtifactOptions | None = None,
+    emit: Emit = lambda event: None,
+) -> list[RankResult]:
+    """Run a configuration in fresh processes, one per rank; returns their results, in the order of ranks.
+
+    Args:
+        config: the configuration.
+        train: the training function; it must be importable by its name.
+        identity: the code and the data of the run.
+        artifacts: files that the run leaves next to its result.
+        emit: takes rank 0's events, when the run has ended.
+    """
+    with TemporaryFolder("run") as path:
+        folder = JobFolder(path)
+        job = LaunchedJob(config, train or default_entrypoint(), identity or Identity(), artifacts, [])
+        Spawn().run(folder, job)
+        folder.pass_on_events(emit)
+        results = [folder.read_result(number) for number in range(config.world_size)]
+    return [result for result in results if result is not None]
 
 
 def run_ranks(config: RuntimeConfig, *, train: TrainFunction | None = None, **options: Any) -> list[RankResult]:

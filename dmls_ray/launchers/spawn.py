@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 
-from dmls_ray.config.identity import Identity
-from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import JobFolder, LaunchedJob, Launcher, Rendezvous, run_launched_rank
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
-from dmls_ray.util.temporary_folder import TemporaryFolder
 
 _HOST = "127.0.0.1"
 
@@ -54,34 +50,6 @@ def _work(folder: JobFolder, job: LaunchedJob, number: int, port: int) -> None:
 
     end_with_parent()
     run_launched_rank(folder, job, meet)
-
-
-def run_spawned(
-    config: RuntimeConfig,
-    *,
-    train: TrainFunction | None = None,
-    identity: Identity | None = None,
-    artifacts: ArtifactOptions | None = None,
-    emit: Emit = lambda event: None,
-) -> list[RankResult]:
-    """Run a configuration in fresh processes, one per rank; returns their results, in the order of ranks.
-
-    Args:
-        config: the configuration.
-        train: the training function; it must be importable by its name.
-        identity: the code and the data of the run.
-        artifacts: files that the run leaves next to its result.
-        emit: takes rank 0's events, when the run has ended.
-    """
-    from dmls_ray.workloads.registry import default_entrypoint
-
-    with TemporaryFolder("run") as path:
-        folder = JobFolder(path)
-        job = LaunchedJob(config, train or default_entrypoint(), identity or Identity(), artifacts, [])
-        Spawn().run(folder, job)
-        folder.pass_on_events(emit)
-        results = [folder.read_result(number) for number in range(config.world_size)]
-    return [result for result in results if result is not None]
 
 
 LAUNCHER = Spawn()

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import run_spawned
 from tests.training.test_engine import config
 
 
