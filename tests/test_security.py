@@ -170,7 +170,7 @@ def test_a_record_with_a_value_of_a_wrong_type_is_refused(folder: Path, changes:
     "changes",
     [
         {"lr": [1]}, {"lr": "fast"}, {"batch_per_rank": 0}, {"epochs": 1.5}, {"world_size": 0}, {"world_size": "2"},
-        {"world_size": None}, {"world_size": None, "train": "a:b"}, {"world_size": "2", "workload": "of_another"},
+        {"world_size": None}, {"world_size": None, "train": "a:b"},
     ],
 )  # fmt: skip
 def test_a_field_of_a_workload_with_a_wrong_value_is_refused(folder: Path, changes: dict[str, Any]) -> None:

@@ -155,20 +155,6 @@ def files_named(values: Mapping[str, Any]) -> dict[str, tuple[str]]:
     return {name: (path,) for name, path in paths.items() if os.path.exists(path)}
 
 
-class AbsentWorkload(Workload):
-    """A workload that records name and that is not installed here: the defaults read its results.
-
-    Args:
-        name: its name in the records.
-    """
-
-    config = RuntimeConfig
-    presentation = "dmls_ray.analysis.table.presentation:AbsentPresentation"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 _found: dict[tuple[Any, ...], str] = {}
 """Fingerprints at the first run of this process that reads the data: it keeps what it has read for later runs."""
 

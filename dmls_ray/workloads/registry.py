@@ -18,7 +18,7 @@ from dmls_ray.records.metrics import BY_NAME, Direction, Metric, is_loss
 from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.base import AbsentWorkload, Workload
+from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.user_function.schema import UserFunctionWorkload
 
 _RESERVED_FIELDS = ("train", "workload", CODE_FIELD)
@@ -52,12 +52,11 @@ def workload_of(config: Mapping[str, Any]) -> Workload:
     """Return the workload that a recorded configuration belongs to, of this version or an earlier one.
 
     Raises:
-        ConfigError: its workload has a mistake.
+        ConfigError: its workload is not installed, or has a mistake.
     """
     if "train" in config:
         return workload_of_function(str(config["train"]))
-    name = str(config.get("workload", DEFAULT))
-    return workload(name) if name in installed() else AbsentWorkload(name)
+    return workload(str(config.get("workload", DEFAULT)))
 
 
 def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Workload:

@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray import load
 from dmls_ray.analysis.table.presentation import Presentation
-from dmls_ray.cli.main import main
 from dmls_ray.config.options import Options
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.metrics import LEARNED
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.location import open_store
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.grayscale.train import turn_grey
 from dmls_ray.workloads.grayscale.workload import RECORDED_NAME
-from tests.analysis.samples import MACHINE
 from tests.workloads.conftest import Install, sweep
 
 
@@ -133,37 +127,6 @@ def test_what_only_a_run_needs_is_checked_before_anything_starts(
     assert not Path("results").exists()
 
 
-@pytest.fixture
-def orphaned(install: Install, tmp_path: Path) -> Path:
-    """A results folder of a workload whose package is not installed any more."""
-    install(GOOD)
-    schema = registry.workload("odd").schema()
-    with open_store(tmp_path / "orphaned", print) as store:
-        for order, (width, repeat) in enumerate([(width, repeat) for width in (8, 16) for repeat in range(2)]):
-            values = {**schema.fixed, **schema.defaults, "width": width}
-            trial = schema.hash_of(values)
-            record = RunRecord(
-                run_id=f"{trial}-{repeat}", trial_id=trial, repeat=repeat, order=order, order_seed=0, seed=repeat,
-                outcome=Outcome.OK, config=values, machine=MACHINE, metrics={"total_s": 1.0 + repeat, "oddness": 3.5},
-                started_at="2026-01-02T03:04:05",
-            )  # fmt: skip
-            store.append(record)
-    for info in tmp_path.glob("*.dist-info"):
-        (info / "entry_points.txt").unlink()
-    registry.installed.cache_clear()
-    return tmp_path / "orphaned"
-
-
-@pytest.mark.parametrize("words", [["table"], ["ls"], ["show"], ["export"], ["report"], ["advise"], ["figures"]])
-def test_results_of_a_workload_that_is_not_installed_are_read_by_the_defaults(
-    words: list[str], orphaned: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_id = load(orphaned).records[0].run_id
-    with pytest.raises(SystemExit) as ended:
-        main([*words, *([run_id] if words == ["show"] else []), str(orphaned)])
-    output = capsys.readouterr()
-    assert not ended.value.code, output.err
-    if words == ["table"]:
-        assert "width" in output.out
-        assert "oddness" in output.out
-        assert "The workload odd is not installed here" in output.out
+def test_results_of_a_workload_that_is_not_installed_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown workload; installed are classification, grayscale"):
+        registry.workload_of({"workload": "odd"})

@@ -61,14 +61,6 @@ class Presentation(Hooks):
         return None
 
 
-class AbsentPresentation(Presentation):
-    """The defaults, for results of a workload that is not installed here."""
-
-    def notes(self, rows: Sequence[Trial]) -> list[Note]:
-        name = self.workload.name
-        return [Note("method", f"The workload {name} is not installed here: install its package to have its columns.")]
-
-
 def installed_presentations() -> Iterator[Presentation]:
     """Yield the presentation of every workload in the registry.
 

@@ -8,7 +8,6 @@ import torch
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.sharding import hold_out
-from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification import quantization
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
@@ -141,19 +140,6 @@ def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_mo
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
     assert ranks[0].run["returned"] == ranks[1].run["returned"]
     assert ranks[0].run["int8_test_accuracy"] == ranks[0].run["epochs"][-1]["test_accuracy"] > 0.6
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"device": "cuda"}, "is for CPUs, and this would train on GPUs. Use device cpu"),
-        ({"precision": "amp-bf16"}, "does not go with precision=amp-bf16; use precision fp32"),
-        ({"compile": "default"}, "does not go with compile=default; use compile off"),
-    ],
-)
-def test_int8_is_refused_where_it_makes_no_sense(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConflictError, match=f"quantization=qat {message}"):
-        config(quantization="qat", **changes)
 
 
 def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_the_other_options() -> None:

@@ -39,18 +39,20 @@ PICTURES: dict[str, NDArray[np.uint8]] = {
 }
 """Pictures on which an implementation may go wrong."""
 
-ON_THE_PROCESSOR = [name for name in IMPLEMENTATIONS if name not in ON_A_GPU]
-COMPILED = "torch_compile"
 KERNEL = "cpp"
-"""Takes 20 seconds of processor time to build."""
+SLOW = ("torch_compile", KERNEL)
+"""Take 20 seconds of processor time to compile."""
 
 
 def parameters() -> list[Any]:
-    """The implementations on the processor with each layout that they take; our kernel is slow."""
+    """The implementations with each layout that they take."""
     pairs = []
-    for name, planar in itertools.product(ON_THE_PROCESSOR, (False, True)):
-        if name != COMPILED and not (planar and name in INTERLEAVED_ONLY):
-            pairs.append(pytest.param(name, planar, marks=[pytest.mark.slow] if name == KERNEL else []))
+    for name, planar in itertools.product(IMPLEMENTATIONS, (False, True)):
+        marks = [pytest.mark.slow] if name in SLOW else []
+        if name in ON_A_GPU:
+            marks = [pytest.mark.gpu]
+        if not (planar and name in INTERLEAVED_ONLY):
+            pairs.append(pytest.param(name, planar, marks=marks))
     return pairs
 
 
@@ -61,37 +63,17 @@ def grey_by(name: str, pictures: NDArray[np.uint8], *, planar: bool, device: str
     return grey
 
 
-def check(name: str, sample: str, *, planar: bool, device: str = "cpu") -> None:
-    pictures = PICTURES[sample]
-    grey = grey_by(name, pictures, planar=planar, device=device)
-    assert grey.shape == pictures.shape[:3]
-    assert grey.dtype == np.uint8
-    assert levels_apart(grey, reference(pictures)) <= 1
-
-
 @pytest.mark.parametrize("sample", PICTURES)
 @pytest.mark.parametrize(("name", "planar"), parameters())
 def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, planar: bool, sample: str) -> None:
     if name == "opencv":
         pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
-    check(name, sample, planar=planar)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("planar", [False, True])
-@pytest.mark.parametrize("sample", PICTURES)
-def test_what_inductor_compiles_makes_the_same_grey(sample: str, planar: bool) -> None:
     torch._dynamo.reset()
-    check(COMPILED, sample, planar=planar)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("planar", [False, True])
-@pytest.mark.parametrize("sample", PICTURES)
-@pytest.mark.parametrize("name", ON_A_GPU)
-def test_a_gpu_makes_the_same_grey(name: str, sample: str, planar: bool) -> None:
-    torch._dynamo.reset()
-    check(name, sample, planar=planar, device="cuda")
+    pictures = PICTURES[sample]
+    grey = grey_by(name, pictures, planar=planar, device="cuda" if name in ON_A_GPU else "cpu")
+    assert grey.shape == pictures.shape[:3]
+    assert grey.dtype == np.uint8
+    assert levels_apart(grey, reference(pictures)) <= 1
 
 
 @pytest.mark.slow
