@@ -5,7 +5,6 @@ communication    exposed_comm_ms, the least of two ranks, against the time of a 
 instruments      milliseconds of a run that instruments take and no time contains, against its total_s
 memory           what a batch of 256 needs more than one of 32, by the numbers of runs in a process that served other
                  runs, against the peaks of fresh processes that train in a bare loop
-utilization      processor time of a sample
 
 Throughput against a bare loop is measured by throughput.py, the marks of step phases by phases.py.
 """
@@ -34,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.memory import MIB, PERIOD_S, UtilizationSampler
+from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
@@ -155,18 +154,6 @@ def _bare_peak_mib(config: TrialConfig) -> float:
     return (int(peak) * 1024 - before) / MIB
 
 
-def _sample_us() -> float:
-    """Microseconds of processor time per sample of utilization, at the 95th percentile."""
-    times = []
-    with UtilizationSampler(torch.device("cpu")) as sampler:
-        for _ in range(300):
-            began = time.thread_time()
-            sampler._sample()
-            times.append((time.thread_time() - began) * 1e6)
-            time.sleep(0.005)
-    return statistics.quantiles(times, n=20)[-1]
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -191,11 +178,6 @@ def main() -> None:
             rows += memory_rows(single, rounds)
     print_table(rows)
     print(f"\n{machine('torch')}; n={rounds} rounds")
-    sample_us = _sample_us()
-    print(
-        f"One sample of utilization takes {sample_us:.0f} us of processor time (95th percentile), "
-        f"{sample_us / 1e6 / PERIOD_S:.3%} of a core."
-    )
 
 
 if __name__ == "__main__":
