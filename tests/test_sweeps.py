@@ -325,35 +325,6 @@ def test_after_an_edit_the_same_command_trains_the_new_model_from_its_start_and_
 
 
 @pytest.mark.slow
-<<<<<<< HEAD
-=======
-def test_a_sweep_of_a_notebook_continues_after_a_restart_of_the_kernel(tmp_path: Path) -> None:
-    code = """
-import os, sys, types
-sys.modules["ipykernel"] = types.ModuleType("ipykernel")
-cell = '''
-from dataclasses import dataclass
-@dataclass
-class Config:
-    lr: float = 0.1
-    device: str = "cpu"
-def train(config: Config, rank, emit):
-    return {"x": FACTOR * config.lr}
-'''
-exec(compile(cell, f"/tmp/ipykernel_{os.getpid()}/1.py", "exec"))
-from dmls_ray import sweep
-print(sweep(train, {"lr": [1.0, 2.0]}, repeats=1, out="kept", tensorboard="off").runs["x"].tolist())
-"""
-    printed = []
-    for factor in (2, 2, 3):
-        done = python(f"FACTOR = {factor}\n{code}", tmp_path)
-        printed.append((sorted(json.loads(done.stdout.splitlines()[-1])), len(lines(tmp_path / "kept"))))
-    assert printed == [([2.0, 4.0], 2), ([2.0, 4.0], 2), ([3.0, 6.0], 4)]
-    assert not (tmp_path / "kept" / "tensorboard").exists()
-
-
-@pytest.mark.slow
->>>>>>> 5ff115fb (The writer of TensorBoard that never ends a sweep stands beside the other one; the executor makes it when it is wanted)
 @pytest.mark.parametrize("streams", ["|", "2>&1 |"])
 def test_a_sweep_piped_into_head_runs_to_its_end_without_a_traceback(tmp_path: Path, streams: str) -> None:
     words = shlex.join(command_line("batch_size", *GRID, "--repeats", "3"))
