@@ -88,6 +88,11 @@ class RankRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Milliseconds of a counted step at each of `STEP_QUANTILES`, to four digits."""
     parameter_sketch: FloatList = []
     """Number, sum of squares and two random projections of the parameters after training; empty where unknown."""
+    sampled_parameters: FloatList = []
+    """A random projection of the parameters, relative to their norm, after optimizer steps 1, 2, 3, 5, 8, 13, ...;
+    empty where unknown."""
+    sampled_losses: FloatList = []
+    """The loss of the last backward pass before each of these samples; None where that was no loss."""
     utilization: dict[str, FloatList] = {}
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     epochs: list[EpochRecord] = []

@@ -1,4 +1,4 @@
-"""What shows whether the ranks of a run trained one model: a sketch of each rank's parameters, and collectives.
+"""What shows whether the ranks of a run trained one model: sketches of each rank's parameters, losses and collectives.
 
 Ranks that know nothing of one another train a model each, and then a row of 2 ranks would show the result of one.
 `dmls_ray.records.aggregate` compares the ranks.
@@ -7,6 +7,7 @@ Ranks that know nothing of one another train a model each, and then a row of 2 r
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,13 +19,15 @@ from dmls_ray.training.compat import groups_made, is_part_of_parameter, sequence
 
 _CHUNK = 2**18
 """Elements that are multiplied at once, with 2 MiB of signs."""
+_SAMPLED = 2**14
+"""Elements of each parameter that are compared in training."""
 _SEED = 0
 _KEPT_OPTIMIZERS = 4
 """Optimizers whose parameters are kept until the end; more than one, since several may take turns."""
 
 
 class AgreementMeter:
-    """Collectives and optimizer steps of one run on this rank, and its parameters in the end.
+    """Collectives and optimizer steps of one run on this rank, and its parameters in training and in the end.
 
     Made before the training starts.
     """
@@ -34,6 +37,19 @@ class AgreementMeter:
         self._steps: Counter[int] = Counter()
         self._groups: dict[int, list[dict[str, Any]]] = {}
         """The groups of parameters of each optimizer, without its state."""
+        self._loss: Tensor | None = None
+        """What the last backward pass began with."""
+        self._next, self._after_next = 1, 2
+        """Steps that are sampled: Fibonacci numbers, which fall on every phase of a period of averaging."""
+        self._parameters: list[float] = []
+        self._losses: list[float] = []
+
+    def backward(self, tensors: Tensor | Sequence[Tensor]) -> None:
+        """A backward pass begins at these tensors."""
+        first = tensors if isinstance(tensors, Tensor) else next(iter(tensors), None)
+        self._loss = None
+        if first is not None and first.numel() == 1:
+            self._loss = first.detach()
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made a step."""
@@ -44,16 +60,32 @@ class AgreementMeter:
         if len(self._groups) > _KEPT_OPTIMIZERS:
             del self._groups[next(iter(self._groups))]
 
+    @property
+    def is_due(self) -> bool:
+        """Whether to call `sample` after this step."""
+        return self._steps.total() == self._next
+
+    def sample(self, optimizer: torch.optim.Optimizer) -> None:
+        """Sketch the parameters that an optimizer has changed, and the loss. It waits for the device."""
+        self._next, self._after_next = self._after_next, self._next + self._after_next
+        parameters = _comparable(_parameters_of(optimizer.param_groups))
+        if parameters:
+            heads = [parameter.detach().flatten()[:_SAMPLED] for parameter in parameters]
+            squares, product, _ = _sums(heads).tolist()
+            self._parameters.append(product / (math.sqrt(squares) or 1.0))
+            self._losses.append(math.nan if self._loss is None else float(self._loss))
+
     def read_optimizers(self) -> dict[str, Any]:
         """`read` of the steps and the parameters of the optimizers, which are released."""
         # Where each parameter has an optimizer, their steps are more than the collectives.
         steps = max(self._steps.values(), default=0)
         parameters = {id(item): item for groups in self._groups.values() for item in _parameters_of(groups)}
         self._groups.clear()
+        self._loss = None
         return self.read(steps, parameters.values())
 
     def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
-        """What `RankRecord` has of it: `collectives`, `optimizer_steps` and `parameter_sketch`."""
+        """What `RankRecord` has of it: `collectives`, `optimizer_steps`, `parameter_sketch` and the samples."""
         after = sequence_numbers()
         collectives = None
         if after is not None and self._before is not None:
@@ -66,6 +98,8 @@ class AgreementMeter:
             "collectives": collectives,
             "optimizer_steps": steps,
             "parameter_sketch": parameter_sketch(parameters),
+            "sampled_parameters": self._parameters,
+            "sampled_losses": self._losses,
         }
 
 

@@ -173,7 +173,7 @@ class FunctionSteps:
     Args:
         rank: this rank.
         emit: takes the signs of progress.
-        clock: leaves the work of a trace out of the times of the run.
+        clock: leaves the work of `agreement` and of a trace out of the times of the run.
     """
 
     def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock) -> None:
@@ -233,10 +233,12 @@ class FunctionSteps:
         for model in self._models:
             model.count_from_here()
 
-    def _begin_backward(self) -> None:
+    def _begin_backward(self, tensors: Any) -> None:
         if not self._backward_depth:
             self._has_backward = True
             self.timer.phases.after("forward")
+            if self.agreement is not None:
+                self.agreement.backward(tensors)
         self._backward_depth += 1
 
     def _end_backward(self) -> None:
@@ -260,5 +262,8 @@ class FunctionSteps:
                 model.read()
         if self.agreement is not None:
             self.agreement.step(optimizer)
+            if self.agreement.is_due:
+                with self.timer.paused(), self._untimed():
+                    self.agreement.sample(optimizer)
         self._emit(Progress())
         self.leave_out()
