@@ -194,8 +194,10 @@ def test_the_same_command_again_runs_nothing_and_a_changed_flag_adds_to_the_fold
 
 @pytest.mark.slow
 def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Command, tmp_path: Path) -> None:
-    done = sweep_command("batch_size", *GRID, "--batch-per-rank", "8", "--repeats", "1", "--isolation", "per_run")
+    flags = ("--batch-per-rank", "8", "--repeats", "1", "--isolation", "per_run", "--tensorboard", "off")
+    done = sweep_command("batch_size", *GRID, *flags)
     assert done.returncode == 0, done.stderr + done.stdout
+    assert not (tmp_path / "results" / "batch_size" / "tensorboard").exists()
     alone = {record.run_id: record for record in load(tmp_path / "results" / "batch_size").records}
     warm = {record.run_id: record for record in load(main_job / "results" / "batch_size").records}
     assert len(alone) == 2
