@@ -215,8 +215,6 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
     for spec in schema.specs.values():
         # A switch without a value is on.
         _add_flag(fields, spec, axes.get(spec.name, spec.default), nargs="*" if spec.type == "bool" else "+")
-    for name in schema.refused.keys() - RESERVED:
-        fields.add_argument(flag_of(name), nargs="*", help=argparse.SUPPRESS, default=argparse.SUPPRESS)
 
     how = parser.add_argument_group("how to run it")
     for spec in FLAGS.values():
@@ -238,7 +236,7 @@ def read_axes(given: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such field, or a text is none of its values.
     """
-    texts = {name: given[name] or ["true"] for name in given if name in schema.specs or name in schema.refused}
+    texts = {name: given[name] or ["true"] for name in given if name in schema.specs}
     texts |= {name: values for name, *values in given["set"]}
     axes: dict[str, Any] = {}
     for name, values in texts.items():

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import Field
 from inspect import cleandoc, getsource
 from pathlib import PurePath
-from typing import Any, get_args
+from typing import Any
 
 from msgspec import inspect
 
@@ -27,10 +27,6 @@ SCALARS = (
     inspect.LiteralType,
 )  # fmt: skip
 LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.TupleType)
-
-
-class UnsupportedError(Exception):
-    """Values of a type have no plain form; the message is the name of the type."""
 
 
 def plain_value(value: Any) -> Any:
@@ -74,23 +70,18 @@ def evaluated(annotation: Any, names: Mapping[str, Any]) -> Any:
 
 
 def supported_hint(hint: Any, default: Any = None) -> Any:
-    """An annotation as msgspec supports it; Any: any plain value.
+    """An annotation as msgspec supports it; Any: any plain value; None: values of this type have no plain form.
 
     Args:
         hint: the annotation.
         default: the default of the field.
-
-    Raises:
-        UnsupportedError: values of this type have no plain form.
     """
     try:
         if _is_supported(inspect.type_info(hint)):
             return hint
     except TypeError:  # msgspec does not support it
         pass
-    if hint is object or isinstance(default, str | int | float):
-        return Any
-    raise UnsupportedError(hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint))
+    return Any if hint is object or isinstance(default, str | int | float) else None
 
 
 def _is_supported(described: Any) -> bool:

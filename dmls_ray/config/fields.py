@@ -22,7 +22,6 @@ from msgspec import Meta, inspect
 
 from dmls_ray.config.field_types import (
     LISTS,
-    UnsupportedError,
     annotation_of,
     field_docs,
     plain_value,
@@ -214,47 +213,28 @@ class FieldSpec:
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
     """Every field of a configuration class that can be varied, in the order of tables, labels and flags: by
-    their groups, and then as declared.
+    their groups, and then as declared. A field for whose values no plain value stands keeps its default.
 
     Raises:
-        ConfigError: a default is no value of its field.
+        ConfigError: a default is no value of its field, or a field that cannot be varied has none.
     """
-    return _fields_of(config_class)[0]
-
-
-def fixed_fields(config_class: type) -> dict[str, str]:
-    """The fields that stay at their defaults, since no plain value stands for one of theirs -> the reason."""
-    return _fields_of(config_class)[1]
-
-
-def remember_field_specs(config_class: type, specs: dict[str, FieldSpec]) -> None:
-    """Let `field_specs` return these of a class that has come from another process."""
-    _known[config_class] = specs, {}
-
-
-_known: dict[type, tuple[dict[str, FieldSpec], dict[str, str]]] = {}
-
-
-def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
     if config_class in _known:
         return _known[config_class]
     docs = field_docs(config_class)
-    specs, fixed = {}, {}
+    specs = {}
     taken = [item for item in fields(config_class) if item.init]
     for item in sorted(taken, key=lambda item: GROUPS.index(_setting_of(item).group)):
         is_required = item.default is item.default_factory is MISSING
         default = None if item.default is MISSING else item.default
         if item.default_factory is not MISSING:
             default = item.default_factory()
-        try:
-            hint = supported_hint(annotation_of(config_class, item), default)
-        except UnsupportedError as error:
-            fixed[item.name] = (
-                f"{item.name} of {config_class.__name__} is of type {error}, of which no flag or axis has values; use "
-                "a number, a text, a Literal of names, or a field for each of its parts"
+        hint = supported_hint(annotation_of(config_class, item), default)
+        if hint is None and is_required:
+            raise ConfigError(
+                f"{item.name} of {config_class.__name__} is of a type of which no flag or axis has values; give it a "
+                "default, or use a number, a text, a Literal of names, or a field for each of its parts."
             )
-            if is_required:
-                raise ConfigError(f"{fixed[item.name]}, or give it a default.") from error
+        if hint is None:
             continue
         spec = FieldSpec(item.name, docs.get(item.name, ""), None, hint, _setting_of(item), is_required)
         if default is not None:
@@ -263,8 +243,16 @@ def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]
             except ConfigError as error:
                 raise ConfigError(f"the default in {config_class.__name__}: {error}") from error
         specs[item.name] = spec
-    _known[config_class] = specs, fixed
-    return specs, fixed
+    _known[config_class] = specs
+    return specs
+
+
+_known: dict[type, dict[str, FieldSpec]] = {}
+
+
+def remember_field_specs(config_class: type, specs: dict[str, FieldSpec]) -> None:
+    """Let `field_specs` return these of a class that has come from another process."""
+    _known[config_class] = specs
 
 
 def _setting_of(item: Field[Any]) -> Setting:

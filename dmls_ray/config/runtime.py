@@ -209,8 +209,6 @@ class Schema:
     """The user's code and data that a run of a configuration has."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
-    refused: Mapping[str, str] = field(default_factory=dict)
-    """Fields that cannot be varied -> the reason and the way out."""
 
     def make(self, **values: Any) -> RuntimeConfig:
         """The configuration with these fields.
@@ -254,8 +252,6 @@ class Schema:
         Raises:
             ConfigError: there is none.
         """
-        if name in self.refused:
-            raise ConfigError(f"{self.refused[name]}.")
         if name not in self.specs:
             meant = did_you_mean(name, [*self.specs])
             raise ConfigError(f"{name} is no field of {self.title}; {meant}the fields are {', '.join(self.specs)}.")

@@ -24,7 +24,6 @@ from dmls_ray.config.fields import (
     FieldSpec,
     field_defaults,
     field_specs,
-    fixed_fields,
     remember_field_specs,
 )
 from dmls_ray.config.identity import digest_of_changes
@@ -191,7 +190,6 @@ def function_schema(
         build=build,
         hash_of=_hash_of,
         fixed={"train": name},
-        refused=fixed_fields(config_class) if config_class else {},
     )
 
 
