@@ -20,7 +20,6 @@ from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
 from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.config.options import FLAGS
 from dmls_ray.launchers.command import run_command
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -28,6 +27,7 @@ from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.registry import workload
 from docs.generate import metrics as page_of_metrics
 from tests.conftest import PROJECT, SMALL
+from tests.new_processes import run_inline
 
 REFERENCE = PROJECT / "results" / "reference" / "batch_size"
 

@@ -20,13 +20,12 @@ from dmls_ray.config.identity import Identity
 from dmls_ray.launchers import command, mpirun
 from dmls_ray.launchers.base import JobFolder, LaunchedJob, infeasible_reason
 from dmls_ray.launchers.command import run_command
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import Spawn
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL
-from tests.new_processes import run_spawned
+from tests.new_processes import run_inline, run_spawned
 
 MPI = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpirun needs pip install 'dmls_ray[mpi]'")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
-from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.new_processes import run_spawned
+from tests.new_processes import run_inline, run_spawned
 from tests.training.test_engine import config
 
 
@@ -46,8 +44,3 @@ def test_inline_and_spawned_runs_agree_bit_for_bit() -> None:
     (spawned,) = run_spawned(config())
     inline = run_inline(config())
     assert inline.run["epochs"][0]["train_loss"] == spawned.run["epochs"][0]["train_loss"]
-
-
-def test_inline_is_for_world_size_one() -> None:
-    with pytest.raises(ConfigError, match="world_size=2 needs a process a rank"):
-        run_inline(config(world_size=2))

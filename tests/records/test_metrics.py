@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.metrics import BY_NAME, LEARNED, TRAINING_METRICS, Metric, is_loss
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import run_inline
 
 
 def record_of(results: list[RankResult], *metrics: Metric) -> RunRecord:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.metrics import Metric
 from dmls_ray.records.model import EpochRecord, RunRecord
@@ -22,6 +21,7 @@ from dmls_ray.records.returned import NotPlainError, Reported, plain
 from dmls_ray.records.run_events import EpochEnded, RankResult
 from dmls_ray.training.rank import Emit
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import run_inline
 
 CONFIG = TrialConfig(device="cpu", batch_per_rank=8)
 WHAT = "test_returned:result_of.<locals>.train returned"

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 from tests.training.probes import Payload
 from tests.training.test_engine import UNEVEN
 

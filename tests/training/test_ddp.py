@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.compat import compile_counters
 from dmls_ray.training.ddp import SAMPLED_EVERY, DDPTimers, compile_mode, warmup_steps, with_exposed
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
-from tests.new_processes import run_ranks, run_spawned
+from tests.new_processes import run_inline, run_ranks, run_spawned
 from tests.records.test_model import recorded
 from tests.training.test_engine import UNEVEN, run_each, weights
 

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.discarded_run import discard_first_run
 from dmls_ray.training.engine import RankTrainer
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.new_processes import call_in_new_process
+from tests.new_processes import call_in_new_process, run_inline
 
 TRIAL = TrialConfig(
     dataset="synthetic:shape=1x8x8,classes=4,train=64,test=8", batch_per_rank=8, epochs=2, device="cpu", dropout=0.3,

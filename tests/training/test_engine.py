@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
@@ -21,7 +20,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
 from dmls_ray.workloads.classification.train import rank_trainer, train_rank
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 from tests.training.probes import train_and_return_weights, watched
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.config.identity import Identity
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.error_to_outcome import check_code
 from dmls_ray.util.digests import source_digests
 from dmls_ray.util.errors import CodeDiffersError
+from tests.new_processes import run_inline
 from tests.training.test_engine import config
 
 

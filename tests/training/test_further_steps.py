@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training import engine, further_steps
 from dmls_ray.training.compat import Recording, recorded_allocations
@@ -31,7 +30,7 @@ from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 
 IMAGES = "synthetic:shape=1x16x16,classes=4,train=256,test=16"
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import run_inline
 from tests.training.test_ddp import compare_noise
 
 

@@ -13,11 +13,10 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training import memory
 from dmls_ray.training.memory import MIB, MemoryMeter, UtilizationSampler, keep_freed_pages
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.new_processes import call_in_new_process
+from tests.new_processes import call_in_new_process, run_inline
 
 CPU = torch.device("cpu")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak resident set can be reset on Linux only")

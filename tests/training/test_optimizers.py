@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.optimizers import OptimizerStep, lr_factor, make_optimizer
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
+from tests.new_processes import run_inline
 
 
 def config(**changes: Any) -> TrialConfig:

@@ -5,8 +5,8 @@ import platform
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_vnni, set_tf32
+from tests.new_processes import run_inline
 from tests.training.test_engine import config
 
 

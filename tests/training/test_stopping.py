@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.stopping import EarlyStopping
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import run_inline
 
 
 def stopping(metric: str, patience: int) -> EarlyStopping:

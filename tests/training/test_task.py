@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.engine import run_training
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
+from tests.new_processes import run_inline
 
 SLOPE = 3.0
 

@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.util.errors import UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model, find_model
 from dmls_ray.workloads.classification.models import MODELS
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from tests.conftest import SMALL
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 
 MODULE = "tests.workloads.classification.test_model_builder"
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.sharding import hold_out
 from dmls_ray.workloads.classification import quantization
@@ -21,7 +20,7 @@ from dmls_ray.workloads.classification.quantization import (
     to_int8,
     weights_of,
 )
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 from tests.training.probes import train_and_return_int8
 
 SHAPE = (1, 8, 8)

@@ -13,12 +13,12 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from tests.conftest import PROJECT
+from tests.new_processes import run_inline
 
 MODULE = "tests.workloads.classification.test_weights"
 

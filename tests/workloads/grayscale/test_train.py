@@ -13,11 +13,11 @@ import pytest
 import torch
 from PIL import Image
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.workloads.grayscale import implementations, train
 from dmls_ray.workloads.grayscale.train import Images, load_pictures, reference, run_rank
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
+from tests.new_processes import run_inline
 
 CPU = torch.device("cpu")
 

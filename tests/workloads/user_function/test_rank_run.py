@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.metrics import BY_NAME
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -19,7 +18,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import jpeg
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 from tests.records.test_model import recorded
 
 

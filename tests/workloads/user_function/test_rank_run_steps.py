@@ -11,13 +11,12 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.further_steps import trace_name
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
-from tests.new_processes import run_ranks
+from tests.new_processes import run_inline, run_ranks
 from tests.training.test_further_steps import spans
 from tests.workloads.user_function.test_rank_run import run_in_place
 
