@@ -80,30 +80,26 @@ class Resources:
         device, need = self.device_of(config), RankRequest.of(config)
         fits_gpus = _fits(self.capacity("cuda"), replace(need, threads=1))
         if device == "cuda" and not fits_gpus:
-            return self._too_few(need, "GPU", "or pass --device cpu")
+            return self._too_few(need, "cuda", "or pass --device cpu")
         if reason := config.infeasible_reason(device):
             return reason
         if device == "cpu" and not _fits(self.capacity("cpu"), need, oversubscribe=oversubscribe):
             # Ranks may be more than cores, machines not more than there are.
-            return self._too_few(need, "core", "or lower --machines" if oversubscribe else "or pass --oversubscribe")
+            return self._too_few(need, "cpu", "or lower --machines" if oversubscribe else "or pass --oversubscribe")
         if holds_gpus and not fits_gpus:
             return f"{need} on the CPU does not fit next to runs on {self.gpus} GPUs; run it with --device cpu alone."
         return ""
 
-    def _too_few(self, need: RankRequest, thing: str, way_out: str) -> str:
+    def _too_few(self, need: RankRequest, device: str, way_out: str) -> str:
         """Why a run does not fit on the GPUs or on the cores, and the way out."""
         place = "this machine" if len(self.machines) == 1 else "this cluster"
-        if thing == "GPU" and not self.gpus:
+        if device == "cuda" and not self.gpus:
             add = "Add machines that have one (ray start --address=...)"
             return f"device=cuda needs a GPU and {place} has none. {add}, {way_out} where that will do."
-        total, per_rank = (self.gpus, 1) if thing == "GPU" else (self.cores, need.threads)
-        needed = need.world_size * per_rank
-        if need.machines is None and needed > total:
-            lack = f"needs {needed} {thing}s; {place} has {total}"
-        else:
-            counts = self.capacity("cuda" if thing == "GPU" else "cpu").values()
-            lack = f"does not fit on machines of {', '.join(map(str, counts))} {thing}s"
+        counts = ", ".join(map(str, self.capacity(device).values()))
+        things = "GPUs" if device == "cuda" else "cores"
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
+        lack = f"does not fit on {place} of {counts} {things}"
         return f"{need}{threads} {lack}. Lower it, add machines (ray start --address=...), {way_out}."
 
     def ranks_to_hold(self, demand: WorkerGroupSpec) -> dict[str, int]:
