@@ -199,7 +199,7 @@ def test_a_rank_that_is_not_an_integer_is_refused(folder: Path, rank: Any) -> No
     "session",
     [
         1, {"question": [1]}, {"axes": {"lr": 1}}, {"repeats": 10**15}, {"mode": "search"}, {"command": {}},
-        {"versions": {"torch": {}}}, {"changed": "abc"}, {"git": {"commit": 5}},
+        {"versions": {"torch": {}}}, {"changed": "abc"}, {"git": {"commit": 5}}, {"environment": {"NCCL_ALGO": 5}},
     ],
 )  # fmt: skip
 def test_a_sweep_json_of_a_wrong_form_is_refused(folder: Path, session: Any) -> None:

@@ -141,6 +141,7 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
         "machine": provenance.describe_machine(),
         "versions": provenance.describe_versions(),
         "git": provenance.describe_git(),
+        "environment": provenance.describe_environment(),
     }
     if options.until is not None:
         session |= {"repeats": min(FIRST_LOOK, plan.repeats), "until": asdict(options.until)}

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib.metadata
 import itertools
+import os
 import platform
 import shutil
 import socket
@@ -68,6 +69,15 @@ def describe_checkout(folder: Path) -> dict[str, Any]:
     changes = _git(folder, "diff", "HEAD", "--", ".")
     digest = hashlib.sha256(changes.encode()).hexdigest()[:8] if changes else ""
     return {"commit": commit, "dirty": bool(changes), "changes": digest}
+
+
+_PREFIXES = ("CUDA_", "GLOO_", "MKL_", "NCCL_", "OMP_", "PYTORCH_", "TORCH_")
+"""Of the environment variables that are recorded. The values of others may be secrets."""
+
+
+def describe_environment() -> dict[str, str]:
+    """The environment variables of this process that change what PyTorch and its libraries do, with their values."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_PREFIXES)}
 
 
 def has_cpp_compiler() -> bool:

@@ -51,13 +51,13 @@ def test_overhead_is_the_time_between_two_ends_that_no_run_took(
         assert metrics.items() >= values.items()
 
 
-def test_a_session_has_its_command_also_where_a_word_of_it_is_no_utf_8(
+def test_a_session_names_the_environment_also_where_a_value_is_no_utf_8(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["sweep.py", os.fsdecode(b"Ring\xff")])
+    monkeypatch.setenv("NCCL_ALGO", os.fsdecode(b"Ring\xff"))
     chosen = workload("classification")
     plan = make_plan({"batch_per_rank": 16}, schema=chosen.schema())
     described = describe_session(plan, Options())
     check_sweep_file({"sessions": [described]})
     write_sweep(tmp_path, {"sessions": [described]})
-    assert read_sweep(tmp_path)["sessions"][0]["command"] == ["python", "sweep.py", "Ring\udcff"]
+    assert read_sweep(tmp_path)["sessions"][0]["environment"]["NCCL_ALGO"] == "Ring\udcff"

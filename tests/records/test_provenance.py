@@ -8,8 +8,10 @@ from typing import Any
 import pynvml
 import pytest
 
+from dmls_ray.records import provenance
 from dmls_ray.records.provenance import (
     describe_checkout,
+    describe_environment,
     describe_machine,
     differing_facts,
     hardware_key,
@@ -97,3 +99,15 @@ def test_a_checkout_is_dirty_with_changes_below_the_folder(tmp_path: Path) -> No
     other.mkdir()
     (other / "train.py").write_text("")
     assert describe_checkout(other) == {}, "git knows nothing of it"
+
+
+def test_the_environment_has_the_variables_of_pytorch_and_its_libraries_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    relevant = {
+        "CUDA_VISIBLE_DEVICES": "0", "GLOO_SOCKET_IFNAME": "lo", "MKL_NUM_THREADS": "2", "NCCL_ALGO": "Ring",
+        "OMP_NUM_THREADS": "1", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_LOGS": "",
+    }  # fmt: skip
+    secret = {"AWS_SECRET_ACCESS_KEY": "a", "WANDB_API_KEY": "b", "HF_TOKEN": "c", "MY_NCCL_ALGO": "d", "TORCHX": "e"}
+    monkeypatch.setattr(provenance.os, "environ", {"PATH": "/bin", **secret, **relevant})
+    assert describe_environment() == relevant
