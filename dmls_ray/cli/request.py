@@ -19,7 +19,7 @@ from dmls_ray.config.search_space import Range
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import folder_name
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.text import utf8_safe
+from dmls_ray.util.text import check_utf8
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
 
@@ -59,8 +59,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         InputError: a word or a combination of words is wrong.
     """
     for word in words:
-        if utf8_safe(word) != word:
-            raise ConfigError(f"The word {word!a} is not UTF-8; give another name.")
+        check_utf8(word, "The word")
     default = registry.workload(preset.workload or registry.DEFAULT)
     if preset.train:
         default = registry.workload_of_function(preset.train)

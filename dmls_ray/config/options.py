@@ -19,6 +19,7 @@ from dmls_ray.config.fields import (
 )
 from dmls_ray.config.value_texts import seconds_of, share_of
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 
 
@@ -131,6 +132,7 @@ class Options(RunLimits, Until):
             check_location(self.out, "--out")
             object.__setattr__(self, "out", without_file_scheme(self.out))
         set_checked(self, field_specs(Options).values())
+        check_utf8(self.out or "", "--out")
         if self.repeats == "auto" and self.mode == "search":
             object.__setattr__(self, "repeats", 1)
         self._check_until()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.config.grid import Plan, Run
-from dmls_ray.config.identity import join_identities
+from dmls_ray.config.identity import Identity, join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.search_space import SearchSpace
@@ -21,6 +23,7 @@ from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished, RunStarted
+from dmls_ray.util.digests import file_of_user_module
 from dmls_ray.workloads.base import Workload
 
 
@@ -141,6 +144,7 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
         "machine": provenance.describe_machine(),
         "versions": provenance.describe_versions(),
         "git": provenance.describe_git(),
+        "user_git": provenance.describe_checkout(_code_of_the_user(identity)),
         "environment": provenance.describe_environment(),
     }
     if options.until is not None:
@@ -154,3 +158,10 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
     if identity.data:
         session["data"] = dict(identity.data)
     return session
+
+
+def _code_of_the_user(identity: Identity) -> Path:
+    """The file of the first module that is the user's; without one the script, and in a notebook the working folder."""
+    files = filter(None, map(file_of_user_module, identity.modules))
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return next(files, None) or Path(script or os.getcwd())

@@ -96,6 +96,7 @@ class _Session(msgspec.Struct):
     machine: _Machine | None = None
     versions: dict[str, str] | None = None
     git: _Checkout | None = None
+    user_git: _Checkout | None = None
     environment: dict[str, str] = {}
     code: dict[str, str] = {}
     data: dict[str, str] = {}

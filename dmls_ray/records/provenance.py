@@ -56,19 +56,26 @@ def describe_versions() -> dict[str, str]:
 
 @functools.cache
 def describe_git() -> dict[str, Any]:
-    """Commit of the checkout that dmls_ray runs from, and a digest of its changes; empty where it is installed."""
+    """The checkout that dmls_ray runs from; empty where it is installed."""
     return describe_checkout(Path(__file__).parents[1])
 
 
-def describe_checkout(folder: Path) -> dict[str, Any]:
-    """Commit of the checkout that a folder is in, and a digest of the changes below the folder; empty outside one."""
+def describe_checkout(path: Path) -> dict[str, Any]:
+    """Commit of the checkout that a file or folder is in, and a digest of the changes to the folder. The checkout is
+    dirty if it has changes, or new Python files or notebooks that are not ignored. Empty outside a checkout.
+    """
+    folder = path if path.is_dir() else path.parent
     commit = _git(folder, "rev-parse", "HEAD")
-    # A home folder may be a checkout of settings, and an environment in it no part of that.
+    # A home folder may be a checkout of settings, and a project or an environment in it no part of that.
     if not commit or not _git(folder, "ls-files", "--", "."):
         return {}
+    edited = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    # Untracked results are no change of the code.
+    untracked = ("ls-files", "--others", "--exclude-standard", "--exclude=.ipynb_checkpoints")
+    new = _git(folder, *untracked, "--", ":/*.py", ":/*.ipynb")
     changes = _git(folder, "diff", "HEAD", "--", ".")
     digest = hashlib.sha256(changes.encode()).hexdigest()[:8] if changes else ""
-    return {"commit": commit, "dirty": bool(changes), "changes": digest}
+    return {"commit": commit, "dirty": bool(edited or new), "changes": digest}
 
 
 _PREFIXES = ("CUDA_", "GLOO_", "MKL_", "NCCL_", "OMP_", "PYTORCH_", "TORCH_")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import sys
 from collections.abc import Sequence
+
+from dmls_ray.util.errors import ConfigError
 
 _COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # all control characters but the tab and the end of a line
@@ -30,6 +34,26 @@ def first_line(error: BaseException, *, empty: str | None = None) -> str:
 def utf8_safe(text: str) -> str:
     """The text with lone surrogates, which UTF-8 cannot hold, written out."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def check_utf8(text: str, name: str) -> None:
+    """Refuse a text, such as the name of a file, that is not UTF-8 or that this Python could not name a file by.
+
+    Args:
+        text: the text.
+        name: what it is, for the error.
+
+    Raises:
+        ConfigError: it has bytes that are no characters, or characters that Python's encoding of file names lacks.
+    """
+    try:
+        text.encode()
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{name} {text!a} is not UTF-8, or has characters that this Python ({sys.getfilesystemencoding()}) lacks; "
+            "give another name, or start Python in its UTF-8 mode: PYTHONUTF8=1."
+        ) from error
 
 
 def did_you_mean(unknown: str, names: Sequence[str]) -> str:

@@ -81,24 +81,39 @@ def test_software_is_equal_if_versions_commit_and_changes_of_the_package_are() -
     assert differing_facts([{"a": "1", "b": "2"}, {"a": "1"}]) == ["b 2", "b unknown"]
 
 
-def test_a_checkout_is_dirty_with_changes_below_the_folder(tmp_path: Path) -> None:
-    package, other = tmp_path / "package", tmp_path / "project"
-    package.mkdir()
-    (package / "train.py").write_text("steps = 1\n")
+def test_the_checkout_of_a_user_is_dirty_with_changes_or_new_code_and_not_with_new_results(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "src" / "train.py"
+    script.parent.mkdir()
+    script.write_text("steps = 1\n")
     (tmp_path / "README.md").write_text("Read me.\n")
-    assert describe_checkout(package) == {}
+    assert describe_checkout(script) == describe_checkout(script.parent) == {}
     commit_all(tmp_path)
-    clean = describe_checkout(package)
-    assert (len(clean["commit"]), clean["dirty"], clean["changes"]) == (40, False, "")
+    described = describe_checkout(script)
+    assert (len(described["commit"]), described["dirty"]) == (40, False)
+    for name, is_code in (
+        ("results/runs.jsonl", False), ("src/.ipynb_checkpoints/a.ipynb", False), ("new ones/a.py", True),
+        ("new/a.ipynb", True),
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("")
+        assert describe_checkout(script.parent) == described | {"dirty": is_code}
+        (tmp_path / name).unlink()
     (tmp_path / "README.md").write_text("Of another folder.\n")
-    assert describe_checkout(package) == clean
-    (package / "train.py").write_text("steps = 2\n")
-    edited = describe_checkout(package)
-    assert edited == {**clean, "dirty": True, "changes": edited["changes"]}
+    assert describe_checkout(script) == described | {"dirty": True}
+    script.write_text("steps = 2\n")
+    edited = describe_checkout(script)
+    assert edited == described | {"dirty": True, "changes": edited["changes"]}
     assert edited["changes"] != ""
-    other.mkdir()
-    (other / "train.py").write_text("")
-    assert describe_checkout(other) == {}, "git knows nothing of it"
+
+
+def test_a_folder_that_git_knows_nothing_of_is_no_part_of_the_checkout_around_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    commit_all(tmp_path)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("")
+    assert describe_checkout(tmp_path / "project" / "train.py") == {}
 
 
 def test_the_environment_has_the_variables_of_pytorch_and_its_libraries_and_no_others(
