@@ -2,7 +2,7 @@
 
 Runs share the machine, so their times mean nothing: a search is for accuracy. --searcher optuna (pip install
 'dmls_ray[search]') chooses configurations by the results of earlier runs; --scheduler none stops no run early. At its
-end a search prints the command that trains the best configuration with other seeds.
+end a search prints two commands for the best configuration: one trains it with other seeds, one keeps its weights.
 """
 
 from dmls_ray.cli.sweep_script import Preset, main

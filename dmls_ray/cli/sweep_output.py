@@ -31,7 +31,7 @@ from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.storage.location import records_at
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.uri import below
+from dmls_ray.util.uri import below, is_uri
 
 CONFIRMING_REPEATS = 5
 
@@ -107,7 +107,7 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
 
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the command that trains the best configuration of a search again."""
+    """Print the commands that train the best configuration of a search again."""
     metric = request.options.metric
     rows = best_first(summary.table, metric)
     if not rows:
@@ -118,6 +118,9 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
         command = training_command(request, config, sys.argv[0])
         words = shlex.join(confirming_flags(config, plan.repeats, where))
         say(console, f"Train the best configuration with other seeds:\n  {command} {words}")
+        if request.workload.saves_weights:
+            words = shlex.join(weights_flags(config, where))
+            say(console, f"Train it for its weights:\n  {command} {words}")
     except ConfigError as error:
         say(console, str(error))
     say(console, "")
@@ -133,6 +136,14 @@ def confirming_flags(config: Mapping[str, Any], repeats: int, where: str) -> lis
     """
     seed = config["seed"] + repeats * SEED_STRIDE
     return ["--seed", str(seed), "--repeats", str(CONFIRMING_REPEATS), "--out", f"{where.rstrip('/')}-best"]
+
+
+def weights_flags(config: Mapping[str, Any], where: str) -> list[str]:
+    """The flags that train with the seed that won, and keep the weights; a folder is needed for them."""
+    folder = where.rstrip("/")
+    if is_uri(folder):
+        folder = below("results", folder.rpartition("/")[2])
+    return ["--seed", str(config["seed"]), "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"]
 
 
 def training_command(request: Request, config: Mapping[str, Any], program: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.cli.sweep_output import _show_best, confirming_flags, training_command
+from dmls_ray.cli.sweep_output import _show_best, confirming_flags, training_command, weights_flags
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
 from dmls_ray.execution.planning import make_plan
@@ -61,6 +61,12 @@ def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_
     assert flags == ["--seed", "20007", "--repeats", "5", "--out", "s3://bucket/lr search-best"]
 
 
+@pytest.mark.parametrize("where", ["results/lr search", "s3://bucket/lr search/"])
+def test_its_weights_are_those_of_the_seed_that_won_and_lie_in_a_folder(where: str) -> None:
+    flags = ["--seed", "7", "--repeats", "1", "--save-weights", "--out", "results/lr search-weights"]
+    assert weights_flags(BEST, where) == flags
+
+
 def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
     schema = user_function_schema(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
     config = schema.make(x=0.5, name="12").canonical()
@@ -107,15 +113,17 @@ def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_the_command_at_the_end_of_a_search_can_be_pasted(sweep_command: Command) -> None:
+def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Command) -> None:
     flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--samples", "2", "--epochs", "1"]
     searched = sweep_command("search", *flags, "--batch-per-rank", "8", "16", "--scheduler", "none")
     assert searched.returncode == 0, searched.stderr
-    (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  python ")]
-    script, *words = shlex.split(command)[1:]
-    assert script.endswith("sweeps/search.py")
-    done = sweep_command("search", *words)
-    assert done.returncode == 0, done.stderr
+    commands = [line for line in searched.stdout.splitlines() if line.startswith("  python ")]
+    assert len(commands) == 2
+    for command in commands:
+        script, *words = shlex.split(command)[1:]
+        assert script.endswith("sweeps/search.py")
+        done = sweep_command("search", *words)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
