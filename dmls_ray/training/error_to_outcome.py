@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from dmls_ray.config.identity import OF_FUNCTION, Identity
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_epoch
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
@@ -60,7 +61,7 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         except KeyboardInterrupt:
             raise  # a Ctrl-C ends the sweep
         except BaseException as error:  # noqa: BLE001 - any error ends this run only, asyncio.CancelledError too
-            result = failure(error, rank)
+            result = failure(error, rank, has_flags=isinstance(config, TrainingConfig))
         numbers = sequence_numbers() if rank.world_size > 1 else None
         collectives = None if numbers is None else sum(numbers.values())
         return replace(result, steps=counted.total(), collectives=collectives)
@@ -74,10 +75,12 @@ _DISCONNECTED = (
     "Broken pipe", "No route to host", "connectFullMesh failed",
 )  # fmt: skip
 _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
+# A message of DDP.
+_UNUSED_PARAMETERS = "Expected to have finished reduction in the prior iteration"
 
 
-def failure(error: BaseException, rank: RankInfo) -> RankResult:
-    """The result of a rank that raised."""
+def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) -> RankResult:
+    """The result of a rank that raised; `has_flags`: in a loop of dmls_ray, which flags set."""
     outcome = Outcome.ERROR
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _message_has(error, _OUT_OF_MEMORY):
         outcome = Outcome.OOM
@@ -90,13 +93,25 @@ def failure(error: BaseException, rank: RankInfo) -> RankResult:
         machine=rank.machine,
         device=rank.device,
         outcome=outcome,
-        reason=f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": "),
+        reason=_described(error, has_flags=has_flags),
         traceback="".join(traceback.format_exception(error)),
         # After an assertion on the device, for example, every further call in this process fails.
         device_lost=outcome is Outcome.ERROR and _message_has(error, ("CUDA error",)),
         is_symptom=isinstance(error, dist.DistError) or _message_has(error, _PEER_IS_GONE),
         is_disconnected=isinstance(error, dist.DistNetworkError) or _message_has(error, _DISCONNECTED),
     )
+
+
+def _described(error: BaseException, *, has_flags: bool) -> str:
+    """The kind and the message of an error in one line."""
+    line = f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": ")
+    if has_flags and _UNUSED_PARAMETERS in line:
+        # The message goes on with arguments of DDP, which a user of a flag cannot give.
+        return (
+            f"{line.partition('. ')[0]}: some parameters had no part in the loss of a step; if they never have, as in "
+            "a head that is not used, give --static-graph true."
+        )
+    return line
 
 
 def _message_has(error: BaseException, words: tuple[str, ...]) -> bool:

@@ -220,6 +220,14 @@ def test_lazy_layers_are_the_same_on_all_ranks_and_leave_the_statistics_alone() 
     assert [result.outcome for result in results] == ["ok", "ok"], results[0].traceback
 
 
+def test_a_model_with_unused_parameters_names_the_flag_that_helps() -> None:
+    for result in run_ranks(config("Spare", world_size=2)):
+        assert result.outcome == "error"
+        assert "--static-graph true" in result.reason
+    after = run_ranks(config("Spare", world_size=2, static_graph=True))
+    assert [result.outcome for result in after] == ["ok", "ok"]
+
+
 @pytest.mark.parametrize("reference", [f"{MODULE}:needs_width", "builtins:iter"])
 def test_a_function_that_needs_other_arguments_is_refused_before_anything_starts(reference: str) -> None:
     with pytest.raises(UserCodeError, match="cannot be called with shape and classes"):
