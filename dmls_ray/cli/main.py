@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Console, Parser, parse, print_error
 from dmls_ray.util.errors import InputError
-from dmls_ray.util.interpreter import discard_output, gc_disabled, write_out_unprintable
+from dmls_ray.util.interpreter import discard_output, gc_disabled, use_utf8
 
 COMMANDS = {
     "report": "files",
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: the command line, without the program; sys.argv's by default.
     """
     if arguments is None:
-        write_out_unprintable(sys.stdout)
+        use_utf8()
     name = "dmls-ray"
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dmls_ray.execution.supervisor import CHANNEL, Heartbeat, Supervisor
-from dmls_ray.util.interpreter import write_out_unprintable
+from dmls_ray.util.interpreter import use_utf8
 
 if TYPE_CHECKING:
     from dmls_ray.config.grid import Variant
@@ -62,7 +62,7 @@ def main(preset: Preset, arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: the command line without the program, to run the sweep in this process; by default that of sys.argv.
     """
     if arguments is None:
-        write_out_unprintable(sys.stdout)
+        use_utf8()
     if is_to_be_supervised(arguments):
         sys.exit(Supervisor().run())
     heartbeat = Heartbeat.of_supervisor() if CHANNEL in os.environ else Heartbeat()

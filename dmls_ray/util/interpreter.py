@@ -7,6 +7,7 @@ import io
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -78,3 +79,14 @@ def gc_disabled() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def use_utf8() -> None:
+    """Start the command of this process again in Python's UTF-8 mode where it has begun with another encoding.
+
+    With LC_ALL=C and PYTHONUTF8=0, say, names of files are no texts that JSON, Ray or other processes could be given.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"  # for the processes that it starts
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    write_out_unprintable(sys.stdout)
