@@ -93,11 +93,6 @@ def latex(frame: pd.DataFrame) -> str:
     return str(styled.to_latex(column_format=layout, hrules=True))
 
 
-def latex_comment(text: str) -> str:
-    """A text of any number of lines as a TeX comment."""
-    return "\n".join(f"% {line}".rstrip() for line in escape_control_chars(text).splitlines()) or "%"
-
-
 _SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",

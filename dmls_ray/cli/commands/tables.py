@@ -14,7 +14,7 @@ from dmls_ray.analysis.advise.advice import Advice
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
-from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, latex_comment, markdown, markdown_text
+from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, markdown, markdown_text
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.published.reports import CAVEATS, REPORTS
 from dmls_ray.analysis.published.reports import published as published_results
@@ -35,8 +35,6 @@ EXIT_SLOWER = 3
 EXIT_UNCLEAR = 4
 """`compare --fail-if-slower` can neither say that there is such a slowdown nor rule it out."""
 
-_WIDEST_COMMENT = 100
-"""Characters of a line of an answer in a comment of TeX."""
 _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
 
@@ -53,17 +51,15 @@ def _print_json(data: Mapping[str, Any]) -> None:
 def print_result(
     frame: pd.DataFrame, notes: Sequence[str], form: str, console: rich_console.Console, *, spare: Sequence[str] = ()
 ) -> None:
-    """Print a table and its notes in one of the formats of `--format`; a CSV is the table alone."""
+    """Print a table and its notes in one of the formats of `--format`; CSV and LaTeX are the table alone."""
     if form == "csv":
         print(csv(frame), end="")
+    elif form == "latex":
+        print(latex(frame))
     elif form == "markdown":
         print(markdown(frame), "", sep="\n")
         for note in notes:
             print(f"- {markdown_text(note)}" if note else "")
-    elif form == "latex":
-        print(latex(frame))
-        for note in notes:
-            print(latex_comment(note))
     else:
         print_table(frame, console, spare=spare)
         for note in notes:
@@ -71,13 +67,11 @@ def print_result(
 
 
 def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Console) -> None:
-    """Print an answer in one of the formats of `--format` but CSV, after an empty line."""
-    say(console, "")
+    """Print an answer as text or Markdown, after an empty line; the other formats have none."""
     if form == "markdown":
-        print(answer_markdown(answer))
-    elif form == "latex":
-        print(latex_comment("\n".join(answer.lines(_WIDEST_COMMENT))))
-    else:
+        print("", answer_markdown(answer), sep="\n")
+    elif form == "text":
+        say(console, "")
         print_answer(answer, console)
 
 
@@ -112,7 +106,7 @@ def print_summary(
 
     Args:
         reading: the sweep.
-        form: as after `--format`; a CSV is the table alone.
+        form: as after `--format`; CSV and LaTeX are the table alone.
         console: where to.
         by: a table of the reports.
         columns: heads or metrics of the columns, next to the factors; without any, those of a page.
@@ -131,8 +125,7 @@ def print_summary(
             return
         notes = [*found.notes, *shown.notes(reading.results.where)]
         print_result(found.frame(shown.columns), notes, form, console, spare=shown.spare or spare_heads())
-    if form != "csv":
-        print_answer_as(reading.answer, form, console)
+    print_answer_as(reading.answer, form, console)
 
 
 def compare_arguments(parser: Parser) -> None:
@@ -235,10 +228,12 @@ def published(given: argparse.Namespace, console: Console) -> None:
         raise ConfigError(
             f"--format csv is one table, and these are {len(tables)}; name a report and a table: A --by rank."
         )
+    is_read = given.format in ("text", "markdown")
     for name in reports:
         results = published_results(REPORTS[name].dataset)
         for by in [by for report, by in tables if report == name]:
-            _print_line(f"\nReport {name}, by {by}", given.format, console)
+            if is_read:
+                say(console, f"\nReport {name}, by {by}")
             of_layout = all_layouts()[by].published
             layout = render(of_layout() if of_layout else results, by)
             notes = [*layout.notes, _ONE_RUN]
@@ -250,13 +245,6 @@ def published(given: argparse.Namespace, console: Console) -> None:
             for axis in REPORTS[name].axes:
                 print_answer_as(AnswerTable(answer_on_axis(table, axis)), given.format, console)
         if figures is not None:
-            for path in draw_figures(results, figures / name):
-                _print_line(str(path), given.format, console)
-
-
-def _print_line(text: str, form: str, console: Console) -> None:
-    """A line between tables: a comment for LaTeX, nothing in a CSV."""
-    if form == "latex":
-        print(latex_comment(text))
-    elif form != "csv":
-        say(console, text)
+            drawn = draw_figures(results, figures / name)
+            if is_read:
+                say(console, "\n".join(map(str, drawn)))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from dmls_ray.analysis.export.text_tables import latex, latex_comment, markdown
+from dmls_ray.analysis.export.text_tables import latex, markdown
 
 FRAME = pd.DataFrame(
     {"batch_per_rank": ["16"], "images/s [95%]": ["1,616 [1,576, 1,657]"], "outcome": ["2 ok | 50% & {x}"]}
@@ -29,8 +29,3 @@ def test_latex_has_rules_and_what_is_special_stands_for_itself() -> None:
 def test_a_first_cell_of_latex_is_never_an_option_of_the_rule_before_it(cell: str, written: str) -> None:
     rows = latex(pd.DataFrame({"kind": [cell, cell], "n": ["1", "2"]})).splitlines()
     assert rows[4:6] == [f"{written} & 1 " + r"\\", f"{written} & 2 " + r"\\"]
-
-
-def test_every_line_of_a_comment_is_one() -> None:
-    assert latex_comment("oom: no room\n\nfor it") == "% oom: no room\n%\n% for it"
-    assert latex_comment("") == "%"
