@@ -20,7 +20,7 @@ from dmls_ray.config.fields import (
 from dmls_ray.config.value_texts import seconds_of, share_of
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
-from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
+from dmls_ray.util.uri import check_location, is_uri
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,8 @@ class Options(RunLimits, Until):
     def __post_init__(self) -> None:
         if self.out is not None:
             check_location(self.out, "--out")
-            object.__setattr__(self, "out", without_file_scheme(self.out))
+            if str(self.out).lower().startswith("file://"):
+                raise ConfigError(f"--out {self.out} is a folder of this machine; give its path.")
         set_checked(self, field_specs(Options).values())
         check_utf8(self.out or "", "--out")
         if self.repeats == "auto" and self.mode == "search":

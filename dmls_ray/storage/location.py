@@ -10,7 +10,7 @@ from dmls_ray.storage.folder import SWEEP, Store
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RUNS_DIR, SESSIONS_DIR, Mirror, Note, RemoteStore
 from dmls_ray.storage.runs_file import RUNS, file_errors, records_by_id
-from dmls_ray.util.uri import below, is_uri, numbered, without_file_scheme
+from dmls_ray.util.uri import below, is_uri, numbered
 
 
 def open_store(location: str | os.PathLike[str], note: Note) -> Store:
@@ -23,7 +23,6 @@ def open_store(location: str | os.PathLike[str], note: Note) -> Store:
     Raises:
         StoreError: as `Store`, or the URI cannot be reached.
     """
-    location = without_file_scheme(location)
     return RemoteStore(str(location), note) if is_uri(location) else Store(location)
 
 
@@ -43,7 +42,6 @@ def local_copy(location: str | os.PathLike[str]) -> tuple[Path, Mirror | None]:
     Raises:
         StoreError: the URI cannot be reached.
     """
-    location = without_file_scheme(location)
     if not is_uri(location):
         return Path(location), None
     mirror = Mirror(str(location))
@@ -56,7 +54,6 @@ def first_free_location(location: str | os.PathLike[str]) -> str | Path:
     Raises:
         StoreError: a local path cannot be a folder, or a URI cannot be reached or numbered.
     """
-    location = without_file_scheme(location)
     number, candidate = 1, str(location) if is_uri(location) else Path(location)
     while _contains_sweep(candidate):
         number += 1
@@ -70,10 +67,9 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
     Raises:
         StoreError: the URI cannot be read.
     """
-    top = without_file_scheme(location)
-    if not is_uri(top):
+    if not is_uri(location):
         # Links to folders are not followed, and folders that cannot be read are left out.
-        return sorted(Path(folder) for folder, _, names in os.walk(top) if RUNS in names)
+        return sorted(Path(folder) for folder, _, names in os.walk(location) if RUNS in names)
 
     uris = set()
     for name in ObjectStore(location).list(deep=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from dmls_ray.util.errors import ConfigError, StoreError
 
@@ -17,20 +17,6 @@ _SECRET = re.compile(r"key|secret|token|password|signature|credential|sig\b", re
 def is_uri(location: str | os.PathLike[str]) -> bool:
     """Whether a location is a URI; otherwise it is a local path."""
     return isinstance(location, str) and bool(_URI.match(location))
-
-
-def without_file_scheme(location: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return the path of a URI such as file:///DIR, and any other location as it is: one folder, one lock.
-
-    Raises:
-        ConfigError: the URI names another host.
-    """
-    if not isinstance(location, str) or not location.lower().startswith("file://"):
-        return location
-    host, _, path = location[len("file://") :].partition("/")
-    if host not in ("", "localhost"):
-        raise ConfigError(f"{location} names the host {host}; write file:///{host}/{path}, or a path.")
-    return unquote(f"/{path}")
 
 
 def check_location(location: str | os.PathLike[str], flag: str = "") -> None:

@@ -28,6 +28,7 @@ def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"out": "file:///shared/x"}, "--out file:///shared/x is a folder of this machine; give its path"),
         ({"within": 0.0}, "within=0.0: expected float > 0"),
         ({"within": "wide"}, "within=wide: give a share: 0.05 or 5%"),
         ({"budget": "tomorrow"}, "budget=tomorrow: give a duration: 90s, 20m or 2h"),

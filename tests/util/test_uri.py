@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.util.errors import ConfigError, StoreError
-from dmls_ray.util.uri import below, check_location, is_uri, numbered, without_file_scheme
+from dmls_ray.util.uri import below, check_location, is_uri, numbered
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,3 @@ def test_what_lies_below_a_uri_keeps_its_options() -> None:
 def test_a_numbered_path_is_next_to_the_path() -> None:
     assert numbered("results/x", 2) == Path("results/x-2")
     assert numbered(".", 3) == Path.cwd().with_name(f"{Path.cwd().name}-3")
-
-
-@pytest.mark.parametrize(
-    ("location", "expected"),
-    [("file:///a%20b/c", "/a b/c"), ("FILE://localhost/a", "/a"), ("s3://b/x", "s3://b/x"), ("x", "x"),
-     (Path("x"), Path("x"))],
-)  # fmt: skip
-def test_a_uri_of_a_file_is_its_path(location: str | Path, expected: str | Path) -> None:
-    assert without_file_scheme(location) == expected
-
-
-def test_a_uri_of_a_file_on_another_host_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names the host relative; write file:///relative/x, or a path"):
-        without_file_scheme("file://relative/x")

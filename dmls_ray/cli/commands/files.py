@@ -19,7 +19,7 @@ from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.files import atomic_replace
-from dmls_ray.util.uri import below, check_location, is_uri, without_file_scheme
+from dmls_ray.util.uri import below, check_location, is_uri
 
 
 def local_folder(place: str | None, flag: str) -> Path | None:
@@ -30,11 +30,10 @@ def local_folder(place: str | None, flag: str) -> Path | None:
     """
     if not place:
         return None
-    path = without_file_scheme(place)
-    if is_uri(path):
-        check_location(path, flag)
-        raise ConfigError(f"{flag} {path} is no folder here; give a path, and copy from there.")
-    return Path(path)
+    if is_uri(place):
+        check_location(place, flag)
+        raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
+    return Path(place)
 
 
 def draw_figures(results: Results, folder: Path) -> list[Path]:
