@@ -46,8 +46,6 @@ class Request:
     dry_run: bool
     restarts: int
     """How often the supervisor starts the sweep again without a new run in between."""
-    workload_words: Sequence[str]
-    """Flags that chose the workload."""
     set_fields: Sequence[str]
     """Fields of a training function without a dataclass, whose flag is --set."""
 
@@ -98,7 +96,6 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         options=Options(name=name, axis=preset.axis, question=question, layout=layout, **options),
         dry_run=given["dry_run"],
         restarts=given["restarts"],
-        workload_words=_workload_words(first),
         set_fields=_named_fields(first) if ":" in workload.name else [],
     )
 
@@ -128,14 +125,6 @@ def _chosen_workload(first: argparse.Namespace, default: Workload) -> Workload:
 def _named_fields(first: argparse.Namespace) -> list[str]:
     """The fields that --set, --range and --log-range name."""
     return [name for name, *_ in (*first.set, *first.range, *first.log_range)]
-
-
-def _workload_words(first: argparse.Namespace) -> list[str]:
-    words = []
-    for name in ("train", "workload"):
-        if (value := getattr(first, name)) is not None:
-            words += [flag_of(name), value]
-    return words
 
 
 def _axes_of_another_workload(preset: Preset, schema: Schema) -> tuple[dict[str, Any], Sequence[Variant], list[str]]:

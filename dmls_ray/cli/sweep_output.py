@@ -152,7 +152,8 @@ def training_command(request: Request, config: Mapping[str, Any], program: str) 
     Raises:
         ConfigError: a value has no text of a flag; the message says how to train it from Python.
     """
-    words = [program, *request.workload_words, "--mode", "bench"]
+    workload = request.workload.name
+    words = [program, "--train" if ":" in workload else "--workload", workload, "--mode", "bench"]
     if program.endswith(".py"):
         words.insert(0, "python")
     for name, spec in request.workload.schema().specs.items():

@@ -42,11 +42,13 @@ def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
     emit({"train_loss": config["rate"]})
 
 
-def command_of(config: dict[str, Any] | None = None, schema: Schema | None = None, **changes: Any) -> str:
-    config = config or BEST
+def command_of(
+    config: dict[str, Any] | None = None, schema: Schema | None = None, name: str = "classification", **changes: Any
+) -> str:
+    config, schema = config or BEST, schema or ClassificationWorkload().schema()
     asked = {
         "options": Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60),
-        "workload": SimpleNamespace(schema=lambda: schema or ClassificationWorkload().schema()), "workload_words": [],
+        "workload": SimpleNamespace(name=name, schema=lambda: schema),
         "script_fields": {"epochs", "augmentation"}, "set_fields": (), **changes,
     }  # fmt: skip
     return training_command(SimpleNamespace(**asked), config, "sweeps/search.py")  # type: ignore[arg-type]
@@ -54,8 +56,8 @@ def command_of(config: dict[str, Any] | None = None, schema: Schema | None = Non
 
 def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_not_used() -> None:
     assert command_of() == (
-        "python sweeps/search.py --mode bench --model simplecnn --batch-per-rank 8 --epochs 5 --dropout 0.25 "
-        "--augmentation none --oversubscribe true --run-timeout 60.0"
+        "python sweeps/search.py --workload classification --mode bench --model simplecnn --batch-per-rank 8 "
+        "--epochs 5 --dropout 0.25 --augmentation none --oversubscribe true --run-timeout 60.0"
     )
     flags = confirming_flags(BEST, 2, "s3://bucket/lr search/")
     assert flags == ["--seed", "20007", "--repeats", "5", "--out", "s3://bucket/lr search-best"]
@@ -70,10 +72,8 @@ def test_its_weights_are_those_of_the_seed_that_won_and_lie_in_a_folder(where: s
 def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
     schema = user_function_schema(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
     config = schema.make(x=0.5, name="12").canonical()
-    command = command_of(
-        config, schema, set_fields=("x", "name"), script_fields=(), options=Options(),
-        workload_words=["--train", f"{FUNCTIONS}:of_a_dict"],
-    )  # fmt: skip
+    name = f"{FUNCTIONS}:of_a_dict"
+    command = command_of(config, schema, name, set_fields=("x", "name"), script_fields=(), options=Options())
     words = shlex.split(command)
     assert words[1:4] == ["sweeps/search.py", "--train", f"{FUNCTIONS}:of_a_dict"]
     assert words[6:12] == ["--set", "x", "0.5", "--set", "name", '"12"']
@@ -102,7 +102,7 @@ def test_each_flag_of_the_command_is_read_as_the_value_that_won(given: dict[str,
     schema = user_function_schema(f"{MODULE}:of_values")
     config = json.loads(json.dumps(schema.make(**given).canonical()))
     words = shlex.split(command_of(config, schema, script_fields=(), options=Options()))
-    assert words[4:] == texts
+    assert words[6:] == texts
 
 
 def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,8 +113,6 @@ def show(given: argparse.Namespace, console: Console) -> None:
     if record.traceback:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)
-    if record.picture:
-        say(console, f"\nPicture: a JPEG, {len(record.picture):,} characters of base64; the report shows it.")
     files = results.folder / record.folder
     if files.is_dir() and is_inside(files, results.folder):
         names = sorted(path.name for path in files.iterdir() if not path.name.startswith("."))
