@@ -85,6 +85,9 @@ def _remove(folder: Path, lock: FileLock, owner: int) -> None:
     """Remove a folder; in a fork of its owner, nothing."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            # A process that is about to end has written into it: a later owner of a folder removes it.
+            (folder / _LOCK).touch()
         lock.release(force=True)
 
 

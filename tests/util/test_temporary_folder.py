@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,24 @@ def test_the_folder_of_a_killed_process_is_removed_when_the_next_is_made() -> No
     with TemporaryFolder("sweep") as folder:
         assert not abandoned.exists()
         assert folder.exists()
+
+
+def test_a_folder_that_a_process_still_writes_into_is_removed_when_the_next_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, rmtree = TemporaryFolder("ray"), shutil.rmtree
+
+    def written_into(path: Path, **options: bool) -> None:
+        rmtree(path, **options)
+        path.mkdir()
+        (path / "raylet.log").touch()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", written_into)
+        folder.remove()
+    assert folder.path.exists()
+    TemporaryFolder("ray").remove()
+    assert not folder.path.exists()
 
 
 def test_the_folder_of_a_living_process_stays() -> None:
