@@ -236,7 +236,7 @@ def _pair_text(pair: Pair) -> str:
 
 def describe_unfinished(left: int, asked: int) -> str:
     """How many of the runs that were asked for have not ended, and what runs them."""
-    again = "the same command runs them (with --out on this folder in place of --fresh)"
+    again = "the same command runs them (not with --fresh)"
     return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again}."
 
 

@@ -69,10 +69,13 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         between = axis.steps(group)
         steps += compare_each(between[:1] + between[-1:], measures, trials.until)
     others = _of_other_fields(trials, axis, measures)
-    comparisons = [*within, *ends]
-    room = max(MOST_ROWS - len(comparisons) - len(others), 0)
-    comparisons += steps[:room] + others
-    if lead[0].key not in [comparison[0].key for comparison in comparisons]:
+    room = MOST_ROWS - len(within) - len(ends) - len(others)
+    if room >= 0:
+        comparisons = [*within, *ends, *steps[:room], *others]
+    else:
+        # Each field has its row before any has one for each place.
+        comparisons = [*within, *_on_average(trials, axis, measures), *others, *ends]
+    if lead[0].key not in [comparison[0].key for comparison in comparisons[:MOST_ROWS]]:
         comparisons.insert(0, lead)
     pair = lead[0].pair
     facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
@@ -181,12 +184,17 @@ def _of_other_fields(trials: SweepTrials, asked: Axis, measures: Sequence[Measur
         is_derived = name in BATCHES and (asked.name in BATCHES or name != trials.fixed_batch_field)
         if name == asked.name or is_derived or count_values(trials.compared, name) < 2:
             continue
-        axis = trials.axis_of(name)
-        by_label: dict[str, list[Pair]] = {}
-        for group in axis.groups:
-            for pair in axis.ends(group):
-                by_label.setdefault(pair.label, []).append(pair)
-        found += [compare(pairs, measures, trials.until) for pairs in by_label.values()]
+        found += _on_average(trials, trials.axis_of(name), measures)
+    return found
+
+
+def _on_average(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
+    """What a field does on average over the groups of its axis."""
+    by_label: dict[str, list[Pair]] = {}
+    for group in axis.groups:
+        for pair in axis.ends(group):
+            by_label.setdefault(pair.label, []).append(pair)
+    found = [compare(pairs, measures, trials.until) for pairs in by_label.values()]
     return [comparison for comparison in found if comparison]
 
 

@@ -57,6 +57,15 @@ def along_batches(factors: dict[int, float]) -> Answer:
     return answer(along("batch_per_rank", levels), "batch_per_rank")
 
 
+def test_each_field_of_a_large_grid_has_a_row_before_any_has_one_for_each_place() -> None:
+    axes = {"world_size": [1, 2], "batch_per_rank": [16, 64], "lr": [0.1, 0.2], "weight_decay": [0.0, 0.1]}
+    shown = keys(answer(results(axes, lambda values, repeat: 100.0 + repeat), "world_size"))[:8]
+    assert shown[0] == ("ranks 2 vs 1", "mean of 8")
+    assert {label for label, where in shown if where == "mean of 8"} == {
+        "ranks 2 vs 1", "batch_per_rank 64 vs 16", "lr 0.2 vs 0.1", "weight_decay 0.1 vs 0.0",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("factors", [{16: 1.0, 32: 1.59, 64: 2.29, 128: 2.82}, {16: 1.0, 32: 2.0, 64: 1.4, 128: 1.2}])
 def test_the_first_and_the_last_step_of_an_axis_of_numbers_are_given(factors: dict[int, float]) -> None:
     found = along_batches(factors)
