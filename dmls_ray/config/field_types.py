@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
 import itertools
 import math
 import os
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import Field
 from inspect import cleandoc, getsource
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from msgspec import inspect
 
@@ -29,12 +30,18 @@ SCALARS = (
 LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.TupleType)
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: Any, enumerations: tuple[type[enum.Enum], ...] = ()) -> Any:
     """The plain form of a value.
+
+    Args:
+        value: the value.
+        enumerations: those whose members have a plain form, their names.
 
     Raises:
         ValueError: it has none.
     """
+    if isinstance(value, enumerations):
+        return value.name
     if hasattr(value, "tolist"):  # of NumPy, or a tensor
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -46,10 +53,20 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Set):
-        return tuple(sorted(map(plain_value, value), key=repr))
+        return tuple(sorted((plain_value(part, enumerations) for part in value), key=repr))
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return tuple(map(plain_value, value))
+        return tuple(plain_value(part, enumerations) for part in value)
     raise ValueError("expected a number, a text, true, false or none")
+
+
+def with_members(plain: Any, enumerations: tuple[type[enum.Enum], ...]) -> Any:
+    """A plain value with the members of enumerations in place of their names."""
+    if isinstance(plain, tuple):
+        return tuple(with_members(part, enumerations) for part in plain)
+    for enumeration in enumerations:
+        if plain in enumeration.__members__:
+            return enumeration[plain]
+    return plain
 
 
 def annotation_of(config_class: type, item: Field[Any]) -> Any:
@@ -76,6 +93,10 @@ def supported_hint(hint: Any, default: Any = None) -> Any:
         hint: the annotation.
         default: the default of the field.
     """
+    if str in get_args(hint) and get_origin(hint) in (types.UnionType, typing.Union):
+        # msgspec has no union of a text and a path; of str | Path, the code gets a text.
+        texts = [part for part in get_args(hint) if not (isinstance(part, type) and issubclass(part, os.PathLike))]
+        hint = typing.Union[tuple(texts)]  # noqa: UP007 - their number is not known
     try:
         if _is_supported(inspect.type_info(hint)):
             return hint
@@ -87,10 +108,25 @@ def supported_hint(hint: Any, default: Any = None) -> Any:
 def _is_supported(described: Any) -> bool:
     if isinstance(described, inspect.CustomType):
         return issubclass(described.cls, PurePath)
+    if isinstance(described, inspect.EnumType):
+        return not issubclass(described.cls, enum.Flag)
+    parts = _parts(described)
+    return isinstance(described, SCALARS) or (bool(parts) and all(map(_is_supported, parts)))
+
+
+def enumerations_in(described: inspect.Type) -> tuple[type[enum.Enum], ...]:
+    """The enumerations that a type consists of, also as parts of lists and unions."""
+    if isinstance(described, inspect.EnumType):
+        return (described.cls,)
+    return tuple(itertools.chain.from_iterable(map(enumerations_in, _parts(described))))
+
+
+def _parts(described: Any) -> list[inspect.Type]:
+    """The members of a union, or the types of a list's items."""
     parts = [*getattr(described, "types", ()), *getattr(described, "item_types", ())]
     if hasattr(described, "item_type"):
         parts.append(described.item_type)
-    return isinstance(described, SCALARS) or (bool(parts) and all(map(_is_supported, parts)))
+    return parts
 
 
 def field_docs(config_class: type) -> dict[str, str]:

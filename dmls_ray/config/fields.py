@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import enum
 import functools
 import json
 from collections.abc import Callable, Collection
@@ -23,9 +24,11 @@ from msgspec import Meta, inspect
 from dmls_ray.config.field_types import (
     LISTS,
     annotation_of,
+    enumerations_in,
     field_docs,
     plain_value,
     supported_hint,
+    with_members,
 )
 from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -85,7 +88,8 @@ _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "
 class FieldSpec:
     """Everything that the command line and the tables need to know about a field.
 
-    Its values are plain ones. msgspec makes of them what the annotation names: a list, or a path.
+    Its values are plain ones. msgspec makes of them what the annotation names: a list, a path, a member of an
+    enumeration.
     """
 
     name: str
@@ -110,6 +114,11 @@ class FieldSpec:
         return any(isinstance(member, LISTS) for member in self.members)
 
     @cached_property
+    def enumerations(self) -> tuple[type[enum.Enum], ...]:
+        """The enumerations whose members it takes, also as parts of a list."""
+        return enumerations_in(inspect.type_info(self.hint))
+
+    @cached_property
     def type(self) -> str:
         """`int`, `float`, `str` or `bool`; `value` for others."""
         if self.choices:
@@ -120,13 +129,16 @@ class FieldSpec:
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
-        """The allowed values; empty if values besides those of a Literal are allowed."""
+        """The allowed values; empty if values besides those of a Literal or an enumeration are allowed."""
         return self._listed if len(self.members) == 1 else ()
 
     @cached_property
     def _listed(self) -> tuple[Any, ...]:
-        """The values of a Literal in its order."""
+        """The values of a Literal in its order, or the names of an enumeration."""
         listed: list[Any] = []
+        for member in self.members:
+            if isinstance(member, inspect.EnumType):
+                listed += [item.name for item in member.cls]
         for hint in (self.hint, *get_args(self.hint)):
             if get_origin(hint) is Literal:
                 listed += get_args(hint)
@@ -155,7 +167,7 @@ class FieldSpec:
             guessed = [guess_value(part) for part in given]
         try:
             # A text that looks like a number is one, where the field has both.
-            return plain_value(self.convert(guessed, strict=True))
+            return self.plain(self.convert(guessed, strict=True))
         except msgspec.ValidationError:
             return self.check(given)
         except ValueError as error:
@@ -167,10 +179,18 @@ class FieldSpec:
         Raises:
             ConfigError: the value is of the wrong type, out of bounds or not among the choices.
         """
-        return plain_value(self.native(value))
+        return self.plain(self.native(value))
+
+    def plain(self, value: Any) -> Any:
+        """The plain form of a value as `native` returns it.
+
+        Raises:
+            ValueError: it has none.
+        """
+        return plain_value(value, self.enumerations)
 
     def native(self, value: Any) -> Any:
-        """A value as the annotation of the field has it: a list, a path.
+        """A value as the annotation of the field has it: a list, a path, a member of an enumeration.
 
         Raises:
             ConfigError: as `check`.
@@ -192,11 +212,12 @@ class FieldSpec:
         Raises:
             ValueError: the value is of another type, or out of bounds.
         """
-        plain = plain_value(value)
+        plain = self.plain(value)
         if isinstance(plain, str) and self.hint is bool:
             plain = _TRUTHS.get(plain.lower(), plain)
-        native = msgspec.convert(plain, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
-        plain_value(native)  # refuses a text of a number that is not finite
+        given = with_members(plain, self.enumerations)
+        native = msgspec.convert(given, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
+        self.plain(native)  # refuses a text of a number that is not finite
         return native
 
     def _unfit(self, value: Any, message: str) -> ConfigError:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
-from dmls_ray.config.field_types import plain_value
 from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, set_checked, setting
 from dmls_ray.config.identity import Identity, digest_of_changes
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -161,7 +160,7 @@ class RuntimeConfig:
     def canonical(self) -> dict[str, Any]:
         """All fields as plain values, without those in `DERIVED`."""
         specs = field_specs(type(self))
-        return {name: plain_value(getattr(self, name)) for name in specs if name not in self.DERIVED}
+        return {name: spec.plain(getattr(self, name)) for name, spec in specs.items() if name not in self.DERIVED}
 
     def factors(self) -> dict[str, Any]:
         """All fields as plain values, with those that follow from others."""

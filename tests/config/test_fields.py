@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from msgspec import Meta
 
-from dmls_ray.config.field_types import plain_value
 from dmls_ray.config.fields import PositiveNumber, field_specs, setting
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import make_plan
@@ -75,6 +74,13 @@ if TYPE_CHECKING:
 
 class Act(enum.Enum):
     RELU = "relu"
+    GELU = "gelu"
+    DEFAULT = RELU
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
 
 
 class Rights(enum.Flag):
@@ -97,6 +103,9 @@ class Config(Base):
     size: tuple[int, int] = (2, 3)
     pick: Literal[1, 2, "auto", True] = "auto"
     act: Act = Act.RELU
+    act_or_none: Act | None = None
+    acts: tuple[Act, ...] = (Act.RELU,)
+    level: Level = Level.LOW
     root: Path = Path("data")
     paths: Optional[list[Path]] = None  # noqa: UP045 - as users write it, too
     nested: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
@@ -108,6 +117,7 @@ class Config(Base):
     rate_or_auto: float | Literal["auto"] = "auto"
     one_or_several: int | list[int] = 3
     any_number: int | float = 3
+    text_or_path: str | Path | None = None
     single: float = np.float32(0.5)
     steps: int = 1000
     flag: bool = False
@@ -126,7 +136,7 @@ class Config(Base):
 def train(config: Config, rank: Any, emit: Any) -> None: ...
 
 
-FIXED = {"act", "table", "base", "rights", "function", "dtype", "array"}
+FIXED = {"table", "base", "rights", "function", "dtype", "array"}
 
 SAME = [
     ("widths", "64,32", [64, 32]),
@@ -138,6 +148,14 @@ SAME = [
     ("pick", "2", np.int64(2)),
     ("pick", "auto", "auto"),
     ("pick", "true", True),
+    ("act", "gelu", Act.GELU),
+    ("act", "GELU", "gelu"),
+    ("act", "DEFAULT", Act.RELU),
+    ("act_or_none", "none", None),
+    ("act_or_none", "relu", "RELU"),
+    ("acts", "relu,GELU", [Act.RELU, "gelu"]),
+    ("level", "2", Level.HIGH),
+    ("level", "HIGH", 2),
     ("root", "a/b/", Path("a/b")),
     ("paths", "a,b", [Path("a"), "b"]),
     ("paths", "none", None),
@@ -152,6 +170,7 @@ SAME = [
     ("rate_or_auto", "auto", "auto"),
     ("one_or_several", "5,6", [5, 6]),
     ("any_number", "5", 5),
+    ("text_or_path", "a", Path("a")),
     ("single", "0.25", np.float32(0.25)),
     ("steps", "1e5", 1e5),
     ("flag", "yes", np.True_),
@@ -164,7 +183,8 @@ SAME = [
 
 
 NATIVE = {
-    "widths": list, "root": type(Path()), "nested": tuple, "names": frozenset, "rates": list,
+    "widths": list, "act": Act, "level": Level, "text_or_path": str, "root": type(Path()),
+    "nested": tuple, "names": frozenset, "rates": list,
 }  # fmt: skip
 """Field -> the type that the function gets."""
 
@@ -179,7 +199,7 @@ def test_a_value_is_the_same_from_a_flag_and_from_python(name: str, text: str, v
     assert made[0].hash == made[1].hash
     assert repr(made[0].canonical()[name]) == repr(made[1].canonical()[name])
     native = getattr(made[0].for_function(Config), name)
-    assert plain_value(native) == made[0].canonical()[name]
+    assert schema.specs[name].plain(native) == made[0].canonical()[name]
     assert type(native) is NATIVE.get(name, type(native))
     if not text.startswith('"'):  # a command line needs quotation marks here
         assert schema.specs[name].parse(as_flag_value(made[0].canonical()[name])) == made[0].canonical()[name]
@@ -201,6 +221,8 @@ REFUSED = [
     ("widths", "64,,32", "widths=64,,32: expected int"),
     ("size", "4,5,6", "size=4,5,6: expected array of length 2"),
     ("pick", "nonsense", "pick=nonsense is unknown; choose from 1, 2, auto, true."),
+    ("act", "tanh", "act=tanh is unknown; choose from RELU, GELU."),
+    ("level", "3", "level=3 is unknown; choose from LOW, HIGH."),
     ("nested", "1,2", "nested=1,2: expected array"),
     ("rate_or_auto", "fast", "rate_or_auto=fast is unknown; choose from auto, or give float."),
     ("steps", "1.5", "steps=1.5: expected int."),
@@ -222,6 +244,7 @@ def test_a_wrong_text_is_refused_with_field_value_and_way_out(name: str, text: s
     ("name", "value"),
     [
         ("widths", 64), ("widths", "64"), ("widths", [1.5]), ("size", (4, 5, 6)), ("pick", 1.5),
+        ("act", 3), ("acts", [3]), ("level", True),
         ("root", 3), ("nested", [1, 2]), ("number_or_text", True), ("steps", True),
         ("steps", 1.5), ("steps", 1e300), ("single", 10**400), ("flag", 2), ("plain", object()),
         ("plain", Act.RELU),
@@ -242,6 +265,8 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: Any) -> None:
         ({"size": [4, 5]}, [(4, 5)]),
         ({"names": [{"b", "a"}, {"c"}]}, [("a", "b"), ("c",)]),
         ({"one_or_several": [1, [2, 3]]}, [1, (2, 3)]),
+        ({"act": list(Act)}, ["RELU", "GELU"]),
+        ({"acts": list(Act)}, [("RELU", "GELU")]),
         ({"root": [Path("a"), "a/", "b"]}, ["a", "b"]),
     ],
 )
