@@ -98,12 +98,19 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
     if options.save_weights:
         where = "a training function saves its own, into rank.artifacts.folder."
         if request.workload.saves_weights:
-            where = f"weights.pt in the folders below {results.folder / 'runs'}; weights.json says how to build each."
+            where = describe_saved_weights(results)
         say(console, f"Weights: {where}\n")
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")
         say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
+
+
+def describe_saved_weights(results: Results) -> str:
+    """Where the weights of a sweep's runs are."""
+    if not any((results.folder / record.folder / "weights.json").exists() for record in results.records):
+        return "no run has any, since they are saved at the end of a run; --fresh runs all again."
+    return f"weights.pt in the folders below {results.folder / 'runs'}; weights.json says how to build each."
 
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:

@@ -3,13 +3,21 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.cli.sweep_output import _show_best, confirming_flags, training_command, weights_flags
+from dmls_ray.cli.sweep_output import (
+    _show_best,
+    confirming_flags,
+    describe_saved_weights,
+    training_command,
+    weights_flags,
+)
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
 from dmls_ray.execution.planning import make_plan
@@ -110,6 +118,15 @@ def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.Captur
     request: Any = SimpleNamespace(options=Options(mode="search", metric="absent"))
     _show_best(summary, make_plan({"batch_per_rank": [16, 32]}), request, ProgressConsole())
     assert "No run that ended ok reported absent" in capsys.readouterr().out
+
+
+def test_weights_are_said_to_be_where_they_are_or_to_be_missing(tmp_path: Path) -> None:
+    found = Results(tmp_path, results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2).records)
+    assert describe_saved_weights(found).startswith("no run has any")
+    folder = tmp_path / found.records[-1].folder
+    folder.mkdir(parents=True)
+    (folder / "weights.json").touch()
+    assert str(tmp_path / "runs") in describe_saved_weights(found)
 
 
 @pytest.mark.slow
