@@ -11,7 +11,7 @@ from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
 from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.axis import BATCHES, count_values, groups_along_axis
+from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -188,7 +188,7 @@ def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, 
 
     There is no line if no two trials can be joined.
     """
-    groups = groups_along_axis(rows, field, table.fixed_batch_field)
+    groups = all_groups_along_axis(rows, field, table.fixed_batch_field)
     if field not in table.varied or max(map(len, groups), default=0) < 2:
         return Axis(field), []
     x = field_axis(field, rows)

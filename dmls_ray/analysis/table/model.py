@@ -16,7 +16,7 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
-from dmls_ray.analysis.trials.steps import bound_of
+from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metrics import Metric
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
@@ -194,7 +194,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         _TARGET_STEPS,
         _TARGET,
         *families["other"],
-        _BOUND,
+        _bound_column(table),
         *families["loss"],
         *families["custom"],
         *families["end"],
@@ -225,6 +225,13 @@ def _is_shown(metric: Metric, table: Table) -> bool:
     is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
     is_asked = bool(table.asked & {*metric.asked_by})
     return table.has(metric.name) and (is_needed or is_asked)
+
+
+def _bound_column(table: Table) -> Column:
+    """What bounds the speed of each trial, where the parts of its steps are known."""
+    measured = [row for row in table.rows if "published_on" not in row.records[0].facts]
+    bounds = bounds_of(measured, table.varied, table.fixed_batch_field)
+    return Column("bound by", "bound_by", lambda row: bounds.get(row.trial_id))
 
 
 def factor_columns(table: Table) -> list[Column]:
@@ -307,7 +314,6 @@ SPEED_UP = Column("speed-up" + INTERVAL, "speed_up", lambda row: row.speed_up, _
 _EFFICIENCY = Column("efficiency", "efficiency", _efficiency, lambda row: format_interval(_efficiency(row), RATIO))
 _TARGET_STEPS = _target_column("steps to target", "target_steps", lambda row: steps_to_target(row.records))
 _TARGET = _target_column("s to target", "target_s", lambda row: time_to_target(row.records))
-_BOUND = Column("bound by", "bound_by", bound_of)
 _OVERSUBSCRIBED = _flag("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
 _INDEPENDENT = _flag("independent ranks", lambda row: bool(row.independent_ranks))
 ENDING = (

@@ -14,7 +14,7 @@ RANKS = {"world_size": "ranks", "machines": "machines", "ranks_per_machine": "ra
 """Fields that count ranks -> the noun of their values. Each value is compared with the smallest."""
 
 
-def groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field: str) -> list[list[Trial]]:
+def all_groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field: str) -> list[list[Trial]]:
     """Groups that differ in the axis alone; a trial that differs in more from every other is a group by itself.
 
     Args:
@@ -40,6 +40,13 @@ def groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field: str
     if all(len(group) == count_values(group, axis) for group in wide):
         return wide
     return group_by_other_factors(trials, free)
+
+
+def groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field: str) -> list[list[Trial]]:
+    """`all_groups_along_axis` without the groups in which the axis has one value."""
+    # Several trials may agree in all fields: records of a damaged folder with different ids and equal configurations.
+    groups = all_groups_along_axis(trials, axis, fixed_batch_field)
+    return [group for group in groups if count_values(group, axis) > 1]
 
 
 def group_by_other_factors(trials: Sequence[Trial], free: Collection[str]) -> list[list[Trial]]:
@@ -106,9 +113,7 @@ class Axis:
         is_ordered = name not in RANKS and all(is_number(trial.factors.get(name)) for trial in trials)
         groups = []
         for group in groups_along_axis(trials, name, fixed_batch_field):
-            # Several trials may agree in all fields: records of a damaged folder with equal configurations.
-            if count_values(group, name) > 1:
-                groups.append(_in_order(group, name, is_amount=is_ordered or name in RANKS))
+            groups.append(_in_order(group, name, is_amount=is_ordered or name in RANKS))
         derived = {name, *(BATCHES - {fixed_batch_field})}
         if "machines" in varied:
             derived.add("world_size")

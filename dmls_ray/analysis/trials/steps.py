@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import pandas as pd
 
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 
 PARTS = {
@@ -27,6 +29,9 @@ COMMUNICATION_BOUND = 0.25
 """Shares of a step from which on waiting for data, or communication and waiting for ranks, is what bounds it."""
 COMPUTE_BOUND = 0.7
 """Share of a step from which on computing is what bounds it: its arithmetic, or the start of its operations."""
+_HALF = 0.5
+"""If more of a step than this share grows with the batch, its arithmetic bounds it; if less, what a step takes at any
+batch: starting its operations."""
 
 
 def step_parts(trial: Trial) -> dict[str, float]:
@@ -39,18 +44,67 @@ def step_parts(trial: Trial) -> dict[str, float]:
     return {name: float(runs[name].mean()) for name in PARTS if not runs.empty}
 
 
-def bound_of(trial: Trial) -> str | None:
-    """What bounds the speed of a trial; None where its parts are not known, `none` where none dominates."""
+def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
+    """What bounds the speed of a trial; empty where its parts are not known, `none` where none dominates.
+
+    Without another batch, or where its steps do not distinguish them, `compute or launch`.
+
+    Args:
+        trial: the trial.
+        smaller: the same trial with the next smaller batch per rank, if there is one.
+        larger: the same trial with the next larger batch per rank, if there is one.
+    """
     parts = step_parts(trial)
     step_ms = sum(parts.values())
     if not step_ms:
-        return None
+        return "none" if parts else ""
     if parts["data_wait_ms"] >= INPUT_BOUND * step_ms:
         return "input"
     if parts["exposed_comm_ms"] + parts["waiting_ms"] >= COMMUNICATION_BOUND * step_ms:
         return "communication"
-    computing_ms = parts["forward_ms"] + parts["backward_ms"] + parts["optimizer_ms"]
-    return "compute" if computing_ms >= COMPUTE_BOUND * step_ms else "none"
+    if parts["forward_ms"] + parts["backward_ms"] + parts["optimizer_ms"] < COMPUTE_BOUND * step_ms:
+        return "none"
+    shares = _growing_shares(smaller or trial, trial, larger or trial)
+    if not shares:
+        return "compute or launch"
+    low, high = estimate(shares).ends
+    if low > _HALF:
+        return "compute"
+    return "launch" if high < _HALF else "compute or launch"
+
+
+def _growing_shares(smaller: Trial, trial: Trial, larger: Trial) -> list[float]:
+    """The share of a trial's step that grows with the batch, from the steps with a smaller and a larger one.
+
+    Of each block that has them; none without two batches.
+    """
+    if smaller is larger:
+        return []
+    below, here, above = (_parts_by_block(item).sum(axis=1) for item in (smaller, trial, larger))
+    first, batch, last = (item.factors["batch_per_rank"] for item in (smaller, trial, larger))
+    shares = (batch / (last - first) * (above - below) / here).dropna()
+    shared = trial.common_blocks(smaller) & trial.common_blocks(larger)
+    return [*shares[shares.index.isin(shared)]]
+
+
+def bounds_of(trials: Sequence[Trial], varied: Collection[str], fixed_batch_field: str) -> dict[str, str]:
+    """What bounds each trial of a sweep, by trial_id, with its other batches to see what a step takes at any.
+
+    Args:
+        trials: the trials.
+        varied: the fields that vary.
+        fixed_batch_field: the batch that stays where the number of ranks changes.
+    """
+    timed = [trial for trial in trials if trial.timed]
+    found = {trial.trial_id: bound_of(trial) for trial in timed}
+    if "batch_per_rank" not in varied:
+        return found
+    batched = [trial for trial in timed if trial.factors["batch_per_rank"]]
+    for group in groups_along_axis(batched, "batch_per_rank", fixed_batch_field):
+        ordered = sorted(group, key=lambda trial: int(trial.factors["batch_per_rank"]))
+        for smaller, trial, larger in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
+            found[trial.trial_id] = bound_of(trial, smaller, larger)
+    return found
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dmls_ray.analysis.findings.question import Decision, claims_of, decide
 from dmls_ray.analysis.findings.sweep_trials import Stage
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.axis import group_by_other_factors, groups_along_axis
+from dmls_ray.analysis.trials.axis import all_groups_along_axis, group_by_other_factors
 from dmls_ray.analysis.words import end_text, progress_text
 from dmls_ray.config.options import Until
 from dmls_ray.records.outcome import Outcome
@@ -234,5 +234,5 @@ def test_intervals_are_wider_where_blocks_were_added_until_all_was_decided() -> 
 def test_what_counts_with_one_value_alone_follows_from_the_axis() -> None:
     variants = ({"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9})
     table = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 100.0, variants=variants))
-    assert len(groups_along_axis(table.rows, "optimizer", table.fixed_batch_field)) == 1
+    assert len(all_groups_along_axis(table.rows, "optimizer", table.fixed_batch_field)) == 1
     assert len(group_by_other_factors(table.rows, {"optimizer"})) == 2

@@ -42,7 +42,7 @@ def test_the_parts_of_a_step_add_up_and_what_the_mean_rank_waits_longer_is_waiti
 @pytest.mark.parametrize(
     ("changes", "exposed_ms", "bound"),
     [
-        ({}, (), "compute"),
+        ({}, (), "compute or launch"),
         ({"data_wait_ms": 0.5}, (), "input"),
         ({}, (0.5, 0.5), "communication"),
         ({}, (0.0, 1.0), "communication"),  # waiting for the slowest rank
@@ -53,6 +53,45 @@ def test_what_takes_much_of_a_step_bounds_it(
     changes: dict[str, float], exposed_ms: tuple[float, ...], bound: str
 ) -> None:
     assert bound_of(one(ALONE | changes, *exposed_ms)) == bound
+
+
+def bounds_along(steps: dict[int, float], noise: tuple[float, ...] = (1.0, 1.0, 1.0)) -> list[str]:
+    """The column of a table whose trials have these steps by their batch; the noise of each repeat turns the other way
+    with every second batch.
+    """
+    batches = list(steps)
+    runs = results({"batch_per_rank": batches}, lambda values, repeat: 1000.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        factor = noise[record.repeat] if batches.index(batch) % 2 else 1 / noise[record.repeat]
+        for name, value in ALONE.items():
+            set_value(record, name, value * steps[batch] * factor)
+    table = make_table(runs)
+    (column,) = (column for column in table.columns if column.head == "bound by")
+    return [column.text(row) for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    ("steps", "bounds"),
+    [
+        ({16: 1.0, 32: 1.1, 64: 1.9}, ["launch", "compute", "compute"]),
+        ({4: 4.35, 8: 4.73, 16: 4.78}, ["launch", "launch", "launch"]),  # the largest batch, too
+        ({4: 4.35}, ["compute or launch"]),
+        ({16: 1.0, 32: 1.26}, ["launch", "launch"]),  # three quarters of the step are there at any batch
+        ({32: 1.26, 64: 2.4}, ["compute", "compute"]),
+        ({10: 1.0, 100: 1.5}, ["launch", "launch"]),  # not twice the batch
+        ({10: 1.0, 15: 1.5}, ["compute", "compute"]),
+        ({16: 2.0, 32: 1.9}, ["launch", "launch"]),
+    ],
+)
+def test_computing_is_told_from_launching_by_how_a_step_grows_with_the_batch(
+    steps: dict[int, float], bounds: list[str]
+) -> None:
+    assert bounds_along(steps) == bounds
+
+
+def test_steps_that_vary_too_much_do_not_tell_computing_from_launching() -> None:
+    assert bounds_along({16: 1.0, 32: 1.5}, (0.7, 1.0, 1.4)) == ["compute or launch"] * 2
 
 
 def of_ranks(extra: dict[str, float]) -> list[Trial]:
@@ -98,7 +137,7 @@ def test_trials_of_different_versions_have_no_account() -> None:
 def test_a_function_that_waits_for_its_data_is_input_bound() -> None:
     parts = {"data_wait_ms": 3.0, "optimizer_ms": 0.5, "rest_ms": 4.0}
     (row,) = make_table(own_results({"depth": 1}, lambda values, repeat: (1.0, {}))).rows
-    assert (step_parts(row), bound_of(row)) == ({}, None)
+    assert (step_parts(row), bound_of(row)) == ({}, "")
     (row,) = with_parts(own_results({"depth": 1}, lambda values, repeat: (1.0, {})), parts)
     assert sum(step_parts(row).values()) == pytest.approx(7.5)
     assert bound_of(row) == "input"
