@@ -18,7 +18,7 @@ from dmls_ray.cluster.resources import (
     check_accelerator,
     local_resources,
 )
-from dmls_ray.config.grid import Run, configs_of
+from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.execution.jobs import JobFactory, remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
@@ -26,7 +26,7 @@ from dmls_ray.execution.search import Search
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import PlainView
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted
+from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
 from dmls_ray.util.interpreter import uninterrupted
@@ -68,6 +68,8 @@ class Executor:
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
         """The runs of the plan; those that are not feasible have a reason."""
+        self._lacking: set[str] = set()
+        """Runs that were skipped for lack of machines."""
         self._not_recorded = {""}
         """What was noted about values that no record holds."""
         self._checked = 0.0
@@ -101,17 +103,44 @@ class Executor:
         self.heartbeat.beat(START_TIMEOUT_S)
         try:
             with session.connected() as resources:
-                if joined is not None:
-                    check_machines(resources)
-                    runs = self._set_aside(resources)
-                    if not runs:
-                        return
-                    self._begin(runs, is_here=resources.has_this_machine)
-                self._run_on(session, resources, runs)
+                if joined is None:
+                    self._run_on(session, resources, runs)
+                else:
+                    self._run_on_joined(session, resources)
         except ClusterLostError as error:
             raise ClusterLostError(f"{error}. {_KEPT}") from error
         finally:
             self.heartbeat.beat(None)
+
+    def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
+        """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
+        check_machines(resources)
+        runs = self._set_aside(resources)
+        while runs:
+            self._begin(runs, is_here=resources.has_this_machine)
+            now = self._run_on(session, resources, runs)
+            runs = self._feasible_now(resources, now)
+            resources = now
+
+    def _feasible_now(self, before: Resources, now: Resources) -> list[Run]:
+        """The runs that were skipped for lack of machines, and are feasible since others have joined."""
+        joined = {machine.node_id for machine in now.machines} - {machine.node_id for machine in before.machines}
+        # On GPUs, where the others ran on CPUs, their times could not be compared.
+        is_comparable = bool(before.gpus) == bool(now.gpus)
+        if not joined or not self._lacking or not is_comparable:
+            return []
+        judged = self._judge(now)
+        runs = [run for run in judged.runs if run.run_id in self._lacking and not run.skip]
+        self._lacking -= {run.run_id for run in runs}
+        if runs:
+            self.view.note(f"{len(runs)} runs that were skipped fit on the machines that are there by now.")
+        return runs
+
+    def _judge(self, resources: Resources) -> Plan:
+        """The plan with the reason why a run is not feasible on these machines."""
+        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
+        self._by_id = {run.run_id: run for run in judged.runs}
+        return judged
 
     def _set_aside(self, resources: Resources) -> list[Run]:
         """Record the missing runs that are not feasible as skipped; returns the others.
@@ -121,8 +150,7 @@ class Executor:
         """
         check_accelerator(resources, configs_of(self.state.missing))
         self.recorder.oversubscribes = resources.oversubscribes
-        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
-        self._by_id = {run.run_id: run for run in judged.runs}
+        self._judge(resources)
         missing = [self._by_id[run.run_id] for run in self.state.missing]
         feasible = [run for run in missing if not run.skip]
         if self.state.space is not None:
@@ -133,8 +161,10 @@ class Executor:
 
         reasons = {record.run_id: record.reason for record in self.store.records}
         for run in missing:
-            if run.skip and reasons.get(run.run_id) != run.skip:
-                self._keep(self.recorder.skipped(run))
+            if run.skip:
+                self._lacking.add(run.run_id)
+                if reasons.get(run.run_id) != run.skip:
+                    self._keep(self.recorder.skipped(run))
         return feasible
 
     def _job_factory(self, resources: Resources) -> JobFactory:
@@ -148,8 +178,8 @@ class Executor:
             self.heartbeat.beat(START_TIMEOUT_S)
         self.view.begin(self.state.left_to_propose or len(runs), self.plan.varied)
 
-    def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> None:
-        """Run these on the connected cluster, and those that follow from how they end."""
+    def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
+        """Run these on the connected cluster, and those that follow; returns what is there at the end."""
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.tune.trainables import listed
         from dmls_ray.cluster.worker_group import WorkerGroup
@@ -180,6 +210,7 @@ class Executor:
             # At once, since whoever stops a job may kill it a few seconds later.
             self.view.note("Stopping: the runs that have ended are kept.")
             raise
+        return group.resources
 
     def _begin_board(self, again: Collection[str]) -> None:
         """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""
@@ -252,7 +283,7 @@ class Executor:
                 raise ClusterLostError(event.reason)
             raise WorkerGroupError(f"{event.reason.rstrip('.')}. {_KEPT}")
         if isinstance(event, RunFinished):
-            self._finish(run, self.recorder.finished(run, event))
+            self._finish(run, self.recorder.finished(run, event), event)
             return
         if isinstance(event, RunStarted):
             self.recorder.started(run, event)
@@ -260,8 +291,10 @@ class Executor:
             self.recorder.epoch_ended(run, event.epoch)
         self.view.event(run, event)
 
-    def _finish(self, run: Run, record: RunRecord) -> None:
+    def _finish(self, run: Run, record: RunRecord, event: RunFinished) -> None:
         self._keep(record)
+        if event.verdict.skip is SkipKind.NO_RANKS:
+            self._lacking.add(run.run_id)
         if self.options.checkpoints and record.outcome.is_final():
             remove_checkpoints(run_folder(self.store.folder, run.run_id))
         self.view.done(run, record)
