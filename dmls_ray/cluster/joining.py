@@ -75,9 +75,11 @@ def join_cluster(address: str, **options: Any) -> None:
     try:
         ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        # All its lines: of other versions, Ray names those of both sides below the first.
+        reason = " ".join(str(error).split())
         raise ClusterError(
-            f"The cluster at {address} cannot be joined ({first_line(error)}). Leave --address and RAY_ADDRESS out to "
-            "use this machine alone."
+            f"The cluster at {address} cannot be joined ({reason}). Install the versions of the cluster where they "
+            "differ, or leave --address and RAY_ADDRESS out to use this machine alone."
         ) from error
 
 

@@ -248,7 +248,10 @@ class JobFolder:
             complete, newline, _ = file.read().rpartition(b"\n")
         self._events_read += len(complete) + len(newline)
         for values in map(json.loads, complete.splitlines()):
-            emit(EpochEnded(epoch=part_of(values["epoch"], EpochRecord, "an epoch")) if values else Progress())
+            if values:
+                emit(EpochEnded(epoch=part_of(values["epoch"], EpochRecord, "an epoch")))
+            else:
+                emit(Progress())
 
     def write_result(self, result: RankResult) -> None:
         """Leave the result of a rank."""
