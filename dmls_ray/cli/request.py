@@ -277,6 +277,8 @@ def _add_flag(group: Any, spec: FieldSpec, default: Any, **how: Any) -> None:
     if spec.type == "bool":
         choices = (True, False)
     metavar = "{" + ",".join(map(as_flag_value, choices)) + "}" if choices else spec.type.upper()
+    if spec.setting.reads:
+        metavar = "VALUE"
     help_text = spec.help.rstrip(".") + _shown_default(default)
     group.add_argument(
         flag_of(spec.name), metavar=metavar, help=help_text.replace("%", "%%"), default=argparse.SUPPRESS, **how

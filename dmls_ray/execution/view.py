@@ -38,6 +38,9 @@ class ProgressConsole(Console):
         discard_output(sys.stdout)
 
 
+_STARTING = "Starting Ray and the ranks ..."
+
+
 class PlainView:
     """Shows the events of a sweep: prints one line for each run that has ended, with the time left."""
 
@@ -62,6 +65,10 @@ class PlainView:
     def begin(self, total: int, varied: Sequence[str]) -> None:
         """Start with a number of runs to come, which are named by the fields that vary."""
         self.total, self._varied = total, varied
+        self._show_start()
+
+    def _show_start(self) -> None:
+        self.note(_STARTING)
 
     def extend(self, more: int, reason: str) -> None:
         """Go on with a number of further runs, for this reason."""
@@ -122,13 +129,12 @@ class LiveView(PlainView):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self.status = console.status("starting Ray and the ranks ...")
+        self.status = console.status(_STARTING)
 
     def __exit__(self, *_: object) -> None:
         self.status.stop()
 
-    def begin(self, total: int, varied: Sequence[str]) -> None:
-        super().begin(total, varied)
+    def _show_start(self) -> None:
         self.status.start()
 
     def event(self, run: Run, event: RunEvent) -> None:

@@ -250,7 +250,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _rank_time(name="setup_s", doc="Seconds of process group, model, data, wrapping and compiling."),
     _rank_time(name="checkpoint_s", doc="Seconds of saving checkpoints."),
     _rank_time(
-        name="instruments_s", doc="Seconds of link probe and other measurements, in no phase and not in total_s."
+        name="instruments_s",
+        doc="Seconds of link probe, measurements and the imports of a function, in no phase and not in total_s.",
     ),
     _rank_time(name="inference_s", doc="Seconds of converting to int8, testing and timing inference."),
     _rank_time(

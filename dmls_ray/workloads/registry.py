@@ -97,9 +97,13 @@ def workload_classes() -> Sequence[type[Workload]]:
     return [_class_of(point) for point in installed().values()]
 
 
+@functools.cache
 def registered_metrics() -> Mapping[str, Metric]:
-    """Return the metrics of all installed workloads by name."""
-    return _metrics(tuple(workload_classes()))
+    """Return the metrics of all installed workloads by name.
+
+    Tests clear this cache, too.
+    """
+    return {**{metric.name: metric for item in workload_classes() for metric in item.metrics}, **BY_NAME}
 
 
 def is_compared(name: str) -> bool:
@@ -118,11 +122,6 @@ def metric_direction(name: str) -> Direction:
     if is_loss(name):
         return "min"
     return "max" if name.endswith("accuracy") else "none"
-
-
-@functools.cache
-def _metrics(classes: tuple[type[Workload], ...]) -> Mapping[str, Metric]:
-    return {**{metric.name: metric for item in classes for metric in item.metrics}, **BY_NAME}
 
 
 @functools.cache

@@ -44,6 +44,7 @@ def test_a_pipe_gets_one_plain_line_a_run() -> None:
     watch(view)
     first, second = (run.values["batch_per_rank"] for run in PLAN.runs)
     assert out.getvalue().splitlines() == [
+        "Starting Ray and the ranks ...",
         f"[1/2] batch_per_rank={first} repeat=0: ok, 1,234 images/s, test accuracy 0.500, 2.00 s, about 1 s left",
         f"batch_per_rank={second} repeat=0: no progress for 600 s (stall_timeout); attempt 2",
         f"[2/2] batch_per_rank={second} repeat=0: oom: 8 GiB asked for",

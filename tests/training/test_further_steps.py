@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import gzip
 import json
 import time
@@ -213,8 +214,11 @@ def test_on_a_gpu_the_tensors_need_what_the_allocator_counts(model: str) -> None
     for batch in (16, 128):
         result = run_inline(config(model=model, batch_per_rank=batch, device="cuda"))
         assert result.outcome == "ok", result.traceback
-        # The allocator also counts images of several passes, workspaces of libraries, and what it rounds up.
-        assert tensors(result)["tensor"] == pytest.approx(result.values["device_mem_mib"], rel=0.1, abs=32)
+        gc.collect()
+        workspaces = torch.cuda.memory_allocated() / MIB  # cuBLAS keeps 65 MiB on a Hopper GPU
+        # The allocator also counts images of several passes, and what it rounds up.
+        expected = result.values["device_mem_mib"] - workspaces
+        assert tensors(result)["tensor"] == pytest.approx(expected, rel=0.1, abs=32)
 
 
 def spans(path: Path) -> list[str]:
