@@ -49,14 +49,6 @@ class Resources:
         """Whether ranks can be where this process is."""
         return socket.gethostname() in {machine.name.partition(" (")[0] for machine in self.machines if machine.cores}
 
-    def device_of(self, config: RuntimeConfig) -> str:
-        """`cpu` or `cuda`: what device=auto is here."""
-        return config.device_for(self.gpus)
-
-    def backend_of(self, config: RuntimeConfig) -> str:
-        """`nccl` or `gloo`: what backend=auto is here."""
-        return config.backend_for(self.gpus)
-
     def capacity(self, device: str) -> dict[str, int]:
         """By machine: its CPU cores, or its GPUs. A head may offer nothing (ray start --head --num-cpus=0)."""
         return {
@@ -77,7 +69,7 @@ class Resources:
             oversubscribe: whether more threads than cores are allowed.
             holds_gpus: whether each rank of the worker group that would serve it holds a GPU; see `holds_gpus`.
         """
-        device, need = self.device_of(config), RankRequest.of(config)
+        device, need = config.device_for(self.gpus), RankRequest.of(config)
         fits_gpus = _fits(self.capacity("cuda"), replace(need, threads=1))
         if device == "cuda" and not fits_gpus:
             return self._too_few(need, "cuda", "or pass --device cpu")
@@ -103,17 +95,22 @@ class Resources:
         return f"{need}{threads} {lack}. Lower it, add machines (ray start --address=...), {way_out}."
 
     def ranks_to_hold(self, demand: WorkerGroupSpec) -> dict[str, int]:
-        """By machine: how many ranks to hold there, for the runs of a sweep."""
-        on_gpus = demand.device == "cuda"
-        needs = [replace(need, threads=1) for need in demand.needs] if on_gpus else demand.needs
-        return ranks_to_hold(self.capacity(demand.device), needs, oversubscribe=demand.oversubscribe and not on_gpus)
+        """By machine: the smallest number of ranks with which each run that can be placed has enough."""
+        on_gpus, capacity = demand.device == "cuda", self.capacity(demand.device)
+        ranks: dict[str, int] = {}
+        for asked in demand.needs:
+            need = replace(asked, threads=1) if on_gpus else asked
+            slots = slots_for(capacity, need, oversubscribe=demand.oversubscribe and not on_gpus)
+            for machine, count in place_ranks(slots, need).items():
+                ranks[machine] = max(ranks.get(machine, 0), count)
+        return {machine: ranks[machine] for machine in capacity if machine in ranks}
 
     def holds_gpus(self, configs: Iterable[RuntimeConfig]) -> bool:
         """Whether a worker group that serves all of these configurations holds a GPU for each rank.
 
         A run on the CPU in such a group can have no more ranks than there are GPUs.
         """
-        return self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
+        return self.gpus > 0 and any(config.device_for(self.gpus) == "cuda" for config in configs)
 
 
 def _fits(capacity: dict[str, int], need: RankRequest, *, oversubscribe: bool = False) -> bool:
@@ -270,18 +267,3 @@ def slots_for(cores: Slots, need: RankRequest, *, oversubscribe: bool) -> dict[s
         return {machine: need.per_machine if count else 0 for machine, count in cores.items()}
     together = max(sum(cores.values()), 1)
     return {machine: math.ceil(need.world_size * count / together) for machine, count in cores.items()}
-
-
-def ranks_to_hold(cores: Slots, needs: Iterable[RankRequest], *, oversubscribe: bool) -> dict[str, int]:
-    """The smallest number of ranks on each machine with which each run that can be placed has enough.
-
-    Args:
-        cores: CPU cores or GPUs of each machine.
-        needs: requests of the runs.
-        oversubscribe: whether more threads than cores are allowed.
-    """
-    ranks: dict[str, int] = {}
-    for need in needs:
-        for machine, count in place_ranks(slots_for(cores, need, oversubscribe=oversubscribe), need).items():
-            ranks[machine] = max(ranks.get(machine, 0), count)
-    return {machine: ranks[machine] for machine in cores if machine in ranks}

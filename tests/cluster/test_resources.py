@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -15,7 +16,6 @@ from dmls_ray.cluster.resources import (
     check_accelerator,
     local_resources,
     place_ranks,
-    ranks_to_hold,
     slots_for,
 )
 from dmls_ray.util.errors import ClusterError
@@ -181,27 +181,27 @@ def test_a_rank_of_several_threads_takes_so_many_cores_of_one_machine() -> None:
     assert not place_ranks(slots_for({"a": 3, "b": 3}, need, oversubscribe=False), need)
 
 
+def held(needs: list[RankRequest], **cores: int) -> dict[str, int]:
+    machines = tuple(Machine(name, name, count, 0) for name, count in cores.items())
+    return Resources(machines).ranks_to_hold(WorkerGroupSpec(needs=needs, device="cpu"))
+
+
 def test_a_sweep_holds_what_its_largest_run_needs_of_each_machine_and_no_more() -> None:
     cores = {"a": 4, "b": 4, "c": 4}
     packed = [RankRequest(world_size=size) for size in (1, 2)]
-    assert ranks_to_hold(cores, packed, oversubscribe=False) == {"a": 2}
-    assert ranks_to_hold(cores, [*packed, RankRequest(world_size=2, machines=2)], oversubscribe=False) == {
-        "a": 2,
-        "b": 1,
-    }
-    assert ranks_to_hold(cores, [RankRequest(world_size=6)], oversubscribe=False) == {"a": 4, "b": 2}
-    assert ranks_to_hold(cores, [RankRequest(world_size=13)], oversubscribe=False) == {}
+    assert held(packed, **cores) == {"a": 2}
+    assert held([*packed, RankRequest(world_size=2, machines=2)], **cores) == {"a": 2, "b": 1}
+    assert held([RankRequest(world_size=6)], **cores) == {"a": 4, "b": 2}
+    assert held([RankRequest(world_size=13)], **cores) == {}
 
 
 def test_each_run_finds_its_ranks_among_those_that_are_held() -> None:
-    cores = {"a": 3, "b": 5, "c": 4}
     needs = [RankRequest(world_size=size) for size in range(1, 13)]
-    needs += [
-        RankRequest(world_size=machines * each, machines=machines) for machines in (1, 2, 3) for each in (1, 2, 3)
-    ]
+    spread = itertools.product((1, 2, 3), repeat=2)
+    needs += [RankRequest(world_size=machines * each, machines=machines) for machines, each in spread]
     for count in range(1, len(needs) + 1):
-        held = ranks_to_hold(cores, needs[:count], oversubscribe=False)
-        assert all(place_ranks(held, need) for need in needs[:count])
+        ranks = held(needs[:count], a=3, b=5, c=4)
+        assert all(place_ranks(ranks, need) for need in needs[:count])
 
 
 def test_a_request_is_described_as_it_was_made() -> None:

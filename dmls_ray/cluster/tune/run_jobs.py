@@ -208,14 +208,5 @@ def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storag
             # A run's state is its ranks'; by default Tune would save this actor's after each.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             verbose=0,
-            progress_reporter=_Silent(),
         ),
     )
-
-
-class _Silent(tune.ProgressReporter):
-    def should_report(self, trials: list[Any], done: bool = False) -> bool:
-        return False
-
-    def report(self, trials: list[Any], done: bool, *sys_info: Any) -> None:
-        """The live view reports."""
