@@ -156,7 +156,7 @@ def independence_of(ranks: Sequence[RankRecord]) -> str:
     if distance > _EQUAL:
         # One rank may use other parameters after its training, as a moving average.
         were_equal = in_training is not None and in_training <= _APART and not _few_collectives(ranks)
-        if were_equal or _have_one_loss(ranks):
+        if were_equal:
             return ""
         return f"the ranks ended with different parameters, {distance:.2g} of their norm apart"
     if in_training is not None and in_training > _APART and distance <= _BROUGHT_TOGETHER * in_training:
@@ -196,21 +196,6 @@ def _distance_in_training(ranks: Sequence[RankRecord]) -> float | None:
         for value in values[1:]
     ]
     return max(distances, default=None)
-
-
-def _have_one_loss(ranks: Sequence[RankRecord]) -> bool:
-    """Whether ranks with different parameters compute one loss, as with parts of a model: all ranks have the loss of
-    each sampled step, or only some ranks have one."""
-    samples = list(zip(*(rank.sampled_losses for rank in ranks), strict=False))
-    return bool(samples) and all(map(_is_one_loss, samples))
-
-
-def _is_one_loss(losses: Sequence[float]) -> bool:
-    known = [loss for loss in losses if _is_finite(loss)]
-    if not known:
-        return False
-    is_of_some = len(known) < len(losses)
-    return is_of_some or max(known) - min(known) <= _EQUAL * abs(known[0])
 
 
 def _is_finite(value: float | None) -> bool:

@@ -91,8 +91,6 @@ class RankRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     sampled_parameters: FloatList = []
     """A random projection of the parameters, relative to their norm, after optimizer steps 1, 2, 3, 5, 8, 13, ...;
     empty where unknown."""
-    sampled_losses: FloatList = []
-    """The loss of the last backward pass before each of these samples; None where that was no loss."""
     utilization: dict[str, FloatList] = {}
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     epochs: list[EpochRecord] = []

@@ -51,25 +51,25 @@ def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> A
 
     Without it: what a user-defined function waits for its data is not known.
     """
-    return _around(_BaseDataLoaderIter, "__next__", lambda batches: begin(), end)
+    return _around(_BaseDataLoaderIter, "__next__", begin, end)
 
 
-def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]) -> AbstractContextManager[object]:
-    """Call two functions before and after each backward pass, while the context lasts: the first with its tensors.
+def around_backward_passes(begin: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[object]:
+    """Call two functions before and after each backward pass, while the context lasts.
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
     """
-    return _around(torch.autograd, "backward", lambda tensors, *_, **options: begin(tensors), end)
+    return _around(torch.autograd, "backward", begin, end)
 
 
 def _around(
-    owner: object, name: str, begin: Callable[..., None], end: Callable[[], None]
+    owner: object, name: str, begin: Callable[[], None], end: Callable[[], None]
 ) -> AbstractContextManager[object]:
-    """Call two functions before and after a function of PyTorch: the first with its arguments."""
+    """Call two functions before and after a function of PyTorch."""
     function = getattr(owner, name)
 
     def surrounded(*args: Any, **kwargs: Any) -> Any:
-        begin(*args, **kwargs)
+        begin()
         try:
             return function(*args, **kwargs)
         finally:

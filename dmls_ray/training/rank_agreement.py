@@ -1,4 +1,4 @@
-"""What shows whether the ranks of a run trained one model: sketches of each rank's parameters, losses and collectives.
+"""What shows whether the ranks of a run trained one model: sketches of each rank's parameters, and its collectives.
 
 Ranks that know nothing of one another train a model each, and then a row of 2 ranks would show the result of one.
 `dmls_ray.records.aggregate` compares the ranks.
@@ -37,26 +37,14 @@ class AgreementMeter:
         self._steps: Counter[int] = Counter()
         self._groups: dict[int, list[dict[str, Any]]] = {}
         """The groups of parameters of each optimizer, without its state."""
-        self._loss: Tensor | None = None
-        """What the last backward pass began with."""
         self._next, self._after_next = 1, 2
         """Steps that are sampled: Fibonacci numbers, which fall on every phase of a period of averaging."""
         self._parameters: list[float] = []
-        self._losses: list[float] = []
-
-    def backward(self, tensors: Tensor | Sequence[Tensor]) -> None:
-        """A backward pass begins at these tensors."""
-        first = tensors if isinstance(tensors, Tensor) else next(iter(tensors), None)
-        self._loss = None
-        if first is not None and first.numel() == 1:
-            self._loss = first.detach()
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made a step."""
-        name = id(optimizer)
-        self._steps[name] += 1
-        self._groups.pop(name, None)
-        self._groups[name] = optimizer.param_groups
+        self._steps[id(optimizer)] += 1
+        self._groups[id(optimizer)] = optimizer.param_groups
         if len(self._groups) > _KEPT_OPTIMIZERS:
             del self._groups[next(iter(self._groups))]
 
@@ -66,14 +54,13 @@ class AgreementMeter:
         return self._steps.total() == self._next
 
     def sample(self, optimizer: torch.optim.Optimizer) -> None:
-        """Sketch the parameters that an optimizer has changed, and the loss. It waits for the device."""
+        """Sketch the parameters that an optimizer has changed. It waits for the device."""
         self._next, self._after_next = self._after_next, self._next + self._after_next
         parameters = _comparable(_parameters_of(optimizer.param_groups))
         if parameters:
             heads = [parameter.detach().flatten()[:_SAMPLED] for parameter in parameters]
             squares, product, _ = _sums(heads).tolist()
             self._parameters.append(product / (math.sqrt(squares) or 1.0))
-            self._losses.append(math.nan if self._loss is None else float(self._loss))
 
     def read_optimizers(self) -> dict[str, Any]:
         """`read` of the steps and the parameters of the optimizers, which are released."""
@@ -81,7 +68,6 @@ class AgreementMeter:
         steps = max(self._steps.values(), default=0)
         parameters = {id(item): item for groups in self._groups.values() for item in _parameters_of(groups)}
         self._groups.clear()
-        self._loss = None
         return self.read(steps, parameters.values())
 
     def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
@@ -99,7 +85,6 @@ class AgreementMeter:
             "optimizer_steps": steps,
             "parameter_sketch": parameter_sketch(parameters),
             "sampled_parameters": self._parameters,
-            "sampled_losses": self._losses,
         }
 
 

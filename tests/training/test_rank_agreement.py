@@ -27,7 +27,7 @@ STEPS = 7
 
 TOGETHER = (
     "ddp", "zero", "fsdp", "own group", "averaged every 3 steps", "averaged in the end", "averaged by messages",
-    "averaged after few changes", "moving average of one rank", "halves of layers", "stages",
+    "averaged after few changes", "moving average of one rank",
 )  # fmt: skip
 """Ways in which 2 ranks train one model."""
 
@@ -41,32 +41,6 @@ ALONE = {
     "averaged too early": "the ranks ended with different parameters, ",
 }
 """Ways in which each trains its own, and how the reason begins."""
-
-
-class Summed(torch.autograd.Function):
-    """The sum over the ranks; each has the gradient of its part."""
-
-    @staticmethod
-    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
-        summed = values.clone()
-        dist.all_reduce(summed)
-        return summed
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        return gradients[0]
-
-
-class Halves(nn.Module):
-    """Two layers of which each rank has a half, as in tensor parallelism."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(300, 150), nn.Linear(150, 300, bias=False)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        outputs: torch.Tensor = Summed.apply(self.second(self.first(inputs).relu()))
-        return outputs
 
 
 def average(model: nn.Module) -> None:
@@ -87,28 +61,12 @@ def average_by_messages(model: nn.Module) -> None:
             dist.recv(parameter.data, 1)
 
 
-def train_stage(model: nn.Module, inputs: torch.Tensor) -> None:
-    """The passes of a pipeline whose stages are one layer each."""
-    outputs = torch.empty(4, 300)
-    if dist.get_rank():
-        dist.recv(outputs, 0)
-        model(outputs.requires_grad_()).square().mean().backward()
-        dist.send(outputs.grad, 0)
-    else:
-        hidden = model(inputs)
-        dist.send(hidden.detach(), 1)
-        dist.recv(outputs, 1)
-        hidden.backward(outputs)
-
-
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
     """Trains a layer on 2 ranks, in one of several ways."""
     how = config["how"]
-    has_same_samples = how in ("alone", "alone, then a barrier", "halves of layers", "stages")
+    has_same_samples = how in ("alone", "alone, then a barrier")
     generator = torch.Generator().manual_seed(0 if has_same_samples else rank.rank)
-    if how in ("halves of layers", "stages"):
-        torch.manual_seed(rank.rank)
-    model: nn.Module = Halves() if how == "halves of layers" else nn.Linear(300, 300)
+    model: nn.Module = nn.Linear(300, 300)
     group = dist.new_group() if how == "own group" else None
     if how in ("ddp", "zero", "own group", "moving average of one rank"):
         model = DistributedDataParallel(model, process_group=group)
@@ -121,12 +79,8 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
-        inputs = torch.randn(4, 300, generator=generator)
-        if how == "stages":
-            train_stage(model, inputs)
-        else:
-            loss = model(inputs).square().mean()
-            loss.backward()
+        loss = model(torch.randn(4, 300, generator=generator)).square().mean()
+        loss.backward()
         optimizer.step()
         if how == "other samples, sum of losses":
             dist.all_reduce(loss.detach())
@@ -145,7 +99,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
         dist.destroy_process_group(group)
 
 
-_MEASURED = ("collectives", "optimizer_steps", "parameter_sketch", "sampled_parameters", "sampled_losses")
+_MEASURED = ("collectives", "optimizer_steps", "parameter_sketch", "sampled_parameters")
 
 
 def train_each(configs: dict[str, Any], config: Any, rank: RankInfo, emit: Emit) -> dict[str, Any]:

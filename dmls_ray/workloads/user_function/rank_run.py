@@ -233,12 +233,10 @@ class FunctionSteps:
         for model in self._models:
             model.count_from_here()
 
-    def _begin_backward(self, tensors: Any) -> None:
+    def _begin_backward(self) -> None:
         if not self._backward_depth:
             self._has_backward = True
             self.timer.phases.after("forward")
-            if self.agreement is not None:
-                self.agreement.backward(tensors)
         self._backward_depth += 1
 
     def _end_backward(self) -> None:
