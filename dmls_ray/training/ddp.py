@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -40,12 +40,9 @@ class DDPModel:
 
     def __init__(self, model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> None:
         self.bare = model
-        self._compression = None
-        if config.compression == "powersgd":
-            self._compression = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
         self._ddp, self._timers = None, None
         if config.world_size > 1:
-            self._ddp = _wrapped(model, config, noise, self._compression)
+            self._ddp = _wrapped(model, config, noise)
             self._timers = DDPTimers(self._ddp)
         self._is_compiled = config.compile != "off"
         self.forward: Any = self._ddp or model
@@ -83,16 +80,6 @@ class DDPModel:
             return 0
         return sum(item.numel() * item.element_size() for item in self.bare.parameters() if item.requires_grad)
 
-    def compression_state(self) -> list[Tensor]:
-        """Tensors that the compression of gradients keeps from step to step."""
-        if self._compression is None:
-            return []
-        found: list[Tensor] = []
-        for by_bucket in vars(self._compression).values():
-            if isinstance(by_bucket, dict):
-                found += [tensor for tensor in by_bucket.values() if isinstance(tensor, Tensor)]
-        return found
-
     def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
         (communication that no computation hides); empty at world size 1.
@@ -123,9 +110,7 @@ def compile_mode(config: TrainingConfig, device: torch.device) -> str | None:
     return "max-autotune-no-cudagraphs" if accumulates else config.compile
 
 
-def _wrapped(
-    model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None, compression: PowerSGDState | None
-) -> DistributedDataParallel:
+def _wrapped(model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> DistributedDataParallel:
     ddp = DistributedDataParallel(
         model,
         bucket_cap_mb=config.bucket_cap_mib,
@@ -134,7 +119,9 @@ def _wrapped(
     )
     if config.compression != "none" or noise is not None:
         hook: Any = _HOOKS[config.compression]
-        state: Any = compression or dist.group.WORLD
+        state: Any = dist.group.WORLD
+        if config.compression == "powersgd":
+            state = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
         ddp.register_comm_hook(state, hook if noise is None else noise.hook(hook))
     return ddp
 

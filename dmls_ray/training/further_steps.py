@@ -6,7 +6,7 @@ same bytes in every run. What existed before the step is counted from the tensor
 training step and trains on an example batch.
 
 Each rank makes that step alone, so that a rank where it fails leaves no other rank waiting. DDP's buckets are added.
-The temporary tensors of a compression hook are not.
+The tensors of a compression hook are not.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _measured(trainer: RankTrainer[Any]) -> dict[str, int]:
         parameter=model.parameters(),
         gradient=views,
         optimizer=optimizer_step.state_tensors(),
-        other=[*model.buffers(), *ddp_model.compression_state()],
+        other=model.buffers(),
     )
     before["gradient"] += buckets
     model.train()
