@@ -19,7 +19,7 @@ from dmls_ray.training.error_to_outcome import run_guarded
 from dmls_ray.training.process import VARIABLES
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.temporary_folder import TemporaryFolder
-from dmls_ray.workloads.registry import default_entrypoint
+from dmls_ray.workloads.classification.train import train_rank
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.preloaded"])
@@ -36,7 +36,7 @@ def run_inline(
 ) -> RankResult:
     """Run a configuration of world size 1 in this process; returns the result of its only rank."""
     rank = rank_info(config, 0, identity=identity, artifacts=artifacts)
-    return run_guarded(train or default_entrypoint(), config, rank, emit)
+    return run_guarded(train or train_rank, config, rank, emit)
 
 
 def run_spawned(
@@ -58,7 +58,7 @@ def run_spawned(
     """
     with TemporaryFolder("run") as path:
         folder = JobFolder(path)
-        job = LaunchedJob(config, train or default_entrypoint(), identity or Identity(), artifacts, [])
+        job = LaunchedJob(config, train or train_rank, identity or Identity(), artifacts, [])
         Spawn().run(folder, job)
         folder.pass_on_events(emit)
         results = [folder.read_result(number) for number in range(config.world_size)]
@@ -70,7 +70,7 @@ def run_ranks(config: RuntimeConfig, *, train: TrainFunction | None = None, **op
 
     tests/launchers/test_spawn.py starts ranks in fresh interpreters.
     """
-    prepared = functools.partial(_in_environment, dict(os.environ), train or default_entrypoint())
+    prepared = functools.partial(_in_environment, dict(os.environ), train or train_rank)
     with mock.patch("multiprocessing.get_context", return_value=FORKS):
         return run_spawned(config, train=prepared, **options)
 

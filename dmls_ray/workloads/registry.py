@@ -73,16 +73,11 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
     return UserFunctionWorkload(train, names)
 
 
-def default_entrypoint() -> Callable[..., Any]:
-    """Return the function that ranks call for a configuration without a workload; loads PyTorch."""
-    return import_function(workload(DEFAULT).entrypoint, flag="workload")
-
-
 @functools.cache
 def installed() -> Mapping[str, EntryPoint]:
     """Return the entry point of each workload by its name; that of dmls_ray goes before one of another package.
 
-    Tests clear this cache when they add a workload.
+    Tests clear this cache, and that of `registered_metrics`, when they add a workload.
     """
     others = {point.name: point for point in entry_points(group=GROUP)}
     return {**_BUILT_IN, **others, **_BUILT_IN}
@@ -99,10 +94,7 @@ def workload_classes() -> Sequence[type[Workload]]:
 
 @functools.cache
 def registered_metrics() -> Mapping[str, Metric]:
-    """Return the metrics of all installed workloads by name.
-
-    Tests clear this cache, too.
-    """
+    """Return the metrics of all installed workloads by name."""
     return {**{metric.name: metric for item in workload_classes() for metric in item.metrics}, **BY_NAME}
 
 
@@ -132,31 +124,19 @@ def _class_of(point: EntryPoint) -> type[Workload]:
         ConfigError: it has a mistake.
     """
     if point in _BUILT_IN.values():
-        loaded: type[Workload] = pkgutil.resolve_name(point.value)
-        return loaded
+        built_in: type[Workload] = pkgutil.resolve_name(point.value)
+        return built_in
     package = point.dist.name if point.dist else "an unknown package"
     where = f"workload {point.name} of the installed package {package}, entry point {point.name}={point.value}"
     try:
         plugin: Any = import_function(point.value, flag=point.name)
     except InputError as error:
         raise ConfigError(f"{where}: {error}") from error
-    if mistake := _find_mistake(point.name, plugin):
-        raise ConfigError(f"{where}: {mistake}.")
-    return plugin
-
-
-def _find_mistake(name: str, loaded: Any) -> str:
-    """Return what is wrong with a workload and the way out, or an empty text.
-
-    Args:
-        name: the name of its entry point.
-        loaded: what its entry point refers to.
-    """
-    if not isinstance(loaded, type) or not issubclass(loaded, Workload):
-        return "it is not a class that extends dmls_ray.workloads.base.Workload; name such a class"
-    if (own := getattr(loaded, "name", None)) != name:
-        return f"its class {loaded.__name__} has the name {own!r}; give the class and the entry point one name"
-    config = getattr(loaded, "config", object)
+    is_workload = isinstance(plugin, type) and issubclass(plugin, Workload)
+    if not is_workload or getattr(plugin, "name", None) != point.name:
+        raise ConfigError(f"{where}: it is no class of this name that extends dmls_ray.workloads.base.Workload.")
+    config = getattr(plugin, "config", object)
     if not issubclass(config, RuntimeConfig) or not field_specs(config).keys().isdisjoint(_RESERVED_FIELDS):
-        return f"its config {config!r} has to extend RuntimeConfig, and may not have the fields {_RESERVED_FIELDS}"
-    return ""
+        raise ConfigError(f"{where}: its config has to extend RuntimeConfig, without the fields {_RESERVED_FIELDS}.")
+    loaded: type[Workload] = plugin
+    return loaded

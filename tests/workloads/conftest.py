@@ -29,13 +29,16 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: package-{number}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{entry} = {reference.format(package=package)}\n")
-        registry.installed.cache_clear()
-        registry.registered_metrics.cache_clear()
+        forget_workloads()
         return tmp_path
 
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     yield add
+    forget_workloads()
+
+
+def forget_workloads() -> None:
     registry.installed.cache_clear()
     registry.registered_metrics.cache_clear()
 

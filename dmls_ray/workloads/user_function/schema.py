@@ -20,12 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.config.field_types import evaluated
-from dmls_ray.config.fields import (
-    FieldSpec,
-    field_defaults,
-    field_specs,
-    remember_field_specs,
-)
+from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, remember_field_specs
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, Schema, without_derived_fields
 from dmls_ray.records.metrics import TRAINING_METRICS
