@@ -15,11 +15,7 @@ from typing import Any
 
 import psutil
 
-from dmls_ray.cluster.compat import (
-    connect_by_itself,
-    prestart_autoscaling_coordinator,
-    show_cluster_messages,
-)
+from dmls_ray.cluster.compat import connect_by_itself, prestart_autoscaling_coordinator, show_cluster_messages
 from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
 from dmls_ray.cluster.local_cluster import LocalCluster, end_processes, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources

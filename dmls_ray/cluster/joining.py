@@ -18,6 +18,7 @@ import psutil
 
 from dmls_ray.cluster.compat import ask_head
 from dmls_ray.util.errors import ClusterError, ClusterLostError
+from dmls_ray.util.files import open_regular
 from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ def cluster_of_this_machine() -> str | None:
     usual = os.environ.get("TMPDIR", "/tmp") if sys.platform == "linux" else "/tmp"
     path = Path(os.environ.get("RAY_TMPDIR", usual)) / "ray" / "ray_current_cluster"
     try:
-        if not path.is_file():  # to read a pipe would wait for its writer
-            return None
-        address = path.read_text(encoding="utf-8", errors="replace").strip()
+        with open_regular(path) as file:
+            address = file.read().decode(errors="replace").strip()
     except OSError:
         return None
     flag = f"--gcs-address={address}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +51,8 @@ def start_cluster(**options: Any) -> LocalCluster:
         ClusterError: Ray cannot be started.
         ClusterLostError: Ray did not start in time; another start may succeed.
     """
+    import ray
+
     parent = _parent_of_files()
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,17 @@ def start_cluster(**options: Any) -> LocalCluster:
             f"Ray's files cannot be in {parent} ({error.strerror}); name a folder in RAY_TMPDIR."
         ) from error
     try:
-        _start(folder.path, options)
+        with loopback_only():
+            ray.init(
+                address="local",
+                num_cpus=joblib.cpu_count(),
+                # Ray also counts those that PyTorch cannot use.
+                num_gpus=usable_gpus(),
+                dashboard_host=LOOPBACK,
+                _node_ip_address=LOOPBACK,
+                _temp_dir=str(folder.path),
+                **options,
+            )
     except (OSError, ValueError) as error:
         raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
     except Exception as error:  # a bare Exception, where Ray's processes need more than a minute
@@ -78,22 +89,6 @@ def _parent_of_files() -> Path:
     usual = Path(tempfile.gettempdir())
     below = f"/{PREFIX}ray-12345678/session_0000-00-00_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
     return short_folder(usual, below)
-
-
-def _start(folder: Path, options: Mapping[str, Any]) -> None:
-    import ray
-
-    with loopback_only():
-        ray.init(
-            address="local",
-            num_cpus=joblib.cpu_count(),
-            # Ray also counts those that PyTorch cannot use.
-            num_gpus=usable_gpus(),
-            dashboard_host=LOOPBACK,
-            _node_ip_address=LOOPBACK,
-            _temp_dir=str(folder),
-            **options,
-        )
 
 
 def end_processes(folder: Path) -> None:

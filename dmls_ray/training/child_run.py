@@ -181,11 +181,8 @@ def _seconds(group: Any, size: int, device: torch.device) -> float:
 
 
 def _shortest_s(group: Any, size: int, device: torch.device) -> float:
-    """The shortest of three all-reduces, since disturbances only make them longer; of a long one, a single duration."""
-    seconds = _slowest_s(group, size, device)
-    if seconds > _LONG_ENOUGH_S / 2:
-        return seconds
-    return min(seconds, _slowest_s(group, size, device), _slowest_s(group, size, device))
+    """The shortest of three all-reduces, since disturbances only make them longer."""
+    return min(_slowest_s(group, size, device) for _ in range(3))
 
 
 def _slowest_s(group: Any, size: int, device: torch.device) -> float:
