@@ -107,10 +107,14 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
 
 
 def describe_saved_weights(results: Results) -> str:
-    """Where the weights of a sweep's runs are."""
-    if not any((results.folder / record.folder / "weights.json").exists() for record in results.records):
+    """Where the weights of a sweep's runs are, and the Python that opens those of one."""
+    files = [results.folder / record.folder / "weights.json" for record in results.records]
+    file = next((file for file in files if file.exists()), None)
+    if file is None:
         return "no run has any, since they are saved at the end of a run; --fresh runs all again."
-    return f"weights.pt in the folders below {results.folder / 'runs'}; weights.json says how to build each."
+    lines = json.loads(file.read_text(encoding="utf-8")).get("python", [])
+    where = f"weights.pt in the folders below {results.folder / 'runs'}; weights.json has the Python that opens each."
+    return "\n".join([where, f"In {file.parent}:", *lines])
 
 
 def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: ProgressConsole) -> None:

@@ -116,7 +116,7 @@ class Options(RunLimits, Until):
     """Save each run after each epoch, and resume it there if it is cut short."""
     save_weights: bool = setting(False, group="artifacts")
     """Keep the final weights of each run: weights.pt in its folder below runs/, with weights.json, which says what
-    builds their model."""
+    opens them in plain PyTorch."""
     trace: WholeNumber = setting(0, group="artifacts")
     """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few steps, which no
     rate contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""

@@ -2,7 +2,7 @@
 
     <folder>/checkpoints/<epoch>.rank-<rank>.pt    state of the rank; rank 0's also the shared state
     <folder>/weights.pt                            the final weights, as torch.load(weights_only=True) reads them
-    <folder>/weights.json                          what builds their model, and what they reach
+    <folder>/weights.json                          what opens them in plain PyTorch, and what they reach
 
 Files are written under a temporary name and renamed. A file that the disk damaged fails its checksums, and the
 checkpoint before it is used. Runs on several machines need the folder on a shared disk. The driver deletes the

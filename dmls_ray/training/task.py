@@ -123,7 +123,7 @@ class TrainingTask(ABC):
         return self.model
 
     def describe_weights(self, metrics: dict[str, float]) -> dict[str, Any]:
-        """What builds the model of the saved weights, and what they reach: the content of weights.json.
+        """What opens the saved weights in plain PyTorch, and what they reach: the content of weights.json.
 
         Args:
             metrics: losses and accuracies of the epoch that the weights are of; finite ones.

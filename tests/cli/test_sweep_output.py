@@ -125,8 +125,10 @@ def test_weights_are_said_to_be_where_they_are_or_to_be_missing(tmp_path: Path) 
     assert describe_saved_weights(found).startswith("no run has any")
     folder = tmp_path / found.records[-1].folder
     folder.mkdir(parents=True)
-    (folder / "weights.json").touch()
-    assert str(tmp_path / "runs") in describe_saved_weights(found)
+    (folder / "weights.json").write_text('{"python": ["first", "    second"]}')
+    where, named, *lines = describe_saved_weights(found).splitlines()
+    assert str(tmp_path / "runs") in where
+    assert (named, lines) == (f"In {folder}:", ["first", "    second"])
 
 
 @pytest.mark.slow

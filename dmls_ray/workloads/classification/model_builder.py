@@ -85,6 +85,30 @@ def has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int |
         return True
 
 
+def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
+    """Lines of Python that assign to `model` a new model with the parameters of the configured one.
+
+    Those of a built-in model need dmls_ray, and `about`, the content of weights.json.
+    """
+    if config.model in MODELS:
+        return [
+            "from dmls_ray.workloads.classification.config import TrialConfig",
+            "from dmls_ray.workloads.classification.model_builder import build_model",
+            'model = build_model(TrialConfig(**about["config"]), about["shape"], len(about["classes"]))',
+        ]
+    module, _, function = config.model.partition(":")
+    if module == "torchvision":
+        given = {"name": repr(function), "weights": None, "num_classes": classes, **_WITHOUT_AUX.get(function, {})}
+        first, function = "import torchvision", "torchvision.models.get_model"
+    else:
+        given = _arguments_of(load_named(config.model, flag="model"), shape, classes)
+        first = f"from {module} import {function.partition('.')[0]}"
+    if isinstance(config.model, SentName):
+        first, function = f"# net is the model {config.model}, as it was given to sweep()", "net"
+    arguments = ", ".join(f"{key}={value}" for key, value in given.items())
+    return [first, f"model = {function}({arguments})"]
+
+
 def _build_torchvision_model(name: str, shape: Shape, classes: int) -> nn.Module:
     from torchvision import models
 

@@ -26,7 +26,7 @@ from dmls_ray.workloads.classification.data.loaders import (
     normalize,
     to_memory_format,
 )
-from dmls_ray.workloads.classification.model_builder import build_model
+from dmls_ray.workloads.classification.model_builder import build_model, building_code
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available, measure_inference
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
@@ -121,15 +121,28 @@ class ClassificationTask(TrainingTask):
         return self.quantized.fp32() if self.config.quantization == "qat" else self.model
 
     def describe_weights(self, metrics: dict[str, float]) -> dict[str, Any]:
-        """The content of weights.json: what `build_model` takes, names of classes, and what the weights reach."""
+        """The content of weights.json. `python` is a list of lines that run in the folder of the file."""
         if self.config.quantization == "qat":
             # Its tests are of int8, and the weights are of fp32.
             metrics = {} if self._fp32_accuracy is None else {"test_accuracy": self._fp32_accuracy}
+        shape, classes = self.loader.shape, self.loader.class_names
         return {
             "config": self.config.canonical(),
-            "shape": list(self.loader.shape),
-            "classes": self.loader.class_names,
+            "shape": list(shape),
+            "input": "uint8 from 0 to 255 as pixels / 127.5 - 1, that is mean 0.5 and std 0.5; float32 as it is",
+            "classes": classes,
             "metrics": metrics,
+            "python": [
+                "import json, pathlib, torch",
+                'about = json.loads(pathlib.Path("weights.json").read_text())',
+                *building_code(self.config, shape, len(classes)),
+                'model.load_state_dict(torch.load("weights.pt", map_location="cpu", weights_only=True))',
+                "model.eval()",
+                "@torch.no_grad()",
+                f"def predict(pixels):  # batch x {' x '.join(map(str, shape))}; gives indices of about['classes']",
+                "    images = pixels if pixels.is_floating_point() else pixels / 127.5 - 1",
+                "    return model(images).argmax(1)",
+            ],
         }
 
     def state(self) -> dict[str, Any]:
