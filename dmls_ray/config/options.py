@@ -121,7 +121,7 @@ class Options(RunLimits, Until):
     """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few steps, which no
     rate contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
     tensorboard: Literal["live", "off"] = setting("live", group="display")
-    """live: write files for TensorBoard as each run ends, into <out>/tensorboard."""
+    """live: write files for TensorBoard while runs go on, into <out>/tensorboard."""
     dashboard: bool = setting(False, group="display")
     """Show Ray's dashboard, on the loopback interface."""
     verbose: bool = setting(False, group="display")

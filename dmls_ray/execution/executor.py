@@ -288,7 +288,9 @@ class Executor:
         if isinstance(event, RunStarted):
             self.recorder.started(run, event)
         elif isinstance(event, EpochEnded):
-            self.recorder.epoch_ended(run, event.epoch)
+            record = self.recorder.epoch_ended(run, event.epoch)
+            if self.board is not None:
+                self.board.write_last_epoch(record)
         self.view.event(run, event)
 
     def _finish(self, run: Run, record: RunRecord, event: RunFinished) -> None:

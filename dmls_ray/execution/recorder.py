@@ -39,8 +39,7 @@ class Recorder:
     oversubscribes: Callable[[RuntimeConfig], bool] = lambda config: False
     """Whether a configuration has more threads than the cluster has cores."""
     _begun: dict[str, RunRecord] = field(init=False, default_factory=dict)
-    """By run that is under way: the record that it would have if it never ended."""
-    _epochs: dict[str, list[EpochRecord]] = field(init=False, default_factory=dict)
+    """By run that is under way: the record that it would have if it were cut short now."""
     _last_end: float | None = field(init=False, default=None)
 
     def started(self, run: Run, event: RunStarted) -> None:
@@ -48,12 +47,13 @@ class Recorder:
         record = self._record(run, Outcome.KILLED, "")
         record.attempts = event.attempt
         self._begun[run.run_id] = record
-        self._epochs[run.run_id] = []
         self._last_end = self._last_end or time.monotonic()
 
-    def epoch_ended(self, run: Run, epoch: EpochRecord) -> None:
-        """Keep an epoch, in case the run is cut short."""
-        self._epochs[run.run_id].append(epoch)
+    def epoch_ended(self, run: Run, epoch: EpochRecord) -> RunRecord:
+        """Keep an epoch, in case the run is cut short; returns the record of the run so far."""
+        record = self._begun[run.run_id]
+        record.epochs.append(epoch)
+        return record
 
     def finished(self, run: Run, event: RunFinished) -> RunRecord:
         """The record of a run that has ended."""
@@ -61,9 +61,9 @@ class Recorder:
         record.traceback = event.verdict.traceback
         record.attempts = event.attempts
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
-        if run.run_id in self._begun:
-            # Else it was skipped.
-            record.started_at = self._begun.pop(run.run_id).started_at
+        # A skipped run was not begun.
+        begun = self._begun.pop(run.run_id, record)
+        record.started_at = begun.started_at
         take_results(record, event.results, self.workload.metrics)
         if event.machines:
             first, *others = event.machines
@@ -71,10 +71,9 @@ class Recorder:
             if others:
                 record.machine["beside"] = [provenance.machine_text(machine) for machine in others]
 
-        epochs = self._epochs.pop(run.run_id, [])
-        if not record.epochs and epochs:
+        if not record.epochs:
             # The run was cut short, or its ranks return no epochs.
-            take_epochs(record, epochs, self.workload.metrics)
+            take_epochs(record, begun.epochs, self.workload.metrics)
 
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.

@@ -4,7 +4,7 @@
         runs.jsonl    append-only; each line is a whole `RunRecord`, see `runs_file`
         sweep.json    what was asked, when, on which machine, with which versions; a session for each call
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    derived from runs.jsonl by `analysis`
-        tensorboard/    likewise; written as each run ends
+        tensorboard/    likewise; during a sweep, also the epochs of its runs
 
 At a URI (s3://, ...) each run is an object: see `remote_store`.
 """

@@ -7,12 +7,14 @@
 
 The repeats of a trial are one row of the HParams table, with the means of their metrics.
 
-The files of a run are written from its record as soon as it has finished. When a sweep is resumed, the files of all
-runs are written again.
+While a run goes on, its epochs are appended to its file, which TensorBoard follows. When the run has finished, what
+its record has besides is appended. A run that ends without a record leaves its file until the sweep is resumed: then
+the files of all runs are written again.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -32,7 +34,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.metrics import MEMORY_METRICS, is_time, label_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.records.metrics import BY_NAME, LEARNED
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.util.text import utf8_safe
@@ -80,17 +82,38 @@ class TensorBoardWriter:
         """Write the files of a run that has finished; a skipped run has none."""
         if record.outcome is Outcome.SKIPPED:
             return
+        path = self._path(record)
+        begun = path.read_bytes() if path.exists() else b""
+        events = [*_start(record), self._hparams(record), *_scalars(record, record), _session_end(record)]
+        content = _content(events)
+        # TensorBoard does not notice that a file was replaced.
+        if not content.startswith(begun) or not begun:
+            _remove_event_files(path.parent)
+            begun = b""
+        _append(path, content.removeprefix(begun))
+        for rank in record.ranks:
+            of_rank = path.parent / f"rank-{rank.rank}"
+            _remove_event_files(of_rank)
+            _append(of_rank / path.name, _content([*_start(record), *_scalars(record, rank)]))
+
+    def write_last_epoch(self, record: RunRecord) -> None:
+        """Append the last epoch of a run that goes on; its first epoch begins the file."""
+        path = self._path(record)
+        events = [_epoch(record, record.epochs[-1], _steps(record)[-1])]
+        if len(record.epochs) == 1:
+            _remove_event_files(path.parent)
+            events = [*_start(record), self._hparams(record), *events]
+        _append(path, _content(events))
+
+    def _path(self, record: RunRecord) -> Path:
+        """The event file of a run over all ranks."""
         name = run_name(record, self._varied)
         if self._run_ids.setdefault(name, record.run_id) != record.run_id:
             name = f"{name} {record.trial_id}"
         folder = self.folder / name
         if folder.is_symlink():
             folder.unlink()
-        _remove_event_files(folder)
-        file_name = f"events.out.tfevents.{max(int(_started(record)), 0):010}.{record.run_id}.run"
-        for rank in record.ranks:
-            _write(folder / f"rank-{rank.rank}" / file_name, record, _scalars(record, rank))
-        _write(folder / file_name, record, [self._hparams(record), *_scalars(record, record), _session_end(record)])
+        return folder / f"events.out.tfevents.{max(int(_started(record)), 0):010}.{record.run_id}.run"
 
     def _hparams(self, record: RunRecord) -> Event:
         """The varied fields of a run, for the HParams table; the repeats of a trial have one group name."""
@@ -127,6 +150,10 @@ class LiveTensorBoardWriter:
         """As `TensorBoardWriter.write`, but without errors."""
         self._attempt(lambda: self._writer.write(record))
 
+    def write_last_epoch(self, record: RunRecord) -> None:
+        """As `TensorBoardWriter.write_last_epoch`, but without errors."""
+        self._attempt(lambda: self._writer.write_last_epoch(record))
+
     def _attempt(self, write: Callable[[], object]) -> None:
         if self._is_off:
             return
@@ -138,28 +165,48 @@ class LiveTensorBoardWriter:
             self._notify(f"{self._writer.folder} cannot be written ({reason}); the sweep goes on without it.")
 
 
-def _write(path: Path, record: RunRecord, events: Iterable[Event]) -> None:
-    """Write the event file of a run, or of one of its ranks."""
+def _append(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as file:
+        file.write(content)
+
+
+def _content(events: Iterable[Event]) -> bytes:
+    """Events as they stand in a file."""
+    file = io.BytesIO()
+    writer = RecordWriter(file)
+    for event in events:
+        writer.write(event.SerializeToString(deterministic=True))
+    return file.getvalue()
+
+
+def _start(record: RunRecord) -> list[Event]:
+    """The first events of a file."""
     version = Event(wall_time=_started(record), file_version="brain.Event:2")
     # TensorBoard drops what an earlier file said of this run.
     start = Event(wall_time=_started(record), session_log=SessionLog(status=SessionLog.START))
-    with open(path, "xb") as file:
-        writer = RecordWriter(file)
-        for event in (version, start, *events):
-            writer.write(event.SerializeToString(deterministic=True))
+    return [version, start]
 
 
 def _scalars(record: RunRecord, part: RunRecord | RankRecord) -> list[Event]:
     """The metrics of each epoch and of the end of a run, or of one of its ranks."""
-    events, step = [], 0
-    for epoch in part.epochs:
-        # Where epochs are counted again, the step goes on: TensorBoard needs rising steps.
-        step = max(epoch.epoch, step + 1)
-        ended = _started(record) + epoch.metrics.get("ended_s", 0.0)
-        events.append(Event(wall_time=ended, step=step, summary=_summary(record, epoch.metrics)))
+    steps = _steps(part)
+    events = [_epoch(record, epoch, step) for epoch, step in zip(part.epochs, steps, strict=True)]
     result = _summary(record, part.metrics, prefix="Run/")
-    return [*events, Event(wall_time=_ended(record), step=step, summary=result)]
+    return [*events, Event(wall_time=_ended(record), step=max(steps, default=0), summary=result)]
+
+
+def _steps(part: RunRecord | RankRecord) -> list[int]:
+    """The step of each epoch. Where epochs are counted again it goes on, since TensorBoard needs rising steps."""
+    steps = [0]
+    for epoch in part.epochs:
+        steps.append(max(epoch.epoch, steps[-1] + 1))
+    return steps[1:]
+
+
+def _epoch(record: RunRecord, epoch: EpochRecord, step: int) -> Event:
+    ended = _started(record) + epoch.metrics.get("ended_s", 0.0)
+    return Event(wall_time=ended, step=step, summary=_summary(record, epoch.metrics))
 
 
 def _summary(record: RunRecord, metrics: Mapping[str, float], prefix: str = "") -> Summary:

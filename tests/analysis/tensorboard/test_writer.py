@@ -143,6 +143,27 @@ def test_a_run_that_is_written_again_has_the_files_of_its_last_record(tmp_path: 
     assert files(board.folder) == files(afterwards)
 
 
+@pytest.mark.parametrize("seen", [(1, 2), (1, 2, 3), (3,), (), (2, 3)])
+def test_an_epoch_is_shown_while_its_run_goes_on_and_the_end_is_that_of_the_record(
+    tmp_path: Path, seen: Sequence[int]
+) -> None:
+    made = sweep(tmp_path / "live")
+    board = TensorBoardWriter(made.folder / "tensorboard", VARIED)
+    board.write_all([])
+    for record in made.records:
+        epochs: list[EpochRecord] = []
+        for number in seen:
+            epochs.append(record.epochs[number - 1])
+            board.write_last_epoch(record.replace(outcome=Outcome.KILLED, metrics={}, epochs=epochs, ranks=[]))
+            assert [step for step, _ in read(board.folder / run_name(record, VARIED))["Train loss"]] == [*seen][
+                : len(epochs)
+            ]
+        board.write(record)
+        board.write(record)
+    afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
+    assert files(board.folder) == files(afterwards)
+
+
 def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
     made = own_results({"width": [8, 16]}, lambda values, repeat: (1.5, {"bits": 2.5, "note": "a text"}), repeats=1)
     for record in made.records:
@@ -226,6 +247,8 @@ def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats(tmp_path: 
     statuses = [session.status for session in groups[before[0].trial_id].sessions]
     assert sorted(statuses) == [api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE]
 
+    board.write_last_epoch(last.replace(metrics={}, epochs=last.epochs[:1], ranks=[]))
+    assert api_pb2.STATUS_UNKNOWN in [session.status for session in shown.groups()[last.trial_id].sessions]
     board.write(last)
     sessions = shown.groups()[last.trial_id].sessions
     assert [session.status for session in sessions] == [api_pb2.STATUS_SUCCESS] * 2, "in the row of its trial"
