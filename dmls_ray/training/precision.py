@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -42,7 +43,18 @@ def has_vnni() -> bool | None:
     Without them, kernels add two products in 16 bits, which overflow. None on other processors: those of ARM have no
     such kernels, with dot product instructions or without.
     """
+    return _has_units("avx512_vnni", "avx_vnni", "amx_int8")
+
+
+def slow_precisions(precisions: Collection[str]) -> list[str]:
+    """Those for which this processor has no units, where it is an x86 processor."""
+    units = {"amp-bf16": ("avx512_bf16", "amx_bf16"), "amp-fp16": ("avx512_fp16", "amx_fp16")}
+    return [name for name in units if name in precisions and _has_units(*units[name]) is False]
+
+
+def _has_units(*names: str) -> bool | None:
+    """Whether the processor has one of these units; None where it is no x86 processor."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
     has = torch.cpu.get_capabilities()
-    return any(has.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
+    return any(has.get(name) for name in names)

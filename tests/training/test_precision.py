@@ -5,7 +5,9 @@ import platform
 import pytest
 import torch
 
+from dmls_ray.config.training import Precision
 from dmls_ray.training.precision import has_vnni, set_tf32
+from dmls_ray.workloads.classification import workload
 from tests.new_processes import run_inline
 from tests.training.test_engine import config
 
@@ -37,6 +39,29 @@ def test_int8_may_overflow_on_x86_processors_without_vnni_alone(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
     assert has_vnni() is vnni
+
+
+@pytest.mark.parametrize(
+    ("machine", "has", "gpus", "slow"),
+    [
+        ("x86_64", {"avx512_fp16": True, "amx_bf16": False}, [], ["amp-bf16"]),
+        ("x86_64", {}, [], ["amp-bf16", "amp-fp16"]),
+        ("x86_64", {}, ["NVIDIA H200"], []),
+        ("aarch64", {}, [], []),
+    ],
+)
+def test_precisions_without_units_in_the_processor_are_named_before_the_runs(
+    machine: str, has: dict[str, bool], gpus: list[str], slow: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    monkeypatch.setattr(workload, "describe_machine", lambda: {"gpus": gpus})
+    notes: list[str] = []
+    precisions: list[Precision] = ["fp32", "amp-bf16", "amp-fp16"]
+    configs = [config(precision=precision) for precision in precisions]
+    workload.ClassificationWorkload().prepare(configs, notes.append)
+    named = [note.partition(":")[0] for note in notes if "units" in note]
+    assert named == [f"This processor has no units for {name}" for name in slow]
 
 
 @pytest.mark.gpu

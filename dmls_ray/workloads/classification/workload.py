@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmls_ray.records.metrics import LEARNED, TRAINING_METRICS, Direction, FormatName, Kind, Metric
+from dmls_ray.records.provenance import describe_machine
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
@@ -134,7 +135,7 @@ class ClassificationWorkload(Workload):
             check_source(dataset, data_dir)
 
     def prepare(self, configs: Sequence[TrialConfig], notify: Callable[[str], None]) -> None:
-        """Decode each data set once, so that bad data are reported in one line before Ray starts.
+        """Decode each data set once, so that bad data are reported in one line before Ray starts; name slow precisions.
 
         Raises:
             ConfigError, UserCodeError, DataError: a data set cannot be used.
@@ -153,6 +154,12 @@ class ClassificationWorkload(Workload):
             else:
                 _, _, samples = decoded_images.peek_dataset(*data)
             config.held_out(samples)
+        halved = {config.precision for config in configs} & {"amp-bf16", "amp-fp16"}
+        if halved and not describe_machine()["gpus"]:
+            from dmls_ray.training.precision import slow_precisions
+
+            for precision in slow_precisions(halved):
+                notify(f"This processor has no units for {precision}: runs may take many times as long as in fp32.")
 
     def cached_data(self, configs: Sequence[TrialConfig]) -> tuple[tuple[Any, ...], ...]:
         resident = (config for config in configs if config.loader == "resident")
