@@ -38,7 +38,7 @@ class GrayscaleConfig:
     implementation: Implementation = "numpy"
     """What turns the images grey"""
     images: Count = 200
-    """Images in the set; with image_size the working set"""
+    """Images in the set; passes over 4 times the last-level cache or more are compared with a copy"""
     image_size: Count = 128
     """Pixels a side"""
     layout: Literal["interleaved", "planar"] = "interleaved"
@@ -91,7 +91,7 @@ GRAYSCALE_METRICS: tuple[Metric, ...] = (
     _timed(name="gb_per_s", label="GB/s", kind="rate", direction="max",
            doc="Least bytes that a pass reads and writes, per second of pass_ms (10^9 bytes)."),
     _timed(name="copy_gb_per_s", label="copy GB/s", kind="rate", direction="max",
-           doc="Bandwidth of a copy of as many bytes, timed after the passes."),
+           doc="Bandwidth of a copy of as many bytes, for images of at least 4 times the last-level cache."),
     _timed(name="of_copy", label="of a copy", kind="ratio", direction="max", format="ratio",
            doc="gb_per_s relative to copy_gb_per_s."),
     _timed(name="to_device_ms", label="to device ms", kind="amount", direction="min", format="seconds",

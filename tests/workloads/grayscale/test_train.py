@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,21 @@ def test_the_loops_go_over_four_images_and_their_time_is_scaled_unless_they_are_
     assert few["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / few["pass_ms"] / 1e6)
 
 
-def test_a_pass_is_compared_with_a_copy_of_as_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter(([2.0, 4.0, 10.0], [1.0, 3.0, 4.0]))
+def test_a_pass_that_reads_from_memory_is_compared_with_a_copy_of_as_many_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = itertools.cycle(([2.0, 4.0, 10.0], [1.0, 3.0, 4.0]))
     monkeypatch.setattr(train, "time_passes", lambda *_: next(times))
+    monkeypatch.setattr(train, "last_level_cache_bytes", lambda device: 8 * 16 * 16)
     measured = result_of(implementation="numpy")[1]
     assert measured["of_copy"] == pytest.approx(0.75)
     assert measured["copy_gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / 3.0 / 1e6)
+    assert "of_copy" not in result_of(implementation="numpy", images=7)[1], "from the cache"
+    assert "of_copy" not in result_of(implementation="torchvision")[1], "into memory of its own"
+
+
+def test_the_size_of_the_last_level_cache_is_known_or_infinite() -> None:
+    assert train.last_level_cache_bytes(CPU) >= 2**18
 
 
 def test_the_picture_shows_four_images_in_colour_and_grey_below() -> None:
