@@ -177,7 +177,7 @@ def _measured(points: Iterable[tuple[BatchPoint, Estimate | None]]) -> list[Seri
 
 
 def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
-    """Perfect scaling, and the fitted curve with the critical batch."""
+    """Perfect scaling, the fitted curve with the critical batch, and what the gradient noise scale predicts."""
     first, value = next((point.batch, point.steps) for point in found.points if point.steps is not None)
     last = found.points[-1].batch
     ideal = [(batch, value.centre * first / batch) for batch in (first, last)]
@@ -185,6 +185,7 @@ def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
     heights += [point.y for series in measured for point in series.points if point.y is not None]
     bottom, top = min(heights), max(heights)
     series = [dashed_line("perfect scaling", ideal)]
+    upright: dict[str, float] = {}
     if found.curve is not None:
         batches = [first * (last / first) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
         curve = [(batch, found.curve.steps(batch)) for batch in batches]
@@ -195,7 +196,10 @@ def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
         if low < high:
             ends = [Point(batch, None, bottom, top) for batch in (low, high)]
             series.append(Series("critical batch, 95%", ends, "band"))
-        batch = critical.centre
+        upright["critical batch"] = critical.centre
+    if found.noise_scale is not None:
+        upright["gradient noise scale"] = found.noise_scale.centre
+    for name, batch in upright.items():
         if first <= batch <= last:
-            series.append(dashed_line("critical batch", [(batch, bottom), (batch, top)]))
+            series.append(dashed_line(name, [(batch, bottom), (batch, top)]))
     return series

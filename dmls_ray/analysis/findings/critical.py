@@ -62,6 +62,9 @@ class CriticalBatch:
     points: Sequence[BatchPoint]
     curve: Curve | None
     """None with too few batches that reached the target, and where their steps are not on the curve."""
+    noise_scale: Estimate | None
+    """Gradient noise scale of the reported runs in samples, which predicts the critical batch; None without
+    --noise-scale."""
     caveats: Mapping[str, Mapping[str, Any]]
     """What a reader must know of how well the curve fits, and how the batches were compared -> the values that it
     names."""
@@ -101,7 +104,9 @@ def critical_batch(trials: SweepTrials) -> CriticalBatch | None:
         caveats["at_edge"] = {"batches": at_edge}
     if is_tuned and not choosing:
         caveats["tuned_by_reported"] = {}
-    return CriticalBatch(target, points, curve, caveats)
+    reported = [run.metrics for point in points for run in point.runs]
+    noise = [metrics["gradient_noise_scale"] for metrics in reported if metrics.get("gradient_noise_scale")]
+    return CriticalBatch(target, points, curve, estimate(noise, "amount") if noise else None, caveats)
 
 
 def _observed(trial: Trial) -> list[RunRecord]:
@@ -210,6 +215,9 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
             headline = "critical_above"
         elif high < first.batch:
             headline = "critical_below"
+    if found.noise_scale is not None:
+        noise = found.noise_scale
+        comparisons.append([level_of("samples", "critical batch, by gradient noise", first.trial, noise, noise.n)])
     return Answer(headline, facts, (), comparisons, found.caveats)
 
 

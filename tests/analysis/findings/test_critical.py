@@ -160,6 +160,16 @@ def test_steps_that_are_few_tests_away_are_named() -> None:
     assert answer_on_critical_batch(found).caveats["coarse"]["batches"] == [8]
 
 
+def test_the_gradient_noise_scale_of_the_runs_is_in_the_answer_and_a_line_of_the_figure() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        record.metrics["gradient_noise_scale"] = 70.0
+    (by_noise,) = answer_on_critical_batch(found_in(swept)).comparisons[-1]
+    assert by_noise.contrast.centre == pytest.approx(70)
+    steps, _ = panels(critical_batch_chart(make_table(swept)), 2)
+    assert list(points(steps, "gradient noise scale")) == [70.0]
+
+
 @pytest.mark.parametrize(
     ("critical", "headline"), [(60, "critical"), (1e7, "critical_above"), (0.001, "critical_below")]
 )
