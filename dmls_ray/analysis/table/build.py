@@ -18,6 +18,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table, columns_of
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
+from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 from dmls_ray.config.runtime import RuntimeConfig
@@ -76,6 +77,10 @@ _SAME_RUNS = (
     "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. If the "
     "function sets a seed itself, let it take that of the run (config['seed'])."
 )
+_UNEVEN_STEPS = (
+    "{}: the mean step of a run is at least twice its median step, since something that is no step is timed with the "
+    "steps, or a few are slow; rates, s/epoch and the parts of a step contain it, step_ms_p50 does not."
+)
 _NEVER_FIXED = {"seed", "data_dir"}
 """Fields that differ from run to run, or say where something is."""
 
@@ -100,6 +105,9 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
         yield Note("comparability", _SAME_RUNS.format(join_names(same)))
+    uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
+    if uneven:
+        yield Note("comparability", _UNEVEN_STEPS.format(join_names(uneven)))
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         scaling = "strong" if table.fixed_batch_field == "global_batch" else "weak"
         by = "" if table.has("images_per_s") else " by s/run"

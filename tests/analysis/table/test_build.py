@@ -122,6 +122,31 @@ def test_what_runs_do_not_have_in_common_is_said() -> None:
     assert any(note.startswith("Measured in 2 sessions") for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("step_ms", "is_uneven"),
+    [
+        ([*[1.4] * 128, 548.0, 586.0], True),  # a change of mode at the start of two epochs of three
+        ([*[1.0] * 90, *[30.0] * 10], True),  # a checkpoint inside an epoch
+        ([1.0, 1.0, 9.0], False),  # too few steps to know
+        ([*[1.0] * 199, 12.0, 40.0], False),  # garbage collection, a slow first step
+        ([0.8, 1.6] * 50, False),  # batches whose images are prepared with those of the batch before
+    ],
+)
+def test_a_trial_whose_timed_steps_contain_what_is_no_step_is_named(step_ms: list[float], is_uneven: bool) -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    measured = {
+        "steps": len(step_ms) + 5,
+        "train_s": sum(step_ms) / 1e3,
+        "step_ms_p50": sorted(step_ms)[len(step_ms) // 2],
+    }
+    for record in runs.records[:2]:
+        record.metrics |= measured  # without warmup_steps, as of a user-defined function
+    assert not any("median step" in note for note in make_table(runs).notes)
+    runs.records[0].metrics["warmup_steps"] = 5
+    name = f"batch_per_rank={runs.records[0].config['batch_per_rank']}"
+    assert any(note.startswith(f"{name}: the mean step") for note in make_table(runs).notes) == is_uneven
+
+
 def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
     kinds = ["qat", "static", "off", "dynamic"]
     table = make_table(results({"batch_per_rank": 16, "quantization": kinds}, lambda values, repeat: 100.0))
