@@ -215,7 +215,7 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
         metavar="INT",
         help="How often a sweep starts again after Ray or its process died, without a new run in between (default: 5)",
     )
-    how.add_argument("--dry-run", action="store_true", help="Print the plan and start nothing")
+    how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 
 def read_axes(given: Mapping[str, Any], schema: Schema) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import functools
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ from dmls_ray.cli.request import Request, flag_of
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.grid import SEED_STRIDE, Plan, configs_of
+from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
-from dmls_ray.config.value_texts import as_flag_value, guess_value
+from dmls_ray.config.value_texts import as_flag_value, duration, guess_value
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import FolderState, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.model import Durations
 from dmls_ray.storage.location import records_at
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below, is_uri
@@ -37,6 +38,9 @@ CONFIRMING_REPEATS = 5
 
 _NOT_KEPT = {*SEARCH_ONLY, "mode", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
 """Options of a search that its best configuration is not trained with."""
+
+_START_UP_S = 15.0
+"""Seconds until Ray, the worker group and PyTorch have started, on two cores."""
 
 
 def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
@@ -75,8 +79,32 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
         say(console, state.reason)
     if summary := state.summary():
         say(console, summary)
+    if estimate := describe_estimate(state):
+        say(console, estimate)
     if state.missing and joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
+
+
+def describe_estimate(state: FolderState) -> str:
+    """How long the runs that come first take, and at most all that may follow, by those that the folder has.
+
+    Empty where no run starts, and for a search, whose runs go side by side.
+    """
+    if state.options.mode == "search" or all(run.skip for run in state.missing):
+        return ""
+    durations = Durations(state.records)
+    first, most = _seconds(state.missing, durations), _seconds(state.candidates, durations)
+    if not first:
+        return "No run was measured here yet: no estimate."
+    if state.options.budget is not None:
+        most = min(most, first + state.options.budget)
+    further = f", up to {duration(_START_UP_S + most)} with further repeats" if most > first else ""
+    return f"About {duration(_START_UP_S + first)}{further}, start-up included, by the runs measured here."
+
+
+def _seconds(runs: Iterable[Run], durations: Durations) -> float:
+    """Seconds that the feasible runs are expected to take, one after the other."""
+    return sum(durations.expected_s(run.trial_id) or 0.0 for run in runs if not run.skip)
 
 
 def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:

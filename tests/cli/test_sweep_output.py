@@ -14,13 +14,14 @@ from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.sweep_output import (
     _show_best,
     confirming_flags,
+    describe_estimate,
     describe_saved_weights,
     training_command,
     weights_flags,
 )
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
-from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.planning import FolderState, make_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
@@ -129,6 +130,26 @@ def test_weights_are_said_to_be_where_they_are_or_to_be_missing(tmp_path: Path) 
     where, named, *lines = describe_saved_weights(found).splitlines()
     assert str(tmp_path / "runs") in where
     assert (named, lines) == (f"In {folder}:", ["first", "    second"])
+
+
+@pytest.mark.parametrize(
+    ("options", "measured", "estimate"),
+    [
+        ({"repeats": 3}, 2, "About 55 s, start-up included, by the runs measured here."),
+        ({}, 2, "About 55 s, up to 115 s with further repeats, start-up included, by the runs measured here."),
+        ({"budget": None, "max_repeats": 4}, 2, "About 55 s, up to 95 s with further repeats"),
+        ({}, 0, "No run was measured here yet: no estimate."),
+        ({"mode": "search"}, 2, ""),
+    ],
+)
+def test_a_plan_has_an_estimate_by_the_runs_that_were_measured(
+    options: dict[str, Any], measured: int, estimate: str
+) -> None:
+    axes, asked = {"batch_per_rank": [16, 32]}, Options(**options)
+    records = results(axes, lambda values, repeat: 100.0, repeats=2).records[: 2 * measured]
+    state = FolderState(make_plan(axes, repeats=asked.blocks), asked, records, lambda: Results(Path(), []))
+    assert describe_estimate(state).startswith(estimate)
+    assert bool(describe_estimate(state)) == bool(estimate)
 
 
 @pytest.mark.slow

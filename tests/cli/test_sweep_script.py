@@ -240,9 +240,11 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
     assert out.startswith("12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:\n")
     assert out.count("to run") == 6
     assert out.count("skipped: world_size=99 does not fit on this machine of") == 6
+    assert "no estimate" in out
     assert run("--dry-run", "--world-size", "99", "--device", "cpu", "--budget", "none") == 0
     out = capsys.readouterr().out
     assert "more block" not in out
+    assert "estimate" not in out
     assert list(empty_folder.iterdir()) == []
 
 
