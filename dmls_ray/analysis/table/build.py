@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import starmap
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
@@ -24,7 +23,7 @@ from dmls_ray.analysis.words import join_names
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import differing_facts, software_facts
+from dmls_ray.records.provenance import differing_facts
 from dmls_ray.util.interpreter import gc_disabled
 
 _DIFFERS = "differs in: ours / theirs; what the reports do not give is compared where ours is not at its default."
@@ -100,7 +99,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if len(machines) > 1:
         text = "Rows come from different machines: times of one are not compared with those of another."
         yield Note("comparability", text)
-    for text in _incomparable(results.records):
+    for text in (*_incomparable(results.records), *_differing_versions(table.rows)):
         yield Note("comparability", text)
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
@@ -150,15 +149,12 @@ def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str
 def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
     """What of the runs cannot be compared, and why."""
     sessions, modes, devices = set(), set(), set()
-    software = {}
     is_resumed = False
     for record in records:
         modes.add(record.mode)
         if record.outcome is Outcome.SKIPPED:
             continue
         sessions.add(record.session)
-        # The records of a session share these objects.
-        software[id(record.versions), id(record.git)] = record.versions, record.git
         is_resumed = is_resumed or bool(record.metrics.get("resumed_epoch"))
         if record.outcome is Outcome.OK and record.config.get("device") == "auto":
             devices.add(record.device)
@@ -166,15 +162,25 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
         yield (
             f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
         )
-    differing = dict.fromkeys(differing_facts(list(starmap(software_facts, software.values()))))
-    if len(differing) > 1:
-        yield f"Rows of different versions are not compared with each other: {'; '.join(differing)}."
     if "search" in modes:
         yield "Runs of a search go side by side and some are stopped early: their times are left out."
     if is_resumed:
         yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
+
+
+def _differing_versions(rows: Sequence[Trial]) -> Iterator[str]:
+    """Which rows have runs with which versions, where these differ."""
+    names: dict[Any, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        for software, _ in row.environments.values():
+            names[software][describe_configuration(row.factors)] = None
+    texts = []
+    for facts, found in zip(differing_facts(list(map(dict, names))), names.values(), strict=True):
+        texts.append(f"{facts} ({join_names([*found], separator=', ')})")
+    if len(texts) > 1:
+        yield f"Rows of different versions are not compared with each other: {'; '.join(texts)}."
 
 
 def _endings(rows: Sequence[Trial]) -> Mapping[str, Mapping[str, None]]:

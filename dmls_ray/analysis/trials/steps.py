@@ -148,8 +148,8 @@ def _samples_of_step(trial: Trial) -> float:
 def has_uneven_steps(trial: Trial) -> bool:
     """Whether the counted steps of a run took twice as long as if each had been the median step, or longer.
 
-    The factor was at most 1.44 in 1,500 runs of results/reference, and 4.8 to 6.4 where a model was rewritten in a step.
-    Not of user-defined functions, which have no `warmup_steps`: what they do between two steps is a part of the second.
+    The factor was at most 1.44 in 1,500 runs of results/reference, and 4.8 to 6.4 where steps rewrote a model. Not of
+    user-defined functions, which have no `warmup_steps`: what they do between two steps is a part of the second.
     """
     for record in trial.timed:
         metrics = record.metrics
