@@ -157,6 +157,9 @@ def why_text(change: StepChange | None) -> str:
     for name, ms in amounts:
         if abs(ms) >= _NAMED_FROM * total > 0:
             parts.append(f"{ms:+.{decimals}f} {_PARTS[name]}")
+    if change.slower_rank is not None:
+        rank, ms = change.slower_rank
+        parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
     samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
     return f"Why: {times}{samples}: {', '.join(parts)}."

@@ -8,9 +8,10 @@ from statistics import fmean
 
 import pandas as pd
 
-from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_above
 from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.model import RankRecord
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -32,6 +33,8 @@ COMPUTE_BOUND = 0.7
 _HALF = 0.5
 """If more of a step than this share grows with the batch, its arithmetic bounds it; if less, what a step takes at any
 batch: starting its operations."""
+_SLOWER_RANK = 0.05
+"""Share of a step by which a rank must be slower than the others to be named."""
 _UNEVEN_STEPS = 10
 """Median steps that the time beyond the median must be worth. One slow step of a few is no reason for a note."""
 
@@ -119,6 +122,8 @@ class StepChange:
     """Part of a step -> by how much it is longer; they add up to the difference of the steps."""
     samples: float
     """How many times the samples of the other trial a step of all ranks has."""
+    slower_rank: tuple[int, float] | None
+    """The rank of the trial that is slower than its others, and by how much."""
 
 
 def step_change(trial: Trial, base: Trial) -> StepChange | None:
@@ -136,7 +141,28 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
     samples = _samples_of_step(trial) / _samples_of_step(base)
-    return StepChange(sum(after.values()), sum(before.values()), changes, samples)
+    return StepChange(sum(after.values()), sum(before.values()), changes, samples, slower_rank(trial))
+
+
+def slower_rank(trial: Trial) -> tuple[int, float] | None:
+    """The rank that takes longer than the others, on average, for what it does itself, and by how many ms a step.
+
+    None where no rank is slower beyond chance, or by less than a share of the step.
+    """
+    own = pd.DataFrame([{rank.rank: _own_ms(rank) for rank in record.ranks} for record in trial.timed])
+    count = len(own.columns)
+    if count < 2:
+        return None
+    later = own.sub(own.mean(axis="columns"), axis="index") * count / (count - 1)
+    rank = int(later.mean().argmax())
+    behind = estimate([*later[rank].dropna()], level=bonferroni_level(count))
+    is_large = behind.centre >= _SLOWER_RANK * sum(step_parts(trial).values())
+    return (rank, behind.centre) if is_large and is_above(behind, 0) else None
+
+
+def _own_ms(rank: RankRecord) -> float:
+    """What a rank does itself in a step, in milliseconds."""
+    return sum(rank.metrics.get(name, 0.0) for name in PARTS if name != "exposed_comm_ms")
 
 
 def _samples_of_step(trial: Trial) -> float:

@@ -9,6 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.steps import bound_of, step_change, step_parts
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.words import why_text
 from dmls_ray.records.model import RankRecord
 from tests.analysis.samples import own_results, results, set_value
 
@@ -124,6 +125,22 @@ def test_a_larger_batch_has_its_parts_and_its_samples() -> None:
     assert change is not None
     assert change.samples == 4
     assert changes(large, small) == {"forward_ms": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "said"),
+    [
+        ((0.4, 0.41, 0.42), ", rank 1 is slower than the others by 0.41."),
+        ((0.9, -0.5, 0.8), "."),  # within its own spread
+        ((0.01, 0.011, 0.012), "."),  # below 5% of the step
+    ],
+)
+def test_a_rank_is_called_slower_only_beyond_its_spread(late_ms: tuple[float, ...], said: str) -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6})
+    for record in two.records:
+        slow = ALONE | {"forward_ms": 0.4 + late_ms[record.repeat]}
+        record.ranks = [RankRecord(rank=rank, metrics=slow if rank else ALONE) for rank in (0, 1)]
+    assert why_text(step_change(two, one_rank)).endswith(f"+0.60 communication{said}")
 
 
 def test_trials_of_different_versions_have_no_account() -> None:
