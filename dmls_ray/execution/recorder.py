@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +47,8 @@ class Recorder:
         """Note the start of a run."""
         record = self._record(run, Outcome.KILLED, "")
         record.attempts = event.attempt
+        with suppress(OSError):
+            record.metrics["load_average"] = os.getloadavg()[0]
         self._begun[run.run_id] = record
         self._last_end = self._last_end or time.monotonic()
 
@@ -65,6 +68,7 @@ class Recorder:
         begun = self._begun.pop(run.run_id, record)
         record.started_at = begun.started_at
         take_results(record, event.results, self.workload.metrics)
+        record.metrics |= begun.metrics
         if event.machines:
             first, *others = event.machines
             record.machine = dict(first)

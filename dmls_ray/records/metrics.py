@@ -285,6 +285,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="train_eval_samples", doc="Training samples of that evaluation: as many as there are test samples, or all."
     ),
     _count(name="validation_samples", returnable=True, doc="Samples that validation_share holds out."),
+    _count(name="load_average", format="number", doc="Load of the driver's machine in the minute before the run."),
     _count(name="steps", doc="Optimizer steps, warm-up included."),
     _count(name="warmup_steps", doc="Optimizer steps that count in no rate."),
     _count(name="skipped_steps", doc="Steps of amp-fp16 left out because a gradient was not finite."),
