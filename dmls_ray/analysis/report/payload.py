@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,18 +15,22 @@ from urllib.parse import quote
 from dmls_ray.analysis.figures.chart import rounded
 from dmls_ray.analysis.results import NESTED, PICTURE, factors_of
 from dmls_ray.records.model import KEYS, RUN_FIELDS, RankRecord, RunRecord
-from dmls_ray.util.files import is_inside
+from dmls_ray.util.files import is_inside, open_regular
 from dmls_ray.util.interpreter import gc_disabled
 
 EPOCH_ROWS = 120_000
 """Maximum epochs in a report over all runs and ranks; of longer runs every k-th epoch is shown."""
 TRACEBACK = 4_000
-"""Maximum characters of a traceback."""
+"""Maximum characters of a traceback, and of the end of a log."""
+LOGS = 600_000
+"""Characters of the logs of all runs from which on no further one is in the report; it links to all."""
 PICTURES = 2_000_000
 """Maximum characters of all distinct pictures of a report; for the others the page says where they are."""
 _FEWEST_EPOCHS = 10
 _REASON = 600
 _MOST_FILES = 40
+_OF_LOGS = {".err", ".log", ".out", ".txt"}
+"""Ends of the names of files that are shown."""
 _FIELDS = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
 
 
@@ -35,7 +40,13 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     most_epochs = max(_FEWEST_EPOCHS, EPOCH_ROWS // max(1, sum(1 + len(record.ranks) for record in records)))
     pictures: dict[str, int] = {}
     runs = []
+    shown = 0
     for record in records:
+        files = run_files(record, folder)
+        for file in files:
+            if shown < LOGS and Path(file["name"]).suffix in _OF_LOGS:
+                file["end"] = _end(folder / record.folder / file["name"])
+                shown += len(file["end"])
         kept = _kept(len(record.epochs), most_epochs)
         values = {name: getattr(record, name) for name in _FIELDS} | {"outcome": record.ending}
         run = {
@@ -49,7 +60,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
             "left_out": len(record.epochs) - len(kept),
             "ranks": [_plain(rank.values) for rank in record.ranks],
             "traceback": shorten(record.traceback, TRACEBACK),
-            "files": run_files(record, folder),
+            "files": files,
             "picture": _picture(record, pictures),
         }
         # The values of a single rank are those of the run.
@@ -72,6 +83,14 @@ def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
             href = f"{record.folder}/{quote(os.fsencode(entry.name))}"
             files.append({"name": entry.name, "bytes": entry.stat().st_size, "href": href})
     return files[:_MOST_FILES]
+
+
+def _end(path: Path) -> str:
+    """The end of a text file; empty where it cannot be read."""
+    with suppress(OSError), open_regular(path) as file:
+        file.seek(max(0, path.stat().st_size - TRACEBACK))
+        return file.read(TRACEBACK).decode(errors="replace")
+    return ""
 
 
 def shorten(text: str, most: int) -> str:

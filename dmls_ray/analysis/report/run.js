@@ -152,7 +152,9 @@ class RunPanel {
     const { files } = this.runs.list[run];
     if (!files.length) return null;
     const rows = files.map((file) => [make("a", { href: file.href }, file.name), file.bytes]);
-    return [make("h3", {}, "Files"), plainTable(["file", "bytes"], rows)];
+    const logs = files.filter((file) => file.end);
+    const ends = logs.map((file) => fold(`End of ${file.name}`, make("pre", { tabindex: "0" }, file.end)));
+    return [make("h3", {}, "Files"), plainTable(["file", "bytes"], rows), ...ends];
   }
 
   origin(run) {

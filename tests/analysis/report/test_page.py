@@ -218,11 +218,13 @@ def test_text_with_tags_in_it_stays_text(reader: Reader) -> None:
     assert "broken into" not in reader.page.title()
 
 
-def test_what_a_run_left_is_linked(reader: Reader, report: str) -> None:
+def test_what_a_run_left_is_linked_and_the_end_of_its_log_is_shown(reader: Reader, report: str) -> None:
     reader.page.locator("#run-list tbody button").first.click()
     link = reader.page.locator("#run-body a", has_text="rank0.log")
     address = report.rpartition("/")[0] + "/" + link.get_attribute("href")
     assert Path(address.removeprefix("file://")).read_text() == f"hello {EVIL}"
+    reader.page.locator("#run-body summary", has_text="End of rank0.log").click()
+    assert reader.page.locator("#run-body details pre").inner_text() == f"hello {EVIL}"
 
 
 def test_the_page_follows_a_dark_setting_and_its_change(reader: Reader) -> None:

@@ -91,3 +91,17 @@ def test_what_a_run_left_in_its_folder_is_listed(tmp_path: Path) -> None:
         {"name": "rank 0.log", "bytes": 5, "href": "runs/a-0/rank%200.log"},
         {"name": "weights.pt", "bytes": 7, "href": "runs/a-0/weights.pt"},
     ]
+
+
+def test_the_ends_of_logs_are_shown_up_to_their_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "runs" / "a-0"
+    folder.mkdir(parents=True)
+    for name, text in {"a.log": "began", "b.txt": "x" * TRACEBACK + "ended", "c.pt": "weights"}.items():
+        (folder / name).write_text(text)
+
+    def ends() -> list[Any]:
+        return [file.get("end") for file in build_payload([made()], tmp_path)["runs"][0]["files"]]
+
+    assert ends() == ["began", "x" * (TRACEBACK - 5) + "ended", None]
+    monkeypatch.setattr(payload, "LOGS", 5)
+    assert ends() == ["began", None, None]
