@@ -28,6 +28,7 @@ from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.user_function.required_keys import required_keys
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
@@ -147,12 +148,15 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
 
     Args:
         train: `module:function`, or the function.
-        names: the fields, where the configuration is a dict.
+        names: the fields, where the configuration is a dict; those that the function reads in every call are added.
 
     Raises:
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
     name, sent, config_class = find_function(train)
+    if config_class is None:
+        function = import_function(train, flag=FLAG) if isinstance(train, str) else train
+        names = [*names, *required_keys(function)]
     return function_schema(name, config_class, names, sent=sent)
 
 
@@ -192,7 +196,7 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
     """World size first, then the fields of the function, then the rest of `RUNTIME_FIELDS`."""
     runtime = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
-        custom = {name: FieldSpec(name) for name in names if name not in runtime}
+        custom = {name: FieldSpec(name, is_required=True) for name in names if name not in runtime}
     else:
         custom = dict(field_specs(config_class))
         for name in custom.keys() & runtime.keys():

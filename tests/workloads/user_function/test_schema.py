@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import pickle
@@ -19,6 +20,7 @@ from dmls_ray.execution.run_plan import sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.config import DEFAULTS
 from dmls_ray.workloads.registry import workload_of_function
+from dmls_ray.workloads.user_function.required_keys import required_keys
 from dmls_ray.workloads.user_function.schema import (
     find_function,
     load_function,
@@ -120,6 +122,51 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
         "launcher": "ray", "device": "auto", "threads_per_rank": 1,
         "seed": 0,
     }  # fmt: skip
+
+
+def reads(config, rank, emit):  # type: ignore[no-untyped-def]
+    """Its keys are read in every call, wherever they stand in an expression."""
+    rate = config.get("lr", 0.1) * config["scale"]
+    if config["kind"] == "wide":
+        rate *= config["factor"]
+    with contextlib.suppress(KeyError):
+        rate *= config["guarded"]
+    for _ in range(config["epochs"] + config["seed"]):
+        emit({"train_loss": rate * config["decay"]})
+    of_training = dict(config)
+    return {"layers": of_training["depth"] + config["width"]}
+
+
+def returns(config, rank, emit):  # type: ignore[no-untyped-def]
+    if rank is None:
+        return {}
+    return {"x": config["width"]}
+
+
+def adds(config, rank, emit):  # type: ignore[no-untyped-def]
+    config["width"] = 8
+    return {"x": config["width"]}
+
+
+def hands_over(config, rank, emit):  # type: ignore[no-untyped-def]
+    adds(config, rank, emit)
+    return {"x": config["width"] if config.get("deep") else 1}
+
+
+@functools.wraps(reads)
+def decorated(config, rank, emit):  # type: ignore[no-untyped-def]
+    return reads({"scale": 1, "epochs": 1, **config}, rank, emit)
+
+
+@pytest.mark.parametrize("function", [returns, adds, hands_over, decorated, experiment, part])
+def test_a_key_that_a_function_may_not_need_is_not_required(function: Callable[..., Any]) -> None:
+    assert required_keys(function) == []
+
+
+def test_a_key_that_a_function_reads_in_every_call_is_required_of_a_sweep() -> None:
+    assert required_keys(reads) == ["scale", "epochs", "seed"]
+    with pytest.raises(ConfigError, match="the configuration of .*:reads needs a value of scale; give one"):
+        sweep(reads, {"epochs": [1, 2]})
 
 
 def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
