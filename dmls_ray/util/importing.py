@@ -92,9 +92,7 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     """
     given = f"{flag}={reference}"
     if not is_reference(reference):
-        raise UnknownNameError(
-            f"{given}: name a function as module:function: m:train for the function train of m.py in this folder."
-        )
+        raise UnknownNameError(f"{given}: {_way_out(reference)}.")
     module_name, _, function_name = reference.partition(":")
     if module_name == "__main__":
         raise UnknownNameError(
@@ -119,12 +117,26 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
         function = getattr(function, name, None)
     if not callable(function):
         meant = did_you_mean(function_name, [*vars(module)])
-        # The file, since a module of Python or of a package may have the name of the user's.
+        found = getattr(module, "__file__", None) or "built into Python"
+        here = Path(f"{module_name}.py")
+        if here.exists() and os.path.realpath(found) != os.path.realpath(here):
+            # A module of Python or of a package has the name of the user's.
+            meant = f"./{here} is another file: rename it, or "
         raise UnknownNameError(
-            f"{given}: module {module_name} ({getattr(module, '__file__', 'built into Python')}) has no function "
-            f"{function_name}; {meant}give the name of one."
+            f"{given}: module {module_name} ({found}) has no function {function_name}; {meant}give the name of one."
         )
     return function
+
+
+def _way_out(reference: str) -> str:
+    """How to name the function that a text may mean."""
+    file, _, function = reference.partition(":")
+    module = ".".join(Path(file.removesuffix(".py")).parts)
+    if is_reference(f"{module}:{function}"):
+        return f"name it {module}:{function}"
+    if "-" in module:
+        return "rename it, since a module's name has no hyphen"
+    return "name a function as module:function: m:train for the function train of m.py in this folder"
 
 
 def try_import(module: str) -> None:

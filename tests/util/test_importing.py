@@ -58,7 +58,8 @@ def test_a_module_that_fails_to_import_is_reported_with_its_cause(folder: Path, 
 @pytest.mark.parametrize(
     ("reference", "way_out"),
     [
-        ("nets/m.py:Net.make", "name a function as module:function"),
+        ("./nets/m.py:Net.make", "name it nets.m:Net.make"),
+        ("my-net:net", "rename it, since a module's name has no hyphen"),
         ("m.py", "name a function as module:function"),
         ("__main__:net", "each rank has another __main__; pass the object itself to sweep()"),
     ],
@@ -80,6 +81,9 @@ def test_a_function_of_a_class_and_an_object_that_can_be_called_are_found(folder
         import_function("mine_class:size", flag="model")
     with pytest.raises(UnknownNameError, match=r"has no function Ned; did you mean Net\?"):
         import_function("mine_class:Ned", flag="model")
+    (folder / "colorsys.py").touch()
+    with pytest.raises(UnknownNameError, match=r"/colorsys.py\) has no function net; ./colorsys.py is another"):
+        import_function("colorsys:net", flag="model")
 
 
 @pytest.mark.parametrize("name", ["a:b", "a.b.c:d_e", "a:B.c"])

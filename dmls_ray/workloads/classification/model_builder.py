@@ -151,6 +151,8 @@ def _build_user_model(name: str, function: Callable[..., object], shape: Shape, 
         raise UserCodeError(f"model={name}: your function failed: {type(error).__name__}: {error}.") from error
     if not isinstance(module, nn.Module):
         raise UserCodeError(f"model={name}: your function returned {type(module).__name__}; return a torch.nn.Module.")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise UserCodeError(f"model={name}: no parameter requires grad, so nothing is trained; leave one that does.")
     return module
 
 

@@ -84,8 +84,8 @@ class ClassificationTask(TrainingTask):
         shape: tuple[int, ...] = tuple(getattr(logits, "shape", ()))
         if len(shape) != 2 or shape[0] != samples or shape[1] < classes:
             raise UserCodeError(
-                f"model={self.config.model} returned a {type(logits).__name__} of shape {shape}; return the logits, a "
-                f"tensor of {samples} images x {classes} classes here."
+                f"model={self.config.model} returned a {type(logits).__name__} of shape {shape} for {samples} images "
+                f"of {classes} classes; return the logits, a tensor of shape {(samples, classes)} here."
             )
         return logits
 

@@ -96,7 +96,8 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, Sent | None, ty
         inspect.signature(function).bind(None, None, None)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
+            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters; "
+            "a method needs an object of its class in the module: module:object.method."
         ) from error
     config_class = config_class_of(function, name)
     if importable:

@@ -191,10 +191,10 @@ def config(model: str, **changes: Any) -> TrialConfig:
 
 
 WRONG = [
-    ("one_too_few", "shape (8, 3); return the logits, a tensor of 8 images x 4 classes"),
+    ("one_too_few", "shape (8, 3) for 8 images of 4 classes; return the logits, a tensor of shape (8, 4)"),
     ("in_tuple", "returned a tuple"),
     ("only_in_training", "returned a tuple"),
-    ("frozen", "optimizer got an empty parameter list"),
+    ("frozen", "no parameter requires grad"),
 ]
 
 
