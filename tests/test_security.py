@@ -239,7 +239,7 @@ def test_a_link_in_place_of_a_file_is_refused_in_one_line_and_not_followed(
         assert (code, err.count("\n")) == (2, 1), words
         assert f"{folder / name} cannot be read (it is a link)" in err
     with pytest.raises(StoreError, match="it is a link"), Store(folder) as store:
-        store.add_session({})
+        store.add_sessions({})
     assert elsewhere.read_bytes() == before
 
 

@@ -17,7 +17,7 @@ from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.supervisor import EXIT_LOST, STOPPED, Heartbeat
-from dmls_ray.execution.view import ProgressConsole, make_view
+from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.importing import leave_out_folder
@@ -91,7 +91,8 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
         options = replace(options, out=heartbeat.folder or str(results_location(options)), fresh=False)
         heartbeat.report(folder=options.out)
     heartbeat.report(restarts=request.restarts)
-    with make_view(console) as view:
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    with View(console, is_live=is_live) as view:
         results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
     from dmls_ray.cli.sweep_output import show_results
 

@@ -24,7 +24,7 @@ from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.view import PlainView
+from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
@@ -58,7 +58,7 @@ class Executor:
         heartbeat: reports to the supervisor of this process.
     """
 
-    def __init__(self, state: FolderState, store: Store, view: PlainView, heartbeat: Heartbeat) -> None:
+    def __init__(self, state: FolderState, store: Store, view: View, heartbeat: Heartbeat) -> None:
         self.state, self.plan, self.options = state, state.plan, state.options
         self.store, self.view, self.heartbeat = store, view, heartbeat
         self.board: LiveTensorBoardWriter | None = None
@@ -90,7 +90,7 @@ class Executor:
             self.search = Search(self.state)
         # From here on, the records of the store are those of the code and data that the session names.
         described = describe_session(self.plan, self.options, self.state.space)
-        self.store.add_session({"started_at": self.session, **described})
+        self.store.add_sessions({"started_at": self.session, **described})
 
         joined = cluster_at(self.options.address)
         if joined is None:
@@ -100,7 +100,7 @@ class Executor:
                 return
             self._begin(runs)
         session = RaySession(joined, dashboard=self.options.dashboard, verbose=self.options.verbose)
-        self.heartbeat.beat(START_TIMEOUT_S)
+        self.heartbeat.report(within_s=START_TIMEOUT_S)
         try:
             with session.connected() as resources:
                 if joined is None:
@@ -110,7 +110,7 @@ class Executor:
         except ClusterLostError as error:
             raise ClusterLostError(f"{error}. {_KEPT}") from error
         finally:
-            self.heartbeat.beat(None)
+            self.heartbeat.report(within_s=None)
 
     def _run_on_joined(self, session: RaySession, resources: Resources) -> None:
         """Run what is feasible on a cluster that others share, and what is feasible once machines have joined."""
@@ -173,9 +173,9 @@ class Executor:
     def _begin(self, runs: Sequence[Run], *, is_here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
         if is_here:
-            self.heartbeat.beat(None)
+            self.heartbeat.report(within_s=None)
             self.workload.prepare(configs_of(runs), self.view.note)
-            self.heartbeat.beat(START_TIMEOUT_S)
+            self.heartbeat.report(within_s=START_TIMEOUT_S)
         self.view.begin(self.state.left_to_propose or len(runs), self.plan.varied)
 
     def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
@@ -252,7 +252,7 @@ class Executor:
             return
         self._checked = time.monotonic()
         if self._has_news:
-            self.heartbeat.beat(SILENT_TIMEOUT_S)
+            self.heartbeat.report(within_s=SILENT_TIMEOUT_S)
             self._has_news = False
         session.check()
         group.check()
@@ -286,7 +286,7 @@ class Executor:
             self._finish(run, self.recorder.finished(run, event), event)
             return
         if isinstance(event, RunStarted):
-            self.recorder.started(run, event)
+            self.recorder.started(run)
         elif isinstance(event, EpochEnded):
             record = self.recorder.epoch_ended(run, event.epoch)
             if self.board is not None:

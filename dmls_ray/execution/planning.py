@@ -36,29 +36,18 @@ from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import metric_direction
 
 
-def make_plan(
-    axes: Mapping[str, Any],
-    *,
-    variants: Sequence[Variant] = ({},),
-    repeats: int = 3,
-    order_seed: int = 0,
-    schema: Schema | None = None,
-) -> Plan:
+def make_plan(axes: Mapping[str, Any], *, schema: Schema | None = None, **options: Any) -> Plan:
     """The plan of a full grid, or of several variants of each of its points.
 
     Args:
         axes: field of the schema -> one value, or a sequence of values. Equal points collapse into one.
-        variants: what is changed at each point of the grid, one after the other: one thing at a time where a full grid
-            would be too large. An empty one leaves the point as it is.
-        repeats: runs of each trial, each with its own seed.
-        order_seed: seed of the order within the blocks.
         schema: the fields of the configuration; by default those of `TrialConfig`.
+        **options: `variants`, `repeats` and `order_seed`, as of `build_plan`.
 
     Raises:
         ConfigError: a field or value is wrong, or every point of the grid is.
     """
-    schema = schema or registry.workload(registry.DEFAULT).schema()
-    return build_plan(axes, schema, variants=variants, repeats=repeats, order_seed=order_seed)
+    return build_plan(axes, schema or registry.workload(registry.DEFAULT).schema(), **options)
 
 
 def search_minimizes(options: Options) -> bool:

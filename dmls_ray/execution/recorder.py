@@ -23,7 +23,7 @@ from dmls_ray.records import provenance
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunFinished, RunStarted
+from dmls_ray.records.run_events import RunFinished
 from dmls_ray.util.digests import file_of_user_module
 from dmls_ray.workloads.base import Workload
 
@@ -43,10 +43,9 @@ class Recorder:
     """By run that is under way: the record that it would have if it were cut short now."""
     _last_end: float | None = field(init=False, default=None)
 
-    def started(self, run: Run, event: RunStarted) -> None:
-        """Note the start of a run."""
+    def started(self, run: Run) -> None:
+        """Note the start of an attempt at a run."""
         record = self._record(run, Outcome.KILLED, "")
-        record.attempts = event.attempt
         with suppress(OSError):
             record.metrics["load_average"] = os.getloadavg()[0]
         self._begun[run.run_id] = record

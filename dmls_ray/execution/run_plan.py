@@ -32,7 +32,7 @@ from dmls_ray.execution.planning import (
 )
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.view import PlainView, ProgressConsole
+from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.records import provenance
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -89,7 +89,7 @@ def sweep(
     default_name = "sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)
     checked = Options(**{"name": default_name, **options})
     plan, space = plan_sweep(chosen.name_objects(axes), checked, chosen)
-    return run_plan(plan, checked, PlainView(ProgressConsole()), space=space)
+    return run_plan(plan, checked, View(ProgressConsole()), space=space)
 
 
 def _with_options(function: Callable[..., Any]) -> inspect.Signature:
@@ -124,7 +124,7 @@ def _unknown_option(name: str, workload: Workload) -> ConfigError:
 def run_plan(
     plan: Plan,
     options: Options,
-    view: PlainView,
+    view: View,
     *,
     space: SearchSpace | None = None,
     heartbeat: Heartbeat | None = None,
@@ -161,7 +161,7 @@ def run_plan(
         if is_restored:
             # An edit was undone, so that stale trials are current again: no new run says so.
             started_at = datetime.now(UTC).isoformat(timespec="seconds")
-            store.add_session({"started_at": started_at, **describe_session(plan, options)})
+            store.add_sessions({"started_at": started_at, **describe_session(plan, options)})
         before, has_space = len(store.all_records), True
         try:
             if state.missing:
@@ -218,7 +218,7 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
         raise ConflictError(reasons[0])
 
 
-def _write_derived(store: Store, view: PlainView, *, changed: bool) -> None:
+def _write_derived(store: Store, view: View, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
         if changed or not derived_files_are_current(store.folder):
@@ -257,7 +257,7 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
         )
 
 
-def _note_other_runs(records: Sequence[RunRecord], view: PlainView) -> None:
+def _note_other_runs(records: Sequence[RunRecord], view: View) -> None:
     """Note that the folder has runs of other machines or versions: no comparison pairs them with the runs to come."""
     versions, git = provenance.describe_versions(), provenance.describe_git()
     now = provenance.hardware_key(provenance.describe_machine()), provenance.software_facts(versions, git)

@@ -45,7 +45,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._sweep: subprocess.Popen[bytes] | None = None
-        self._status: dict[str, Any] = {}
+        self._status: dict[str, Any] = {"done": 0, "restarts": 0, "folder": ""}
         """What the sweep has reported."""
         self._silent_s = 0.0
         self._is_stopped = False
@@ -60,7 +60,7 @@ class Supervisor:
                 signal.signal(number, self._forward)
         restarts = 0
         while True:
-            done = self._done
+            done = self._status["done"]
             code, reason = self._follow(is_restart=restarts > 0 or done > 0)
             is_cut_short = self._is_stopped and (code == EXIT_LOST or not self._status["ended"])
             if is_cut_short or code == EXIT_INTERRUPTED:
@@ -71,18 +71,12 @@ class Supervisor:
             _end_processes()
             if self._is_stopped or not reason:
                 return code
-            restarts = 1 if self._done > done else restarts + 1
-            if restarts > self._status.get("restarts", 0):
-                _print(f"{reason}. Runs kept: {self._done}; the same command runs the others.")
+            restarts = 1 if self._status["done"] > done else restarts + 1
+            if restarts > self._status["restarts"]:
+                _print(f"{reason}. Runs kept: {self._status['done']}; the same command runs the others.")
                 return EXIT_LOST
-            _print(f"{reason}. Runs done: {self._done}; the sweep starts again (restart {restarts}).")
+            _print(f"{reason}. Runs done: {self._status['done']}; the sweep starts again (restart {restarts}).")
             self._pause(2 ** (restarts - 1) - 1)
-
-    @property
-    def _done(self) -> int:
-        """Number of runs that have a row."""
-        done: int = self._status.get("done", 0)
-        return done
 
     def _forward(self, number: int, _: object) -> None:
         self._is_stopped = True
@@ -139,7 +133,7 @@ class Supervisor:
         given = {
             "descriptor": writer,
             "supervisor": os.getpid(),
-            "folder": self._status.get("folder", ""),
+            "folder": self._status["folder"],
             "is_restart": is_restart,
         }
         self._silent_s = 0.0
@@ -196,6 +190,7 @@ class Heartbeat:
 
     def __init__(self, descriptor: int | None = None, *, folder: str = "", is_restart: bool = False) -> None:
         self._descriptor = descriptor
+        self.is_supervised = descriptor is not None
         self.folder, self.is_restart = folder, is_restart
 
     @classmethod
@@ -212,17 +207,9 @@ class Heartbeat:
         os.set_blocking(given["descriptor"], False)
         return cls(given["descriptor"], folder=given["folder"], is_restart=given["is_restart"])
 
-    @property
-    def is_supervised(self) -> bool:
-        """Whether there is a supervisor."""
-        return self._descriptor is not None
-
-    def beat(self, within_s: float | None) -> None:
-        """Report that this process gets on, and the seconds until the next beat at the latest; None: no limit."""
-        self.report(within_s=within_s)
-
     def report(self, **facts: object) -> None:
-        """Report facts: `done`, `ended`, `folder`, `reason`, `restarts` or `within_s`.
+        """Report that this process gets on, with facts: `done`, the number of runs that have a row, `ended`, `folder`,
+        `reason`, `restarts`, or `within_s`, the seconds until the next report at the latest; None: no limit.
 
         Raises:
             KeyboardInterrupt: the supervisor is gone, where the system does not end this process with it (macOS).

@@ -41,22 +41,29 @@ class ProgressConsole(Console):
 _STARTING = "Starting Ray and the ranks ..."
 
 
-class PlainView:
-    """Shows the events of a sweep: prints one line for each run that has ended, with the time left."""
+class View:
+    """Shows the events of a sweep: prints one line for each run that has ended, with the time left.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    Args:
+        console: where to.
+        is_live: whether another line below has the number of runs that have ended and the run under way. It is there
+            from `begin` to the end of the view as a context manager.
+    """
+
+    def __init__(self, console: Console, *, is_live: bool = False) -> None:
+        self._console, self._is_live = console, is_live
+        self.status = console.status(_STARTING)
         self.total, self.ended = 0, 0
         """Number of runs to come, and how many of them have ended."""
         self._first_start: float | None = None
         """When the first run started."""
         self._varied: Sequence[str] = ()
 
-    def __enter__(self) -> PlainView:
+    def __enter__(self) -> View:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to take down."""
+        self.status.stop()
 
     def note(self, text: str) -> None:
         """Show one line of information."""
@@ -65,10 +72,10 @@ class PlainView:
     def begin(self, total: int, varied: Sequence[str]) -> None:
         """Start with a number of runs to come, which are named by the fields that vary."""
         self.total, self._varied = total, varied
-        self._show_start()
-
-    def _show_start(self) -> None:
-        self.note(_STARTING)
+        if self._is_live:
+            self.status.start()
+        else:
+            self.note(_STARTING)
 
     def extend(self, more: int, reason: str) -> None:
         """Go on with a number of further runs, for this reason."""
@@ -77,12 +84,15 @@ class PlainView:
 
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
-        if not isinstance(event, RunStarted):
-            return
-        if self._first_start is None:
-            self._first_start = time.monotonic()
-        if event.attempt > 1:
-            self.note(f"{run.label(self._varied)}: {event.after}; attempt {event.attempt}")
+        under_way = f"{self.ended}/{self.total} runs  {run.label(self._varied)}"
+        if isinstance(event, EpochEnded):
+            under_way += f"  {_describe_epoch(event, run.values.get('epochs'))}"
+        # What looks like mark-up in a name is none.
+        self.status.update(Text(escape_control_chars(under_way), style="cyan", no_wrap=True))
+        if isinstance(event, RunStarted):
+            self._first_start = self._first_start or time.monotonic()
+            if event.attempt > 1:
+                self.note(f"{run.label(self._varied)}: {event.after}; attempt {event.attempt}")
 
     def done(self, run: Run, record: RunRecord) -> None:
         """Show that a run has ended."""
@@ -124,28 +134,6 @@ def compared_metrics(metrics: Mapping[str, float]) -> list[str]:
     return [f"{name} {metrics[name]:.4g}" for name in names[:_METRICS_SHOWN]]
 
 
-class LiveView(PlainView):
-    """Below the lines of `PlainView`, one with the number of runs that have ended and the run under way."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self.status = console.status(_STARTING)
-
-    def __exit__(self, *_: object) -> None:
-        self.status.stop()
-
-    def _show_start(self) -> None:
-        self.status.start()
-
-    def event(self, run: Run, event: RunEvent) -> None:
-        super().event(run, event)
-        under_way = f"{self.ended}/{self.total} runs  {run.label(self._varied)}"
-        if isinstance(event, EpochEnded):
-            under_way += f"  {_describe_epoch(event, run.values.get('epochs'))}"
-        # What looks like mark-up in a name is none.
-        self.status.update(Text(escape_control_chars(under_way), style="cyan", no_wrap=True))
-
-
 def _describe_epoch(event: EpochEnded, epochs: int | None) -> str:
     epoch, metrics = event.epoch, event.epoch.metrics
     parts = [f"epoch {epoch.epoch}/{epochs}" if epochs else f"epoch {epoch.epoch}"]
@@ -154,8 +142,3 @@ def _describe_epoch(event: EpochEnded, epochs: int | None) -> str:
     if "test_accuracy" in metrics:
         parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
     return "  ".join([*parts, *compared_metrics(metrics)])
-
-
-def make_view(console: Console) -> PlainView:
-    """The live view in a terminal, else plain lines."""
-    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -102,16 +102,12 @@ class Store:
         """The records, by whether the sessions so far make them stale."""
         return split_stale(self._records.values(), read_sweep(self.folder).get("sessions", []))
 
-    def append(self, record: RunRecord) -> None:
-        """Add a run, which is on the disk by then.
+    def append(self, *records: RunRecord) -> bytes:
+        """Add runs at once, which are on the disk by then; returns their lines.
 
         Raises:
-            StoreError: it cannot be written: the disk is full, say.
+            StoreError: they cannot be written: the disk is full, say.
         """
-        self.append_all([record])
-
-    def append_all(self, records: Sequence[RunRecord]) -> bytes:
-        """Add several runs at once, as `append`; returns their lines."""
         lines = [record.to_json() + b"\n" for record in records]
         # Kept as if it was read, which needs little memory. A record that could not be read is not written.
         kept = [RunRecord.from_json(line, self._shared) for line in lines]
@@ -121,16 +117,12 @@ class Store:
             add_record(self._records, record)
         return content
 
-    def add_session(self, session: Mapping[str, Any]) -> None:
-        """Add to sweep.json what this call asks for.
+    def add_sessions(self, *sessions: Mapping[str, Any]) -> None:
+        """Add to sweep.json what calls ask for.
 
         Raises:
             StoreError: it cannot be written.
         """
-        self.add_sessions([session])
-
-    def add_sessions(self, sessions: Sequence[Mapping[str, Any]]) -> None:
-        """Add several sessions at once, as `add_session`."""
         described = read_sweep(self.folder)
         described["sessions"] = [*described.get("sessions", []), *map(dict, sessions)]
         write_sweep(self.folder, described)

@@ -27,7 +27,7 @@ import re
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dmls_ray.records.codec import SharedObjects
@@ -141,9 +141,9 @@ class RemoteStore(Store):
         """When to try again; 0 if the store answers."""
         self._is_closed = False
 
-    def append_all(self, records: Sequence[RunRecord]) -> bytes:
+    def append(self, *records: RunRecord) -> bytes:
         """Add runs. They are then one object at the URI, or, while the store does not answer, on the local disk."""
-        lines = super().append_all(records)
+        lines = super().append(*records)
         if not records:
             return lines
         what = records[0].run_id if len(records) == 1 else f"{len(records)}_runs"
@@ -161,14 +161,14 @@ class RemoteStore(Store):
                 self._retry_at = time.monotonic() + _RETRY_S
         return lines
 
-    def add_sessions(self, sessions: Sequence[Mapping[str, Any]]) -> None:
+    def add_sessions(self, *sessions: Mapping[str, Any]) -> None:
         """Add what calls ask for, as one object, before anything starts.
 
         Raises:
             StoreError: nothing can be written at the URI.
         """
         try:
-            super().add_sessions(sessions)
+            super().add_sessions(*sessions)
             content = sweep_text({"sessions": list(map(dict, sessions))})
             self._objects.put(f"{SESSIONS_DIR}/{self._new_name()}.json", content.encode())
         except StoreError:

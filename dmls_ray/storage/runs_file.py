@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.stale import replaces
@@ -73,7 +71,8 @@ def parse_lines(
             record = RunRecord.from_json(line, shared)
             check_schema(record.schema, SCHEMA, named)
         except (ValueError, RecursionError) as error:
-            check_schema(_schema_of(line), SCHEMA, named)
+            if is_complete(line):
+                check_schema(json.loads(line).get("schema", SCHEMA), SCHEMA, named)
             raise StoreError(
                 f"{named}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
                 "another folder with --out."
@@ -192,15 +191,3 @@ def check_schema(schema: int, expected: int, named: str) -> None:
             f"{named} has schema {schema} and this version reads {expected}; "
             "use the version that wrote it, or name another folder with --out."
         )
-
-
-def _schema_of(line: bytes) -> int:
-    """The schema of a line that is not a valid record; the present one if it has none."""
-
-    class Versioned(msgspec.Struct):
-        schema: int = SCHEMA
-
-    try:
-        return msgspec.json.decode(line, type=Versioned).schema
-    except (ValueError, RecursionError):
-        return SCHEMA

@@ -345,17 +345,16 @@ def test_a_copy_adds_an_answer_that_is_better_than_the_one_there_and_hides_no_ne
     there = tmp_path / "there"
     records = load(folder).records
     with Store(there) as store:
-        store.append_all(
-            [records[0].replace(mode="search"), records[1].replace(mode="search", metrics={"stopped_epoch": 1})]
-        )
-        store.append_all([records[2]])
+        stopped = records[1].replace(mode="search", metrics={"stopped_epoch": 1})
+        store.append(records[0].replace(mode="search"), stopped)
+        store.append(records[2])
     assert "11 of 12 runs added" in run("copy", folder, there)[1]
     assert "0 of 12 runs added" in run("copy", folder, there)[1]
     assert [record.mode for record in load(there).records] == ["bench"] * 12
 
     for name, version, at in (("old", "v1", "2026-01-01T00:00:00"), ("new", "v2", "2026-02-01T00:00:00")):
         with Store(tmp_path / name) as store:
-            store.add_session({"code": {"m.py": version}, "started_at": at})
+            store.add_sessions({"code": {"m.py": version}, "started_at": at})
             store.append(records[0].replace(code={"m.py": version}, started_at=at))
     run("copy", tmp_path / "old", tmp_path / "new")
     assert [record.code for record in load(tmp_path / "new").records] == [{"m.py": "v2"}]

@@ -259,7 +259,7 @@ def test_help_shows_question_flags_choices_and_defaults(capsys: pytest.CaptureFi
 def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_folder: Path) -> None:
     with Store(empty_folder / "done") as store:
         grid = {"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]}
-        store.append_all(results(grid, lambda values, repeat: 100.0 * values["batch_per_rank"]).records)
+        store.append(*results(grid, lambda values, repeat: 100.0 * values["batch_per_rank"]).records)
     code = (
         "import atexit, sys\n"
         "atexit.register(lambda: print('LOADED', *[name for name in ('ray', 'torch') if name in sys.modules]))\n"
@@ -295,7 +295,7 @@ def test_a_machine_with_a_gpu_that_pytorch_cannot_use_is_refused_with_a_line_and
 
 def test_a_reader_of_the_output_that_leaves_does_not_end_a_sweep(empty_folder: Path) -> None:
     with Store(empty_folder / "done") as store:
-        store.append_all(results({"batch_per_rank": [16, 32, 64, 128]}, lambda values, repeat: 100.0).records)
+        store.append(*results({"batch_per_rank": [16, 32, 64, 128]}, lambda values, repeat: 100.0).records)
     read, write = os.pipe()
     os.close(read)
     with open(write, "wb") as pipe:

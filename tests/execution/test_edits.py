@@ -48,7 +48,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def run(self: Executor) -> None:
-        self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options)})
+        self.store.add_sessions({"started_at": self.session, **describe_session(self.plan, self.options)})
         for item in self.state.missing:
             names.append(item.label(self.plan.varied))
             self.store.append(self.recorder._record(item, Outcome.OK, ""))

@@ -15,7 +15,7 @@ from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.records.codec import check_sweep_file
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git
-from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
+from dmls_ray.records.run_events import RankResult, RunFinished, Verdict
 from dmls_ray.storage.folder import read_sweep, write_sweep
 from dmls_ray.workloads.registry import workload, workload_of_function
 from tests.records.test_provenance import commit_all
@@ -50,7 +50,7 @@ def test_overhead_is_the_time_between_two_ends_that_no_run_took(
     results = (RankResult(rank=0, values=values),)
     finished = RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results)
     for run, overhead_s in zip(plan.runs, overheads, strict=True):
-        recorder.started(run, RunStarted(attempt=1))
+        recorder.started(run)
         metrics = recorder.finished(run, finished).metrics
         assert metrics.get("overhead_s") == pytest.approx(overhead_s)
         assert metrics.items() >= values.items()

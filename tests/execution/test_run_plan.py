@@ -42,8 +42,8 @@ class Notes:
 def with_every_run(location: Path | str) -> None:
     """Write results in which every run of the grid has ended."""
     with open_store(location, print) as store:
-        store.add_session({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
-        store.append_all(results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records)
+        store.add_sessions({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
+        store.append(*results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records)
 
 
 @pytest.fixture

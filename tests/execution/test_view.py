@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dmls_ray.execution import view as view_module
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.view import LiveView, PlainView, describe_end, make_view
+from dmls_ray.execution.view import View, describe_end
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunStarted
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_module, "time", SimpleNamespace(monotonic=itertools.count(1.0).__next__))
 
 
-def watch(view: PlainView) -> None:
+def watch(view: View) -> None:
     with view:
         view.begin(2, PLAN.varied)
         view.event(PLAN.runs[0], RunStarted(attempt=1))
@@ -39,9 +39,7 @@ def watch(view: PlainView) -> None:
 
 def test_a_pipe_gets_one_plain_line_a_run() -> None:
     out = io.StringIO()
-    view = make_view(Console(file=out, width=60))
-    assert not isinstance(view, LiveView)
-    watch(view)
+    watch(View(Console(file=out, width=60)))
     first, second = (run.values["batch_per_rank"] for run in PLAN.runs)
     assert out.getvalue().splitlines() == [
         "Starting Ray and the ranks ...",
@@ -53,9 +51,7 @@ def test_a_pipe_gets_one_plain_line_a_run() -> None:
 
 def test_a_terminal_gets_the_run_under_way_with_epoch_and_loss_below_the_lines() -> None:
     out = io.StringIO()
-    view = make_view(Console(file=out, width=100, force_terminal=True))
-    assert isinstance(view, LiveView)
-    with view:
+    with View(Console(file=out, width=100, force_terminal=True), is_live=True) as view:
         view.begin(2, PLAN.varied)
         view.event(PLAN.runs[0], RunStarted(attempt=1))
         view.event(PLAN.runs[0], EPOCH)

@@ -55,7 +55,7 @@ def test_a_session_is_on_the_disk_when_it_has_been_added(
     monkeypatch.setattr(os, "replace", note_replace)
     with Store(tmp_path) as store:
         synced.clear()
-        store.add_session({"command": ["python", "a.py", "--out", "my results"], "trials": ["a", "b"]})
+        store.add_sessions({"command": ["python", "a.py", "--out", "my results"], "trials": ["a", "b"]})
     assert synced[1:] == [str(tmp_path)], "then the name"
 
 

@@ -45,7 +45,7 @@ def notes() -> list[str]:
 
 def test_a_run_is_an_object_when_it_is_appended_and_stays_one(uri: str, notes: list[str]) -> None:
     with RemoteStore(uri, notes.append) as store:
-        store.add_session({"axis": "lr"})
+        store.add_sessions({"axis": "lr"})
         assert folders(uri) == {"sessions"}, "what was asked for is there at once"
         for number in (0, 1):
             store.append(run(number))
@@ -81,7 +81,7 @@ def test_no_object_with_runs_or_sessions_is_ever_written_again(uri: str, monkeyp
     monkeypatch.setattr(ObjectStore, "put_all", put)
     for number in range(3):
         with RemoteStore(uri, print) as store:
-            store.add_session({"axis": "lr", "started_at": str(number)})
+            store.add_sessions({"axis": "lr", "started_at": str(number)})
             store.append(run(0, Outcome.KILLED))
             store.append(run(number))
     assert len(written) == len(set(written)) == 9
@@ -90,8 +90,8 @@ def test_no_object_with_runs_or_sessions_is_ever_written_again(uri: str, monkeyp
 
 def test_two_sweeps_at_once_lose_neither_run_nor_session(uri: str, notes: list[str]) -> None:
     first, second = RemoteStore(uri, notes.append), RemoteStore(uri, notes.append)
-    first.add_session({"started_at": "1", "name": "first"})
-    second.add_session({"started_at": "2", "name": "second"})
+    first.add_sessions({"started_at": "1", "name": "first"})
+    second.add_sessions({"started_at": "2", "name": "second"})
     first.append(run(0))
     second.append(run(1))
     first.append(run(2))
@@ -130,7 +130,7 @@ def test_ctrl_c_while_an_object_is_written_leaves_it_whole(
     monkeypatch.setattr(objects, "_files", Interrupted(objects._files))
     # Where the tests run in the background of a shell, SIGINT is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    write = functools.partial(store.append, run(0)) if folder == "runs" else functools.partial(store.add_session, {})
+    write = functools.partial(store.append, run(0)) if folder == "runs" else functools.partial(store.add_sessions, {})
     try:
         with pytest.raises(KeyboardInterrupt):
             write()
@@ -161,8 +161,8 @@ def test_an_object_that_a_death_left_empty_or_torn_is_left_out_and_its_run_is_mi
 def test_many_runs_are_copied_to_a_uri_as_one_object(bucket: str, tmp_path: Path) -> None:
     uri, other = f"{bucket}/sweep", f"{bucket}/copy"
     with RemoteStore(uri, print) as store:
-        store.add_session({"name": "first"})
-        store.add_session({"name": "second"})
+        store.add_sessions({"name": "first"})
+        store.add_sessions({"name": "second"})
         for number in range(12):
             store.append(run(number))
     with pytest.raises(SystemExit) as ended:
@@ -203,7 +203,7 @@ def test_runs_that_cannot_be_uploaded_are_kept_and_the_note_has_the_command_that
     try:
         uri = f"{use_s3(server)}/sweep"
         store = open_store(uri, notes.append)
-        store.add_session({"axis": "lr", "axes": {"lr": [1]}})
+        store.add_sessions({"axis": "lr", "axes": {"lr": [1]}})
         store.append(run(0))
     finally:
         server.end()
@@ -229,7 +229,7 @@ def test_a_store_that_cannot_be_written_is_reported_before_anything_starts(place
     store = RemoteStore(place, notes.append)
     path_of(place).parent.joinpath("sweep").write_text("no folder")
     with pytest.raises(StoreError, match="cannot be written"):
-        store.add_session({})
+        store.add_sessions({})
     store.close()
     assert notes == []
 

@@ -141,12 +141,12 @@ def copy(given: argparse.Namespace, console: Console) -> int:
     with open_store(given.b, lambda note: say(console, note)) as store:
         present_sessions = read_sweep(store.folder, store.where).get("sessions", [])
         if new := [session for session in sessions if session not in present_sessions]:
-            store.add_sessions(new)
+            store.add_sessions(*new)
         present = {record.run_id: record for record in store.all_records}
         records = [*split.stale, *split.current]
         missing = [record for record in records if _adds(record, present.get(record.run_id))]
         if missing:
-            store.append_all(missing)
+            store.append(*missing)
     if store.mirror is not None and store.mirror.is_kept:
         return EXIT_FAILED
     say(

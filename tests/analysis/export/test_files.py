@@ -21,7 +21,7 @@ GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     with Store(tmp_path) as store:
-        store.add_session({"axes": GRID, "axis": "world_size"})
+        store.add_sessions({"axes": GRID, "axis": "world_size"})
         for record in results(GRID, lambda values, repeat: 100.0).records:
             store.append(record)
     return tmp_path
