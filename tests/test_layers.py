@@ -33,7 +33,7 @@ APART = ({"training", "analysis"}, {"launchers", "cluster"})
 """Packages of different layers that do not import each other."""
 
 ANALYSIS = (
-    "results", "stats", "metrics", "memory", "trials", "findings", "words", "published", "table", "advise", "compare",
+    "results", "stats", "metrics", "trials", "findings", "words", "published", "table", "advise", "compare",
     "summary", "figures", "report", "export", "tensorboard",
 )  # fmt: skip
 """The parts of analysis from bottom to top. A part imports only from those below its own."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.report.payload import build_payload
+from dmls_ray.analysis.report.content import build_payload
 from dmls_ray.analysis.results import load
 from dmls_ray.storage.folder import Store, read_sweep
 from dmls_ray.util.errors import StoreError

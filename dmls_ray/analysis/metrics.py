@@ -30,20 +30,17 @@ _FORMATS: Mapping[str, NumberFormat] = {
 }
 
 
+_CUSTOM = Metric(name="", kind="value", direction="none", scope="epoch", interval=True, family="custom")
+
+
 def metric_of(name: str) -> Metric:
-    """Return the entry of a metric; for a custom metric, one with its name as heading, of any number."""
-    registered = registered_metrics().get(name)
-    return registered or Metric(name=name, label=name, kind="value", direction="none", scope="run")
+    """Return the entry of a metric; for a custom metric, one of any number, without name and label."""
+    return registered_metrics().get(name, _CUSTOM)
 
 
 def table_metrics() -> Mapping[str, Metric]:
     """Return the metrics that have columns in tables, in the order of tables."""
     return {name: metric for name, metric in registered_metrics().items() if metric.label}
-
-
-def in_tables(name: str) -> bool:
-    """Return whether tables may have a column of a metric: always of one without an entry."""
-    return metric_of(name).label != ""
 
 
 def label_of(name: str) -> str:
@@ -66,7 +63,7 @@ def quantity_of(name: str, values: Collection[float] = ()) -> Quantity:
     is_custom = name not in registered_metrics()
     if is_custom and name.endswith("accuracy") and values and 0 <= min(values) <= max(values) <= 1:
         return "share"
-    return metric_of(name).kind if in_tables(name) else "value"
+    return metric_of(name).kind
 
 
 def limit_of(name: str, values: Collection[float] = ()) -> float:
@@ -90,7 +87,7 @@ def resolution_of(name: str, records: Iterable[RunRecord]) -> float:
 
 def is_time(name: str) -> bool:
     """Whether a metric means nothing where runs shared the machine."""
-    return metric_of(name).is_time and in_tables(name)
+    return metric_of(name).is_time
 
 
 MEMORY_METRICS: Mapping[str, str] = {

@@ -39,10 +39,9 @@ from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
     "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
-    "proposed",
+    "proposed", "picture",
 )  # fmt: skip
-PICTURE = "picture"
-"""A field of a record that tables leave out."""
+"""Fields of a record that are no values of a table."""
 
 Shared = TypeVar("Shared", bound=Mapping[str, Any])
 
@@ -87,6 +86,12 @@ class Results:
         """The last part of the path or URI."""
         return Path(urlsplit(self.where).path if is_uri(self.where) else self.folder).name
 
+    @property
+    def days(self) -> str:
+        """The first and the last day on which a run began: `2026-01-02 to 2026-01-05`; a single day once."""
+        days = sorted({record.started_at[:10] for record in self.records} - {""})
+        return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
         return Results(self.folder, records, mirror=self.mirror, left_out=self.left_out)
@@ -112,7 +117,7 @@ class Results:
         """
         records = self.records
         # By columns: a dict a run would take gigabytes for a hundred thousand.
-        fields = [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)]
+        fields = [name for name in RUN_FIELDS if name not in NESTED]
         read = _attributes(records, fields)
         columns = {name: read.pop(name) for name in KEYS}
         factors = _shared_columns(records, lambda record: id(record.config), factors_of)

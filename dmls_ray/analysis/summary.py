@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from dmls_ray.analysis import words
 from dmls_ray.analysis.advise.rank import race_for
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.effects import Comparison
@@ -21,15 +22,6 @@ from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
-from dmls_ray.analysis.words import (
-    claim_text,
-    describe_unfinished,
-    effect_cell,
-    effect_head,
-    headline_text,
-    undecided_text,
-    why_text,
-)
 from dmls_ray.storage.folder import read_sweep
 
 COMPARED, WHERE, COUNT = "compared", "where", "n"
@@ -50,17 +42,17 @@ class AnswerTable:
     @cached_property
     def headline(self) -> str:
         """The answer in a sentence."""
-        return headline_text(self.answer)
+        return words.headline_text(self.answer)
 
     @cached_property
     def undecided(self) -> str:
         """What is not known, and what would decide it; empty where nothing is compared."""
-        return undecided_text(self.answer, self.decision)
+        return words.undecided_text(self.answer, self.decision)
 
     @cached_property
     def why(self) -> str:
         """Where the difference between the two trials of the headline goes; empty where it is not known."""
-        return why_text(self.answer.why)
+        return words.why_text(self.answer.why)
 
     @cached_property
     def left_out(self) -> str:
@@ -92,21 +84,16 @@ class AnswerTable:
 
     def as_dict(self) -> dict[str, Any]:
         """The answer for programs: all effects, with what is open."""
-        data: dict[str, Any] = {
+        decision = self.decision
+        return {
             "headline": self.headline,
             "effects": [effect.as_dict() for comparison in self.answer.comparisons for effect in comparison],
-            "comparisons": None,
-            "open": None,
-            "repeats_wanted": None,
+            "comparisons": decision and len(decision.claims),
+            "open": decision and list(map(words.claim_text, decision.open)),
+            "repeats_wanted": decision and max(decision.realistic, default=None),
             "undecided": self.undecided,
             "why": self.answer.why and vars(self.answer.why),
         }
-        decision = self.decision
-        if decision is not None:
-            data["comparisons"] = len(decision.claims)
-            data["open"] = [claim_text(claim) for claim in decision.open]
-            data["repeats_wanted"] = max(decision.realistic, default=None)
-        return data
 
 
 def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
@@ -130,8 +117,8 @@ def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
         pair = comparison[0].pair
         cells = {COMPARED: pair.label, WHERE: pair.where}
         for effect in comparison:
-            head = effect_head(effect)
-            cells[head] = effect_cell(effect)
+            head = words.effect_head(effect)
+            cells[head] = words.effect_cell(effect)
             # Memory and settings that are equal in all rows have no column.
             if effect.measure.is_judged or effect.verdict != "equal":
                 telling.add(head)
@@ -200,7 +187,7 @@ class SweepSummary:
         """How many of the runs that were asked for have not ended, and what runs them; empty where all have."""
         asked = self.question.asked
         left = len(asked - {record.run_id for record in self.results.records if record.mode == "bench"})
-        return describe_unfinished(left, len(asked)) if left else ""
+        return words.describe_unfinished(left, len(asked)) if left else ""
 
     @cached_property
     def answer(self) -> AnswerTable:

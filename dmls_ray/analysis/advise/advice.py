@@ -11,11 +11,12 @@ import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect
-from dmls_ray.analysis.metrics import EXACT, format_of, label_of
+from dmls_ray.analysis.metrics import EXACT, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, as_dict
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
+from dmls_ray.analysis.words import amount_text
 
 Verdict = Literal[
     "best", "not distinguished", "worse", "not compared",
@@ -95,10 +96,6 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """All values as plain data, without texts; intervals have the keys value, low and high."""
-        loss = None
-        if self.loss is not None:
-            names = {"metric": self.loss.measure.name, "base": self.loss.pair.base.trial_id}
-            loss = names | as_dict(self.loss.contrast)
         return {
             "objective": self.objective.name,
             "metric": self.objective.metric,
@@ -107,7 +104,7 @@ class Advice:
             "is_ratio": not self.objective.is_learned,
             "trials": [item.to_dict() | {"is_on_front": item.row.trial_id in self.front} for item in self.trials],
             "front_metrics": list(self.front_metrics),
-            "loss": loss,
+            "loss": self.loss and self.loss.as_dict() | {"base": self.loss.pair.base.trial_id},
         }
 
     def headline(self) -> str:
@@ -127,7 +124,9 @@ class Advice:
         """What a reader must know to follow the advice."""
         rows, metric, texts = self.objective.table.rows, self.objective.metric, []
         if self.loss is not None:
-            texts.append(f"The best one loses accuracy: {_describe_loss(self.loss)}.")
+            base = describe_configuration(self.loss.pair.base.factors)
+            amount = amount_text(self.loss)
+            texts.append(f"The best one loses accuracy: {self.loss.measure.noun} {amount} against {base}.")
         if self.with_verdict("loses"):
             texts.append("Trials that lose accuracy are left out; --any-accuracy takes them in.")
         if self.front:
@@ -169,11 +168,3 @@ class Advice:
             }
             rows.append(factor_cells(row.factors, other_headers=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
-
-
-def _describe_loss(loss: Effect) -> str:
-    metric = loss.measure.name
-    effect = format_interval(loss.contrast, with_sign(format_of(metric)), null=0)
-    if loss.measure.kind == "ratio":
-        effect = f"{format_interval(loss.contrast, RATIO, null=1)} times"
-    return f"{label_of(metric)} {effect} against {describe_configuration(loss.pair.base.factors)}"

@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dmls_ray.analysis import metrics
 from dmls_ray.analysis.advise.advice import Advice, Ranked
 from dmls_ray.analysis.advise.objectives import OBJECTIVES, Objective, costs_of, target_of_runs
 from dmls_ray.analysis.findings.effects import Effect, compare_each, judged, measure_of
 from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.metrics import (
-    EQUAL_HOST_MIB,
-    EXACT,
-    MEMORY_METRICS,
-    format_of,
-    hardly_differs,
-    is_time,
-    quantity_of,
-    resolution_of,
-)
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval
 from dmls_ray.analysis.stats.intervals import Interval, estimate, is_above, is_below
@@ -102,7 +93,7 @@ def rank(objective: Objective, looks: Looks | None = None) -> list[Ranked]:
     for row in rows:
         values = objective.samples(row)
         if objective.metric == "host_mem_mib":  # what is below the noise is as good
-            values = {block: max(value, EQUAL_HOST_MIB) for block, value in values.items()}
+            values = {block: max(value, metrics.EQUAL_HOST_MIB) for block, value in values.items()}
         if values:
             samples[row.trial_id] = values
     is_ratio = not objective.is_learned
@@ -116,8 +107,8 @@ def _compare(item: Ranked, best: Ranked, effect: Interval | None, objective: Obj
     """Compare a trial with the best one. A difference that is of no use makes none worse, however sure it is."""
     if effect is None:
         return
-    null = 0.0 if objective.is_learned else 1.0
-    is_negligible = objective.metric in MEMORY_METRICS and hardly_differs([item.centre, best.centre], objective.metric)
+    null, metric = 0.0 if objective.is_learned else 1.0, objective.metric
+    is_negligible = metric in metrics.MEMORY_METRICS and metrics.hardly_differs([item.centre, best.centre], metric)
     if is_negligible and effect.low is not None and effect.high is not None:
         effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
     is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
@@ -140,7 +131,7 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         reason = row.outcome
     elif objective.is_learned and row.is_stopped:
         reason = "stopped early"
-    elif is_time(metric) and not row.timed:
+    elif metrics.is_time(metric) and not row.timed:
         reason = "searched: no times"
     elif not values:
         reason = f"no {metric}"
@@ -150,9 +141,9 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         return Ranked(row, "other", reason)
     value = estimate(
         values,
-        quantity_of(metric, values),
-        resolution=resolution_of(metric, row.counted),
-        is_exact=metric in EXACT,
+        metrics.quantity_of(metric, values),
+        resolution=metrics.resolution_of(metric, row.counted),
+        is_exact=metric in metrics.EXACT,
         is_once=row.is_once(metric),
     )
     return Ranked(row, "not compared", format_interval(value, objective.form), value)
@@ -241,8 +232,8 @@ def front_of(
     comparable = judged or together
     axes = [name for name in costs_of(table) if name != learnt and _reporting(comparable, [name])]
     rows = _reporting(comparable, axes)
-    memory = next((name for name in axes if name in MEMORY_METRICS), "")
-    if hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory):
+    memory = next((name for name in axes if name in metrics.MEMORY_METRICS), "")
+    if metrics.hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory):
         axes.remove(memory)
     if judged:
         axes.append(learnt)
@@ -253,15 +244,15 @@ def front_of(
     for index, row in enumerate(candidates):
         for column, name in enumerate(axes):
             level = row.estimates[name].centre
-            points[index, column] = round(level, format_of(name).usual(level))
+            points[index, column] = round(level, metrics.format_of(name).usual(level))
     if judged and not minimizes:
         points[:, -1:] *= -1
     return Front(axes, rows, [candidates[index] for index in front(points)], memory, list(losers.values()))
 
 
-def _reporting(rows: Sequence[Trial], metrics: Sequence[str]) -> list[Trial]:
+def _reporting(rows: Sequence[Trial], names: Sequence[str]) -> list[Trial]:
     """The trials that report all of some metrics."""
-    return [row for row in rows if None not in map(row.value_of, metrics)]
+    return [row for row in rows if None not in map(row.value_of, names)]
 
 
 def front(points: ArrayLike) -> list[int]:

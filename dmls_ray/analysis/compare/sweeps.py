@@ -21,16 +21,8 @@ from dmls_ray.analysis.compare.basis import (
 )
 from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
+from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import (
-    MIN_REPEATS,
-    Estimate,
-    as_dict,
-    bonferroni_level,
-    estimate,
-    is_above,
-    is_below,
-)
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
 from dmls_ray.util.errors import ConfigError
 
@@ -39,8 +31,8 @@ OVER_ALL = "over all"
 _HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
 """Kind of a measure -> the heading of a change."""
 _DRIFT = (
-    f"This metric may drift from one session to the next: a verdict needs {MIN_REPEATS} sessions of each, in turn. "
-    "Versions that are values of a field of one sweep are compared within its blocks."
+    f"This metric may drift from one session to the next: a verdict needs {intervals.MIN_REPEATS} sessions of each, in "
+    "turn. Versions that are values of a field of one sweep are compared within its blocks."
 )
 
 
@@ -69,13 +61,13 @@ class Pair:
     def metric(self) -> str:
         return self.basis.measure.metric
 
-    def mean(self, trial: Trial) -> Estimate | None:
+    def mean(self, trial: Trial) -> intervals.Estimate | None:
         """The mean of A or of B; None without a sample."""
         values = list(self.basis.samples_of(trial).values())
         if not values:
             return None
         is_once = trial.is_once(self.metric)
-        return estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
+        return intervals.estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
 
     @property
     def resolution(self) -> float:
@@ -103,10 +95,10 @@ class Pair:
         return {
             "trial_id": self.a.trial_id,
             "config": self.a.factors,
-            "a": a and as_dict(a),
-            "b": b and as_dict(b),
+            "a": a and intervals.as_dict(a),
+            "b": b and intervals.as_dict(b),
             "n": [len(side) for side in self.samples],
-            "change": self.change and as_dict(self.change),
+            "change": self.change and intervals.as_dict(self.change),
             "verdict": self.verdict,
             "outcomes": [self.a.outcome, self.b.outcome],
         }
@@ -168,9 +160,9 @@ class SweepComparison:
         for name, change in changes.items():
             if change is None or not self.basis.knows_drift:
                 unclear.append(name)
-            elif is_below(change, 1 - share):
+            elif intervals.is_below(change, 1 - share):
                 slower.append(name)
-            elif not is_above(change, 1 - share):
+            elif not intervals.is_above(change, 1 - share):
                 unclear.append(name)
         return slower, unclear
 
@@ -182,7 +174,7 @@ class SweepComparison:
             "way": "amount" if kind == "ratio" else kind,
             "unit": self.basis.unit,
             "n": list(self.samples),
-            "over_all": self.overall and as_dict(self.overall),
+            "over_all": self.overall and intervals.as_dict(self.overall),
             "verdict": self.overall and self.overall.verdict,
             "pairs": [pair.to_dict() for pair in self.pairs],
             "only": dict(self.only),
@@ -209,10 +201,10 @@ class SweepComparison:
         if not self.basis.knows_drift:
             texts.append(_DRIFT)
         counts = [len(values) for pair in self.compared for values in pair.samples]
-        fewest = min(counts, default=MIN_REPEATS)
+        fewest = min(counts, default=intervals.MIN_REPEATS)
         is_exact = self.metric in EXACT and unit == "repeat"
-        if fewest < MIN_REPEATS and not is_exact:
-            texts.append(f"A verdict needs {MIN_REPEATS} {unit}s of each; there are n={fewest}.")
+        if fewest < intervals.MIN_REPEATS and not is_exact:
+            texts.append(f"A verdict needs {intervals.MIN_REPEATS} {unit}s of each; there are n={fewest}.")
         for side, names in self.only.items():
             if names:
                 texts.append(f"Only in {side}: {len(names)} configurations ({'; '.join(names[:4])}).")
@@ -264,7 +256,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     pairs = [Pair(*trials, basis) for trials in both]
     compared = [pair for pair in pairs if all(pair.samples) and not pair.is_apart]
     shares = min(len(compared), 2)  # one pair and all of them are the same
-    level, level_over_all = bonferroni_level(shares * len(compared)), bonferroni_level(shares)
+    level, level_over_all = intervals.bonferroni_level(shares * len(compared)), intervals.bonferroni_level(shares)
     for pair in compared:
         pair.change = basis.change(*pair.samples, level=level, resolution=pair.resolution, is_once=pair.is_once)
     means_a = basis.means_of([pair.samples[0] for pair in compared])

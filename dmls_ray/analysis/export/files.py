@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, table_markdown
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.report.render import write_report
+from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.layouts import shown_columns
@@ -44,20 +43,22 @@ def write_derived_files(results: Results) -> None:
     reading = summarize(results)
     table = reading.table
     text = f"{table_markdown(table, shown_columns(table).columns)}\n{answer_markdown(reading.answer)}\n"
-    writers: dict[str, Callable[[Path], object]] = {
-        "runs.csv": partial(_write_csv, results.runs),
-        "ranks.csv": partial(_write_csv, results.ranks),
-        "epochs.csv": partial(_write_csv, results.epochs),
-        "runs.parquet": partial(with_uniform_columns(results.runs).to_parquet, index=False),
-        "table.md": lambda path: path.write_text(text, encoding="utf-8"),
-        "table.csv": partial(_write_csv, table.numbers()),
-        "report.html": partial(write_report, reading, charts(table)),
+    texts: dict[str, Callable[[], str]] = {
+        "runs.csv": lambda: csv(results.runs),
+        "ranks.csv": lambda: csv(results.ranks),
+        "epochs.csv": lambda: csv(results.epochs),
+        "table.md": lambda: text,
+        "table.csv": lambda: csv(table.numbers()),
+        "report.html": lambda: render_report(reading, charts(table)),
     }
     failed: dict[str, OSError] = {}
-    for name, write in writers.items():
+    for name in DERIVED_FILES:
         try:
             with atomic_replace(results.folder / name) as aside:
-                write(aside)
+                if name in texts:
+                    aside.write_text(texts[name](), encoding="utf-8")
+                else:
+                    with_uniform_columns(results.runs).to_parquet(aside, index=False)
         except OSError as error:
             failed[name] = error
     if failed:
@@ -66,10 +67,6 @@ def write_derived_files(results: Results) -> None:
             f"{', '.join(failed)} of {results.where} cannot be written ({first.strerror or first}); free some "
             "space there, or read a copy of the folder."
         )
-
-
-def _write_csv(frame: pd.DataFrame, path: Path) -> None:
-    path.write_text(csv(frame), encoding="utf-8")
 
 
 def with_uniform_columns(frame: pd.DataFrame) -> pd.DataFrame:

@@ -110,17 +110,8 @@ def memory_of(trials: Sequence[Trial]) -> list[Measure]:
     sizes = [trial.estimates[metric].centre for trial in trials if metric in trial.estimates]
     if not sizes:
         return []
-    negligible = hardly_differs(sizes, metric)
-    return [
-        Measure(
-            metric=metric,
-            kind="ratio",
-            noun=MEMORY_METRICS[metric],
-            better=-1,
-            is_judged=False,
-            is_negligible=negligible,
-        )
-    ]
+    noun, is_equal = MEMORY_METRICS[metric], hardly_differs(sizes, metric)
+    return [Measure(metric=metric, kind="ratio", noun=noun, better=-1, is_judged=False, is_negligible=is_equal)]
 
 
 Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]

@@ -16,8 +16,7 @@ from markupsafe import Markup
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.style import DARK, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
-from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
-from dmls_ray.analysis.report.payload import build_payload
+from dmls_ray.analysis.report.content import build_payload, commands, environments, methodology, run_counts
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.layouts import shown_columns
@@ -25,7 +24,6 @@ from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.util.files import atomic_write_text
 from dmls_ray.util.text import escape_control_chars
 
 MOST_RUNS = 5_000
@@ -37,24 +35,12 @@ SCRIPTS = ("page.js", "tables.js", "run.js", "figures.js", "start.js")
 _HERE = Path(__file__).parent
 
 
-def write_report(reading: SweepSummary, charts: Sequence[Chart], path: Path) -> Path:
-    """Write the report into the results folder, since it links to files of the runs.
+def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
+    """The report as HTML, for the results folder, since it links to files of the runs.
 
     Args:
         reading: summary of the sweep.
         charts: the figures to show.
-        path: results/<sweep>/report.html.
-
-    Raises:
-        StoreError: sweep.json cannot be read.
-        OSError: the file cannot be written.
-    """
-    atomic_write_text(path, render_report(reading, charts))
-    return path
-
-
-def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
-    """The report as HTML.
 
     Raises:
         StoreError: sweep.json cannot be read.
@@ -76,7 +62,6 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     names = ", ".join(reading.question.varied or table.varied)
     asked = f"What does a change of {names} do to training?" if names else "How does this configuration train?"
     question, *more = (reading.question.text or asked).strip().split("\n\n")
-    days = [record.started_at[:10] for record in results.records if record.started_at]
     return escape_control_chars(
         _environment().get_template("page.html.j2").render(
             policy=_policy(css, [script, vega]),
@@ -85,7 +70,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             vega=pack(vega.encode()) if charts else "",
             data=pack(to_json(data)),
             name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
-            days=" to ".join(sorted({min(days), max(days)})) if days else "",
+            days=results.days,
             counts=run_counts(results),
             reading=reading,
             question=question,

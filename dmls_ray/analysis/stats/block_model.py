@@ -21,7 +21,7 @@ that of the two trials' separate variances, with the degrees of freedom of Welch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -31,10 +31,81 @@ from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, exponential
 from dmls_ray.analysis.stats.looks import Looks, critical_value
-from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
 
 MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
+
+_UNEQUAL = 0.2
+"""Level of the test for unequal noise. Few blocks show it badly, and it is worse to miss it than to widen intervals."""
+
+_ROUNDING = 1e-12
+"""Relative rounding errors of logarithms of equal ratios."""
+_PASSES = 100
+_CONVERGED = 1e-12
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """How runs of one trial differ, beyond what is common to a block."""
+
+    variance: float
+    """Over all trials; of one run."""
+    degrees: int
+    """Of freedom, of this variance."""
+    by_trial: NDArray[np.float64] | None
+    """The variance of each trial, nan of those with one run; None where nothing shows that they differ."""
+    degrees_by_trial: NDArray[np.int_]
+
+
+def _noise_of(values: NDArray[np.float64]) -> _Noise:
+    """The noise of trials.
+
+    Args:
+        values: of shape (trials, blocks); nan where a trial has no run.
+    """
+    known = ~np.isnan(values)
+    residuals = np.where(known, values, 0.0)
+    runs, trials = known.sum(axis=0), known.sum(axis=1)
+    for _ in range(_PASSES):  # one pass where every block has every trial
+        before = residuals
+        residuals = residuals - np.where(known, (residuals.sum(axis=1) / np.maximum(trials, 1))[:, None], 0.0)
+        residuals = residuals - np.where(known, residuals.sum(axis=0) / np.maximum(runs, 1), 0.0)
+        if np.abs(residuals - before).max(initial=0.0) <= _CONVERGED * np.abs(values[known]).max(initial=1.0):
+            break
+    degrees = max(int(known.sum()) - len(trials) - len(runs) + _count_parts(known), 1)
+    residuals[np.abs(residuals) <= _ROUNDING * np.abs(values[known]).max(initial=0.0)] = 0.0
+    # A run that is alone in its block says nothing of noise. The mean of a block takes 1 / runs of a run's noise
+    # out of its residual.
+    shared = known & (runs > 1)
+    squares = residuals**2 * np.where(runs > 1, runs / np.maximum(runs - 1, 1), 0.0)
+    degrees_by_trial = shared.sum(axis=1) - 1
+    by_trial = None
+    if _is_unequal([row[is_shared] for row, is_shared in zip(residuals, shared, strict=True)]):
+        variances = squares.sum(axis=1) / np.maximum(degrees_by_trial, 1)
+        by_trial = np.where(degrees_by_trial > 0, variances, np.nan)
+    return _Noise(float((residuals**2).sum()) / degrees, degrees, by_trial, degrees_by_trial)
+
+
+def _is_unequal(residuals: Sequence[NDArray[np.float64]]) -> bool:
+    """Whether the noise of some trials is beyond that of others, by Bartlett's test."""
+    from scipy.stats import bartlett
+
+    rows = [row for row in residuals if len(row) > 1]
+    if len(rows) < 2 or not any(row.any() for row in rows):
+        return False
+    with np.errstate(divide="ignore"):  # a trial without noise among others that have some
+        return float(bartlett(*rows).pvalue) < _UNEQUAL
+
+
+def _count_parts(known: NDArray[np.bool_]) -> int:
+    """The number of parts of a design that have no block in common."""
+    if known.all():
+        return 1
+    from scipy.sparse import bmat, csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    design = csr_array(known)
+    return int(connected_components(bmat([[None, design], [design.T, None]]), directed=False)[0])
 
 
 @dataclass(frozen=True)
@@ -165,7 +236,7 @@ class BlockModel:
             weights: of shape (trials,), those of the contrast; 0 of trials that are not in it.
         """
         count = len(differences)
-        is_equal = bool(np.ptp(differences) <= ROUNDING * np.abs(differences).max())
+        is_equal = bool(np.ptp(differences) <= _ROUNDING * np.abs(differences).max())
         if count < MIN_REPEATS:
             return 0.0 if is_equal and self.is_exact else None
         own = 0.0 if is_equal else float(differences.var(ddof=1))
@@ -210,8 +281,8 @@ class BlockModel:
         return critical_value(trials, degrees, blocks, looks, of_pair_alone=of_pair_alone, families=self.families)
 
     @cached_property
-    def _noise(self) -> Noise:
-        return noise_of(self._scaled)
+    def _noise(self) -> _Noise:
+        return _noise_of(self._scaled)
 
     def _shown(self, value: float) -> float:
         return exponential(value) if self.is_ratio else value

@@ -16,16 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dmls_ray.analysis.stats.intervals import (
-    Estimate,
-    Interval,
-    bonferroni_level,
-    estimate,
-    exponential,
-    is_above,
-    is_below,
-)
-from dmls_ray.analysis.stats.noise import lack_of_fit
+from dmls_ray.analysis.stats import intervals
 
 Points = Mapping[int, Mapping[int, float]]
 """world_size -> block -> speed-up against world size 1 without DDP in that block."""
@@ -39,6 +30,8 @@ FEWEST_BATCHES = 4
 """The curve of steps has two parameters; one batch more says how well it fits, and another how sure that is."""
 _REFUTED = 0.05
 """Level of the test of that curve's fit."""
+_ROUNDING = 1e-9
+"""Residuals of logarithms below this are rounding errors."""
 
 
 def amdahl(ranks: float, serial: float) -> float:
@@ -63,9 +56,9 @@ class Fit:
     by_block: Sequence[Sequence[float]]
     """The parameters of the law in each block."""
 
-    def curve(self, world_size: float) -> Estimate:
+    def curve(self, world_size: float) -> intervals.Estimate:
         """The mean speed-up at a world size; beyond the largest measured one it is an extrapolation."""
-        return estimate([self.law(world_size, *parameters) for parameters in self.by_block], "ratio")
+        return intervals.estimate([self.law(world_size, *parameters) for parameters in self.by_block], "ratio")
 
 
 _LAWS: Mapping[str, tuple[Law, int]] = {"Amdahl's law": (amdahl, 1), "universal scalability law": (universal, 2)}
@@ -89,17 +82,17 @@ def fits(points: Points, *, strong: bool = True) -> list[Fit]:
         if frame.empty or len(sizes) < count + 1 or (law is amdahl and not strong):
             continue
         fit = Fit(name, law, [_fitted(law, count, sizes, frame.loc[block, sizes]) for block in sorted(frame.index)])
-        if not any(_misses(fit, size, frame[size].tolist(), bonferroni_level(len(sizes))) for size in sizes):
+        if not any(_misses(fit, size, frame[size].tolist(), intervals.bonferroni_level(len(sizes))) for size in sizes):
             found.append(fit)
     return found
 
 
 def _misses(fit: Fit, size: int, speed_ups: Sequence[float], level: float) -> bool:
     """Whether a curve is far from the speed-ups that the blocks have at a world size, and outside their interval."""
-    seen = estimate(speed_ups, "ratio", level=level)
+    seen = intervals.estimate(speed_ups, "ratio", level=level)
     predicted = fit.curve(size).centre
     is_far = abs(predicted / seen.centre - 1) > _NEGLIGIBLE
-    return is_far and (is_above(seen, predicted) or is_below(seen, predicted))
+    return is_far and (intervals.is_above(seen, predicted) or intervals.is_below(seen, predicted))
 
 
 def _fitted(law: Law, count: int, sizes: Sequence[int], speed_ups: Sequence[float]) -> tuple[float, ...]:
@@ -124,7 +117,7 @@ def _fitted(law: Law, count: int, sizes: Sequence[int], speed_ups: Sequence[floa
 class Curve:
     """Steps to a target against the batch."""
 
-    critical: Interval
+    critical: intervals.Interval
     """The critical batch, in samples, with a 95% interval."""
     fewest_steps: float
     """Steps that no batch, however large, goes below."""
@@ -158,8 +151,8 @@ def fit_curve(steps: Mapping[int, float]) -> Curve | None:
     except (np.linalg.LinAlgError, ValueError):
         half_width = math.inf
     middle = float(found.x[1])
-    critical = Interval(exponential(middle), exponential(middle - half_width), exponential(middle + half_width))
-    return Curve(critical, exponential(float(found.x[0])))
+    values = map(intervals.exponential, (middle, middle - half_width, middle + half_width))
+    return Curve(intervals.Interval(*values), intervals.exponential(float(found.x[0])))
 
 
 def refuting_batch(
@@ -183,6 +176,29 @@ def refuting_batch(
     beyond = np.abs(residuals.mean(axis=0)) - np.maximum(_NEGLIGIBLE, accepted)
     probability = lack_of_fit(residuals)
     worst = int(np.argmax(beyond))
-    if beyond[worst] <= 0 or probability is None or probability >= _REFUTED:
-        return None
-    return list(steps)[worst]
+    return None if beyond[worst] <= 0 or probability >= _REFUTED else list(steps)[worst]
+
+
+def lack_of_fit(residuals: NDArray[np.float64]) -> float:
+    """Return how often chance alone makes residuals as large as these, if the curve is the true one (a p-value).
+
+    Repeated-measures analysis of variance of the residuals, with the degrees of freedom of Greenhouse and Geisser
+    (Psychometrika 24, 1959), since some points vary more than others.
+
+    Args:
+        residuals: of shape (`MIN_REPEATS` blocks or more, points): what each block has beyond a curve that was fitted
+            to its points, which has fewer parameters than points.
+    """
+    from scipy.stats import f
+
+    count = len(residuals)
+    residuals = np.where(np.abs(residuals) < _ROUNDING, 0.0, residuals)
+    if not residuals.any():
+        return 1.0
+    covariance = np.cov(residuals, rowvar=False)
+    variance = float(np.trace(covariance))
+    if not variance > 0:
+        return 0.0
+    means = residuals.mean(axis=0)
+    degrees = variance**2 / float((covariance**2).sum())
+    return float(f.sf(count * float(means @ means) / variance, degrees, (count - 1) * degrees))

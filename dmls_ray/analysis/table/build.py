@@ -108,10 +108,9 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if uneven:
         yield Note("comparability", _UNEVEN_STEPS.format(join_names(uneven)))
     if any(row.speed_up for row in table.rows if row.world_size > 1):
-        scaling = "strong" if table.fixed_batch_field == "global_batch" else "weak"
-        by = "" if table.has("images_per_s") else " by s/run"
         equal = table.fixed_batch_field
-        text = f"Speed-up{by} is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
+        scaling = "strong" if equal == "global_batch" else "weak"
+        text = f"Speed-up is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
         yield Note("baseline", text)
     yield from table.presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():
@@ -133,10 +132,7 @@ def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str
     versions = set()
     for item in distinct(record.versions for record in results.records):
         versions.add(", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item))
-    days = {record.started_at[:10] for record in results.records}
-    first, last = min(days - {""}, default=""), max(days)
-    when = first if first == last else f"{first} to {last}"
-    where = ", ".join(filter(None, ["; ".join(machines), "; ".join(sorted(versions - {""})), when]))
+    where = ", ".join(filter(None, ["; ".join(machines), "; ".join(sorted(versions - {""})), results.days]))
     most = max(len(row.counted) for row in table.rows)
     values = "Values"
     if most >= MIN_REPEATS:
@@ -200,13 +196,11 @@ def _endings(rows: Sequence[Trial]) -> Mapping[str, Mapping[str, None]]:
 
 
 def held_fixed(table: Table) -> str:
-    """`Held fixed: model digits_convnet, dataset digits, epochs 5`; empty where nothing was.
+    """`Held fixed: model digits_convnet, dataset digits, epochs 5` of one trial or more; empty where nothing was.
 
     Named are the fields that the workload always names, and those that are not at their default.
     """
-    configs = [row.records[0].config for row in table.rows if row.records]
-    if not configs:
-        return ""
+    configs = [row.records[0].config for row in table.rows]
     specs = table.presentation.workload.specs()
     # Without a list, a function's own fields: those that not every workload has.
     shared = {item.name for item in fields(RuntimeConfig)}

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.metrics import EXACT, label_of, table_metrics
+from dmls_ray.analysis.metrics import EXACT, label_of, metric_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.metrics import Metric
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
-from dmls_ray.workloads.registry import registered_metrics
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.table.presentation import Presentation
@@ -167,22 +165,16 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         losses: whether losses have columns, with accuracies.
     """
     first = _first_metric(table)
-    registered = registered_metrics()
-    shown = [name for name, metric in table_metrics().items() if _is_shown(metric, table)]
-    shown += [name for name in table.metric_names if name not in registered]
     families: dict[str, list[Column]] = defaultdict(list)
-    for name in shown:
-        family, interval = "custom", True
-        if name in registered:
-            family, interval = registered[name].family, registered[name].interval
-        if name == first:
-            family, interval = "first", True
-        if family not in ("first", "speed", "loss", "custom", "end"):
-            family = "other"
-        column = metric_column(name, interval=interval, answers=name == first)
+    for name in dict.fromkeys([*table_metrics(), *table.metric_names]):
+        metric, answers = metric_of(name), name == first
+        if not _is_shown(name, table):
+            continue
+        column = metric_column(name, interval=metric.interval or answers, answers=answers)
         if name == "overfit_epoch":
-            column = Column(label_of(name), name, lambda row: row.overfit_epoch)
-        families[family].append(column)
+            column = Column(metric.label, name, lambda row: row.overfit_epoch)
+        family = metric.family if metric.family in ("speed", "loss", "custom", "end") else "other"
+        families["first" if answers else family].append(column)
     if not losses:
         families.pop("loss", None)
     return [
@@ -213,18 +205,19 @@ def _first_metric(table: Table) -> str:
     return "total_s" if table.is_timed else "test_accuracy"
 
 
-def _is_shown(metric: Metric, table: Table) -> bool:
+def _is_shown(name: str, table: Table) -> bool:
     """Whether a table has a column of the metric by default."""
+    metric = metric_of(name)
     if metric.is_time and not table.is_timed:
         return False
-    if metric.name == "overfit_epoch":
+    if name == "overfit_epoch":
         # By all epochs of its runs, which need not have the metric.
         return "regulariser" in table.asked
     if metric.shown == "always":
         return True
     is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
     is_asked = bool(table.asked & {*metric.asked_by})
-    return table.has(metric.name) and (is_needed or is_asked)
+    return table.has(name) and (is_needed or is_asked)
 
 
 def _bound_column(table: Table) -> Column:
@@ -254,25 +247,25 @@ def metric_column(
         answers: whether a trial of which no run is ok has its outcome here.
         of: the metric that has the value of a row, where it is not the same one in all rows.
     """
-    metric = registered_metrics().get(name)
-    metric_of = of or (lambda row: name)
+    metric = metric_of(name)
+    name_of = of or (lambda row: name)
 
     def value(row: Trial) -> Estimate | None:
-        return row.estimates.get(metric_of(row))
+        return row.estimates.get(name_of(row))
 
     def text(row: Trial) -> str:
         if answers and not row.counted:
             return row.outcome
-        text = row.text(metric_of(row), interval=interval)
-        if text and row.is_stopped and (metric is None or metric.scope == "epoch"):
+        text = row.text(name_of(row), interval=interval)
+        if text and row.is_stopped and metric.scope == "epoch":
             last = max(record.metrics["stopped_epoch"] for record in row.counted)
             text += f" (epoch {last})"
         return text + _of_how_many(value(row), row)
 
-    head = name if metric is not None and metric.family == "loss" else label_of(name)
+    head = name if metric.family == "loss" else label_of(name)
     if interval:
         head += INTERVAL
-    prefix = OF_A_METRIC if metric is None else OF_A_RECORD
+    prefix = OF_A_METRIC if metric.family == "custom" else OF_A_RECORD
     return Column(head, name, value, text, ("low", "high", "median", "deviation"), prefix)
 
 

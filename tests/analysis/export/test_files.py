@@ -59,7 +59,7 @@ def test_no_runs_leave_no_files(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named_and_the_others_are_written(folder: Path) -> None:
     (folder / "runs.csv").mkdir()
     (folder / "report.html").mkdir()
-    with pytest.raises(StoreError, match=r"^runs\.csv, report\.html of .* cannot be written \(Is a directory\)"):
+    with pytest.raises(StoreError, match=r"^report\.html, runs\.csv of .* cannot be written \(Is a directory\)"):
         write_derived_files(load(folder))
     assert not derived_files_are_current(folder)
     assert (folder / "table.md").stat().st_size

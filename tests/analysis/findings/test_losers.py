@@ -157,7 +157,7 @@ def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     assert advice.loss is not None
     assert advice.loss.pair.trial.factors["batch_per_rank"] == 128
     assert (advice.loss.pair.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
-    assert advice.notes()[0].startswith("The best one loses accuracy: test acc. -0.11")
+    assert advice.notes()[0].startswith("The best one loses accuracy: test accuracy -11.")
 
 
 def test_asking_for_any_accuracy_where_accuracy_is_the_aim_is_refused() -> None:

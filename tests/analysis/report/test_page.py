@@ -14,7 +14,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.report.render import write_report
+from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
@@ -46,7 +46,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     kept.mkdir(parents=True)
     (kept / "rank0.log").write_text(f"hello {EVIL}")
     reading = SweepSummary(sample, SweepQuestion(text=f"What about {EVIL}?", axis="batch_per_rank"))
-    return write_report(reading, charts(reading.table), folder / "report.html").as_uri()
+    return write(render_report(reading, charts(reading.table)), folder)
+
+
+def write(report: str, folder: Path) -> str:
+    """Write a report; returns its address."""
+    (folder / "report.html").write_text(report, encoding="utf-8")
+    return (folder / "report.html").as_uri()
 
 
 def _rate(values: dict[str, Any], repeat: int) -> float | None:
@@ -201,7 +207,7 @@ def test_the_values_of_a_figure_open_the_same_runs_from_the_keyboard(reader: Rea
 def test_the_first_stop_of_the_keyboard_skips_to_the_answer(reader: Reader, tmp_path: Path) -> None:
     page = reader.page.context.browser.new_page()
     plain = SweepSummary(results({"batch_per_rank": [8]}, _rate), SweepQuestion())
-    page.goto(write_report(plain, [], tmp_path / "report.html").as_uri())
+    page.goto(write(render_report(plain, []), tmp_path))
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
     page.keyboard.press("Enter")
@@ -280,7 +286,7 @@ def test_the_table_of_a_committed_sweep_fits_a_page_of_1200_pixels(opened: Reade
     reading = summarize(load(PROJECT / "results" / "reference" / name))
     page = opened.page.context.browser.new_page()
     page.set_viewport_size({"width": 1200, "height": 900})
-    page.goto(write_report(reading, [], tmp_path / "report.html").as_uri())
+    page.goto(write(render_report(reading, []), tmp_path))
     widths = "table => [table.scrollWidth, table.parentElement.clientWidth]"
     table, box = page.locator("table").first.evaluate(widths)
     page.close()

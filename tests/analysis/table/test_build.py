@@ -60,7 +60,6 @@ def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
 ) -> None:
     entry = Metric(name="norm", label="max norm", kind="amount", direction="none", scope="run", **shown)
     metrics = {**registered_metrics(), "norm": entry}
-    monkeypatch.setattr("dmls_ray.analysis.table.model.registered_metrics", lambda: metrics)
     monkeypatch.setattr("dmls_ray.analysis.metrics.registered_metrics", lambda: metrics)
     measured = results(GRID, rate)
     for record in measured.records:
@@ -235,4 +234,3 @@ def test_what_does_not_vary_is_named_if_it_is_always_or_not_usual_and_all_fields
     )
     runs = own_results({"depth": [1, 2], "width": 8}, lambda values, repeat: (1.0, {}))
     assert "width 8" in held_fixed(make_table(runs))
-    assert held_fixed(make_table(runs.of([]), ())) == ""

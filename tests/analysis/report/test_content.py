@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.report import payload
-from dmls_ray.analysis.report.payload import TRACEBACK, build_payload, run_files, shorten
+from dmls_ray.analysis.report import content
+from dmls_ray.analysis.report.content import TRACEBACK, build_payload, run_files, shorten
+from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import EpochRecord
 from tests.analysis.samples import own_results, results, set_value
 from tests.conftest import jpeg
@@ -40,7 +41,7 @@ def test_a_picture_is_there_once_and_those_beyond_the_total_are_elsewhere(monkey
     shown = build_payload(sample.records, Path("nowhere"))
     assert ([run["picture"] for run in shown["runs"]], shown["pictures"]) == ([None, 0, 1, 0], [one, other])
     assert (json.dumps(shown).count(one), json.dumps(shown).count(other)) == (1, 1)
-    monkeypatch.setattr(payload, "PICTURES", len(one) + 10)
+    monkeypatch.setattr(content, "PICTURES", len(one) + 10)
     shown = build_payload(sample.records, Path("nowhere"))
     assert ([run["picture"] for run in shown["runs"]], shown["pictures"]) == ([None, 0, -1, 0], [one])
 
@@ -59,7 +60,7 @@ def test_long_runs_show_every_kth_epoch_and_the_last(monkeypatch: pytest.MonkeyP
     sample = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)
     (record,) = sample.records
     record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
-    monkeypatch.setattr(payload, "EPOCH_ROWS", 20)
+    monkeypatch.setattr(content, "EPOCH_ROWS", 20)
     (run,) = build_payload(sample.records, Path("nowhere"))["runs"]
     assert [epoch["epoch"] for epoch in run["epochs"]] == [*range(10, 101, 10)]
     assert run["left_out"] == 90
@@ -103,5 +104,57 @@ def test_the_ends_of_logs_are_shown_up_to_their_total(tmp_path: Path, monkeypatc
         return [file.get("end") for file in build_payload([made()], tmp_path)["runs"][0]["files"]]
 
     assert ends() == ["began", "x" * (TRACEBACK - 5) + "ended", None]
-    monkeypatch.setattr(payload, "LOGS", 5)
+    monkeypatch.setattr(content, "LOGS", 5)
     assert ends() == ["began", None, None]
+
+
+AXES = {"batch_per_rank": [16, 32]}
+
+
+def rate(values: dict[str, Any], repeat: int) -> float | None:
+    return None if (values["batch_per_rank"], repeat) == (32, 2) else 100.0
+
+
+def test_how_it_was_measured_names_order_and_seeds() -> None:
+    sample = results(AXES, rate)
+    assert content.run_counts(sample) == "6 runs: 5 ok, 1 oom"
+    sample.records[0].attempts = 2
+    for record in sample.records:
+        record.isolation = "group"
+    text = " ".join(content.methodology(sample, make_table(sample)))
+    assert "Blocks: 3, with one repeat of every trial each, shuffled by seed 0" in text
+    assert "Mean of n repeats and its 95% interval" in text
+    assert "Runs started more than once because a rank was lost: 1 of 6." in text
+    assert "Isolation: group." in text
+
+
+def test_a_search_is_not_said_to_have_run_alone() -> None:
+    sample = results(AXES, rate)
+    for record in sample.records:
+        record.mode = "search"
+    text = " ".join(content.methodology(sample, make_table(sample)))
+    assert "share the machine" in text
+    assert "to itself" not in text
+
+
+def test_each_machine_is_described_once_with_its_versions() -> None:
+    sample = results(AXES, rate)
+    sample.records[0].machine = {"host": "other", "gpus": ["H200", "H200"], "memory_mib": 131072}
+    other, lab = content.environments(sample.records)
+    assert (other["runs"], other["machine"]) == (1, {"host": "other", "gpus": "2 x H200", "memory_mib": "131,072"})
+    assert (lab["runs"], lab["versions"]["torch"], lab["code"]) == (5, "2", {})
+
+
+def test_the_commands_are_those_that_a_shell_takes() -> None:
+    session = {
+        "started_at": "2026-01-02",
+        "command": ["batch_size.py", "--out", "my results"],
+        "git": {"commit": "abc", "dirty": True},
+    }
+    first, second = content.commands([session, {"command": ["dmls-ray", "sweep"]}, {"command": []}, {}])
+    assert first[0] == "2026-01-02"
+    assert first[1].splitlines() == [
+        "git checkout abc  # the files had changes that this commit lacks",
+        "python batch_size.py --out 'my results'",
+    ]
+    assert second == ("", "dmls-ray sweep")
