@@ -95,7 +95,7 @@ class RankTrainer(Generic[Task]):
             # From here on each rank has different random numbers, for example for dropout.
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
-        self.evaluator = Evaluator(config, self.device, self.task, self.ddp_model, self.collective)
+        self.evaluator = Evaluator(self)
         self.timer = StepTimer(self.device, self.warmup_steps, self.ddp_model.count_from_here)
         self.stopping = EarlyStopping(config, self.collective)
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)

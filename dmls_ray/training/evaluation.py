@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.run_events import Progress
-from dmls_ray.training.ddp import DDPModel
 from dmls_ray.training.precision import autocast
-from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit
-from dmls_ray.training.task import EvalSplit, Forward, Meter, TrainingTask
+from dmls_ray.training.task import EvalSplit, Forward, Meter
+
+if TYPE_CHECKING:
+    from dmls_ray.training.engine import RankTrainer
 
 _SUMMED_TOGETHER = 32
 """Batches whose losses and outputs are summed at once, since a call per batch would cost more than its work."""
@@ -22,23 +22,12 @@ class Evaluator:
     """Evaluates this rank's share of a split; all ranks call its methods together.
 
     Args:
-        config: its precision applies to the evaluation, too.
-        device: the rank's device.
-        task: samples, loss and meters.
-        ddp_model: the model.
-        collective: the ranks.
+        trainer: gives the model, the samples, and the precision, which applies to the evaluation, too.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        device: torch.device,
-        task: TrainingTask,
-        ddp_model: DDPModel,
-        collective: Collective,
-    ) -> None:
-        self._config, self._device, self._task = config, device, task
-        self._ddp_model, self._collective = ddp_model, collective
+    def __init__(self, trainer: RankTrainer[Any]) -> None:
+        self._config, self._device, self._task = trainer.config, trainer.device, trainer.task
+        self._ddp_model, self._collective = trainer.ddp_model, trainer.collective
         self._tested: Forward | None = None  # the forward pass that was tested after the last epoch
         self.emit: Emit = lambda event: None
         """Takes `Progress` after each pass."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import sys
 import threading
 import time
 import warnings
@@ -38,8 +37,7 @@ class MemoryMeter:
             torch.cuda.reset_peak_memory_stats(device)
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
             return
-        if sys.platform == "linux":
-            release_free_pages()
+        release_free_pages()
         self.start_mib = psutil.Process().memory_info().rss / MIB
         self._mapped_mib = _mapped_mib()
         self._resettable = _reset_peak()

@@ -83,9 +83,6 @@ class MPIBackend(BackendInPython):
 
         return self._submit(tensors, reduce_all)
 
-    def allreduce_coalesced(self, tensors: Sequence[Tensor], options: Any = None) -> Any:
-        return self.allreduce(tensors, options)
-
     def broadcast(self, tensors: Sequence[Tensor], options: Any = None) -> Any:
         root = getattr(options, "rootRank", 0)
 

@@ -93,7 +93,6 @@ class OptimizerStep:
         self.scaler = make_scaler(config, device)
         self._applied = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = 0
-        self._weights: dict[float, Tensor] = {}
 
     def loss_scale(self) -> Tensor | float:
         """Factor of the losses in the backward pass."""
@@ -103,9 +102,7 @@ class OptimizerStep:
     def backward(self, loss: Tensor, weight: float = 1.0) -> None:
         """Accumulate the gradients of a loss times a weight."""
         # The weight is the gradient of the loss, which saves a multiplication in each direction.
-        gradient = self._weights.get(weight)
-        if gradient is None:
-            gradient = self._weights[weight] = torch.tensor(weight, device=loss.device)
+        gradient = torch.full((), weight, device=loss.device)
         loss.backward(gradient=self.scaler.scale(gradient).to(loss.dtype))
 
     def step(self) -> None:
