@@ -1,6 +1,6 @@
 """Private APIs of Ray that this package needs, last seen in Ray 2.60.0. Imports Ray inside functions only.
 
-A test checks that each name of `PRIVATE_NAMES` still exists. Each function says what happens without its names.
+A test checks that each of them still exists. Each function says what happens without its names.
 """
 
 from __future__ import annotations
@@ -9,20 +9,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
-
-PRIVATE_NAMES = (
-    "ray._private.auto_init_hook:enable_auto_connect",
-    "ray._private.grpc_utils:init_grpc_channel",
-    "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
-    "ray._private.worker:_worker_logs_enabled",
-    "ray.core.generated.gcs_pb2:GcsNodeInfo",
-    "ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest",
-    "ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub",
-    "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator:get_or_create_autoscaling_coordinator",
-    # Overridden by `node_trainer.GroupTrainer`. Without it: every trainer starts two more processes.
-    "ray.train.torch:TorchTrainer._create_default_callbacks",
-    "ray.train.v2._internal.execution.callback:ControllerCallback",
-)
 
 NODE_DIED_TEXT = "its node has died"
 """In Ray's error about a worker whose machine is gone. Without it, such a death counts as a retry."""

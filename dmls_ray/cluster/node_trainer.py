@@ -33,7 +33,8 @@ class GroupTrainer(TorchTrainer):
     """A TorchTrainer without the helpers that cost a process each and do nothing here.
 
     That is the one for Ray Data, and the one that frees the placement groups of a controller that died: the death of a
-    controller ends the sweep, whose groups Ray then frees.
+    controller ends the sweep, whose groups Ray then frees. The method is private to Ray: without it, every trainer
+    starts two more processes.
     """
 
     def _create_default_callbacks(self) -> list[Any]:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
-from dmls_ray.cluster.compat import PRIVATE_NAMES
 from tests.conftest import PROJECT
 
+COMPAT = PROJECT / "dmls_ray" / "cluster" / "compat.py"
 
-@pytest.mark.parametrize("name", PRIVATE_NAMES, ids=lambda name: name.partition(":")[2])
-def test_a_private_name_of_ray_still_exists(name: str) -> None:
+ATTRIBUTES = (
+    "ray._private.auto_init_hook:enable_auto_connect",
+    "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
+    "ray._private.worker:_worker_logs_enabled",
+    "ray.train.torch:TorchTrainer._create_default_callbacks",
+)
+IMPORTS = [ast.unparse(node) for node in ast.walk(ast.parse(COMPAT.read_text())) if isinstance(node, ast.ImportFrom)]
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_a_private_attribute_of_ray_still_exists(name: str) -> None:
     pkgutil.resolve_name(name)
+
+
+def test_private_names_of_ray_can_be_imported() -> None:
+    for statement in IMPORTS:
+        exec(statement, {})
 
 
 def test_private_modules_of_ray_are_imported_in_compat_only() -> None:

@@ -23,7 +23,7 @@ from dmls_ray.cluster.tune.trainables import (
     TuneJobSet,
 )
 from dmls_ray.cluster.worker_group import WorkerGroup
-from dmls_ray.records.run_events import RunEvent, RunStarted, is_last
+from dmls_ray.records.run_events import RunEvent, is_last
 from dmls_ray.util.errors import ClusterLostError
 from dmls_ray.util.text import first_line
 
@@ -81,7 +81,6 @@ class ForwardEvents(tune.Callback):
         self._listener, self._group, self._trials, self._check = listener, group, trials, check
         self._complete: set[str] = set()
         """Tune trials without further events."""
-        self._attempts: dict[str, int] = {}
         self._has_answered = False
         """Whether there was an answer since the last check."""
 
@@ -109,7 +108,7 @@ class ForwardEvents(tune.Callback):
             return
         run_id = self._trials.job_of(trial.config).run_id
         try:
-            self._group.broker.call("decide", run_id, self._attempts[run_id], None)
+            self._group.broker.call("decide", run_id, 0, None)  # in whichever attempt
             while trial.trial_id not in self._complete:
                 for event in self._group.broker.call("events", run_id):
                     self._pass_on(trial, run_id, event)
@@ -133,8 +132,6 @@ class ForwardEvents(tune.Callback):
             raise _EndedError(error) from error
 
     def _pass_on(self, trial: Any, run_id: str, event: RunEvent) -> None:
-        if isinstance(event, RunStarted):
-            self._attempts[run_id] = event.attempt
         try:
             self._listener(trial.config, event)
         except Exception as error:  # Tune would log it and go on

@@ -113,7 +113,6 @@ class TrialConfig(TrainingConfig):
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         _not_with_quantization("precision", ["fp32"]),
         _not_with_quantization("compile", ["off"]),
-        _not_with_quantization("batch_norm", ["off", "on"]),
         _not_with_quantization("noise_scale", [False]),
         Conflict(
             lambda config: config.stop_at_target and config.target_accuracy is None,

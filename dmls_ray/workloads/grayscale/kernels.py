@@ -73,7 +73,13 @@ def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
     if not cpp_extension.is_ninja_available():
         raise UnavailableError(f"{name} needs ninja; pip install ninja.")
-    folder = _folder_of(name, compiler)
+    # Of these sources with this PyTorch and this compiler, for this GPU.
+    key = hashlib.sha256(f"{torch.__version__} {compiler}".encode())
+    if torch.cuda.is_available():
+        key.update(str(torch.cuda.get_device_capability()).encode())
+    for path in sorted(_SOURCES.iterdir()):
+        key.update(path.read_bytes())
+    folder = cache_root() / "kernels" / f"{name}-{key.hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         # The loader locks by a file that stays if a builder is killed: the next builder would wait for ever.
@@ -89,13 +95,3 @@ def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:
         )
     kernel: Kernel = getattr(torch.ops, name).grey
     return kernel
-
-
-def _folder_of(name: str, compiler: str) -> Path:
-    """The cache folder of a library built from these sources with this PyTorch and this compiler, for this GPU."""
-    key = hashlib.sha256(f"{torch.__version__} {compiler}".encode())
-    if torch.cuda.is_available():
-        key.update(str(torch.cuda.get_device_capability()).encode())
-    for path in sorted(_SOURCES.iterdir()):
-        key.update(path.read_bytes())
-    return cache_root() / "kernels" / f"{name}-{key.hexdigest()[:16]}"
