@@ -44,6 +44,8 @@ BAD_INPUT = [
         ["--model", "torchvision:resnet18", "--batch-norm", "on", "--dataset", "synthetic:train=64,test=32"],
         "batch_norm=on puts layers into built-in models, and model=torchvision:resnet18 is none",
     ),
+    (["--model", "simplecnn", "--image-size", "4", "--loader", "dataloader"], "does not take images of 1x4x4"),
+    (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),
     (["--dry-run", "--address", ""], "--address is empty"),
     (["--restarts", "-1"], "--restarts -1 is out of range; give 0 or more."),
     (["--batch", "8"], "--batch is no flag; did you mean --batch-per-rank or --batch-norm?"),

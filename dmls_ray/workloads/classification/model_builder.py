@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from dmls_ray.util.errors import ConfigError, InputError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import is_reference
+from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import peek_dataset
 from dmls_ray.workloads.classification.models import MODELS, ModelBuilder, Shape
@@ -72,6 +74,26 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
     if config.dropout is not None:
         _set_dropout(model, config.dropout, config.model)
     return model
+
+
+@functools.cache
+def check_fits(name: str, shape: Shape, classes: int) -> None:
+    """Refuse a built-in model or one of torchvision that does not take images of this shape.
+
+    Raises:
+        ConfigError: with PyTorch's reason.
+    """
+    if name not in MODELS and not name.startswith("torchvision:"):
+        return
+    # Without data on a device, and without a warning about layers of no size.
+    with torch.device("meta"), warnings.catch_warnings(action="ignore"):
+        model = find_model(name)(shape, classes)
+        try:
+            model(torch.empty(2, *shape))
+        except (RuntimeError, ValueError, AssertionError) as error:
+            size = "x".join(map(str, shape))
+            reason = f"model={name} does not take images of {size} ({first_line(error)})"
+            raise ConfigError(f"{reason}; set image_size, or use another model.") from error
 
 
 @functools.cache

@@ -27,6 +27,9 @@ from dmls_ray.workloads.user_function.sent import SentName, send
 _ASKED = {"asked_by": ("quantization",)}
 """Of metrics that a sweep of quantization asks for."""
 
+_SIDE_THAT_FITS = 8
+"""Pixels a side of images that every built-in model takes."""
+
 
 def _row(name: str, label: str, kind: Kind, direction: Direction, format: FormatName, doc: str, **more: Any) -> Metric:
     return Metric(
@@ -138,7 +141,7 @@ class ClassificationWorkload(Workload):
         """Decode each data set once, so that bad data are reported in one line before Ray starts; name slow precisions.
 
         Raises:
-            ConfigError, UserCodeError, DataError: a data set cannot be used.
+            ConfigError, UserCodeError, DataError: a data set cannot be used, or its images do not fit a model.
         """
         from dmls_ray.workloads.classification.data import decoded_images, sources
 
@@ -150,10 +153,16 @@ class ClassificationWorkload(Workload):
             if config.loader == "resident":
                 if not decoded_images.is_decoded(*data):
                     notify(f"Preparing {config.dataset}, once on this machine ...")
-                samples = len(decoded_images.load_decoded(*data).train_labels)
+                decoded = decoded_images.load_decoded(*data)
+                shape, classes, samples = decoded.shape, len(decoded.class_names), len(decoded.train_labels)
             else:
-                _, _, samples = decoded_images.peek_dataset(*data)
+                shape, classes, samples = decoded_images.peek_dataset(*data)
             config.held_out(samples)
+            # PyTorch takes seconds to load: of built-in models, only small images are checked.
+            if config.model not in MODELS or min(shape[1:]) < _SIDE_THAT_FITS:
+                from dmls_ray.workloads.classification.model_builder import check_fits
+
+                check_fits(config.model, shape, classes)
         halved = {config.precision for config in configs} & {"amp-bf16", "amp-fp16"}
         if halved and not describe_machine()["gpus"]:
             from dmls_ray.training.precision import slow_precisions
