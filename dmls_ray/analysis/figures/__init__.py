@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dmls_ray.analysis.figures import learning, performance, question, ranks
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.figures.learning import critical_batch_chart, learning_chart, tradeoff_chart
-from dmls_ray.analysis.figures.performance import memory_chart, scaling_chart, step_parts_chart
-from dmls_ray.analysis.figures.question import answer_chart, changes_chart, search_chart
 from dmls_ray.analysis.table.model import Table
 
 _LEADING = ("search", "changes", "answer")
@@ -16,15 +14,20 @@ figure of the workload is on its question.
 """
 
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
-    "critical_batch": critical_batch_chart,
-    "search": search_chart,
-    "changes": changes_chart,
-    "answer": answer_chart,
-    "tradeoff": tradeoff_chart,
-    "scaling": scaling_chart,
-    "memory": memory_chart,
-    "learning": learning_chart,
-    "step_parts": step_parts_chart,
+    "critical_batch": learning.critical_batch_chart,
+    "search": question.search_chart,
+    "changes": question.changes_chart,
+    "answer": question.answer_chart,
+    "tradeoff": learning.tradeoff_chart,
+    "scaling": performance.scaling_chart,
+    "time": performance.time_chart,
+    "memory": performance.memory_chart,
+    "learning": learning.learning_chart,
+    "step_parts": performance.step_parts_chart,
+    "communication": performance.communication_chart,
+    "step_times": ranks.step_times_chart,
+    "rank_spread": ranks.rank_spread_chart,
+    "utilization": ranks.utilization_chart,
 }
 """Name of each chart -> the function that makes it, in the order of a report."""
 

@@ -1,4 +1,4 @@
-"""What training takes: throughput and efficiency against ranks, memory of a rank, and where an optimizer step goes."""
+"""What training takes: throughput and efficiency against ranks, time, memory and communication of an optimizer step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmls_ray.analysis.figures.series import (
     field_axis,
     format_factor,
     limit_items,
-    line_panel,
+    line_panels,
     lines_along,
     lost_crosses,
     measured_series,
@@ -29,7 +29,7 @@ from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, fits
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.steps import PARTS, step_parts
+from dmls_ray.analysis.trials.steps import PARTS, parts_by_block, step_parts
 from dmls_ray.analysis.trials.trial import Trial
 
 _CURVE_POINTS = 25
@@ -119,6 +119,50 @@ def _speed_ups(rows: Sequence[Trial]) -> Points:
     return speed_ups
 
 
+def time_chart(table: Table) -> Chart | None:
+    """Time of an epoch and of an optimizer step; None if no two trials with times differ in the batch alone."""
+    plotted = [
+        plotted_metric("epoch_s", "training time of an epoch (s)", log=True),
+        plotted_metric("step_ms_p50", "median optimizer step (ms)", log=True),
+    ]
+    return _along(table, "time", "Time against batch", [batch_axis(table)], plotted)
+
+
+def communication_chart(table: Table) -> Chart | None:
+    """What communication adds to a step, and how much of it computation hides; None if no two trials have DDP's timers.
+
+    The x axis is the first of world_size, the batch and the varied fields in which two trials differ alone.
+    """
+    plotted = [
+        Plotted(Axis("communication not overlapped (fraction of a step)", from_zero=True), _exposed, quantity="share"),
+        Plotted(Axis("overlapped with compute (fraction of communication)", from_zero=True), _hidden, quantity="share"),
+    ]
+    fields = ["world_size", batch_axis(table), *table.varied]
+    fields = [field for field in fields if field not in table.changed]
+    return _along(table, "communication", "Communication of gradients", fields, plotted)
+
+
+def _exposed(row: Trial) -> Mapping[int, float]:
+    steps = parts_by_block(row)
+    shares = steps.exposed_comm_ms / steps.sum(axis=1)
+    return {block: shares[block] for block in _hidden(row) if block in shares}
+
+
+def _hidden(row: Trial) -> Mapping[int, float]:
+    timed = [record for record in row.timed if "overlap_ms" in record.metrics]
+    return {record.repeat: record.metrics["overlap_ms"] / record.metrics["comm_ms"] for record in timed}
+
+
+def _along(table: Table, name: str, title: str, fields: Sequence[str], plotted: Sequence[Plotted]) -> Chart | None:
+    """Quantities along the first of some fields in which two trials differ alone; None without such trials."""
+    for field in fields:
+        x, lines, notes = metric_lines(table, plotted[0], field)
+        panels = line_panels(plotted, x, lines)
+        if panels:
+            return Chart(name=name, title=title, panels=panels, notes=notes)
+    return None
+
+
 def step_parts_chart(table: Table) -> Chart | None:
     """The parts of an optimizer step in each trial, as stacked bars; None if fewer than two trials have them."""
     amounts = {}
@@ -153,13 +197,11 @@ def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     plotted = plotted_metric(metric, from_zero=True)
     field = batch_axis(table)
     x, lines, note = metric_lines(table, plotted, field)
-    # On a logarithmic axis a straight line would be a curve.
-    panels = line_panel(plotted, replace(x, log=False, from_zero=True, ticks=()), lines)
-    if not panels:
-        return []
     notes += note
     rows = [row for line in lines for row in line.rows]
-    return [replace(panels[0], series=[*panels[0].series, *_limit(rows, metric, field)])]
+    # On a logarithmic axis a straight line would be a curve.
+    panels = line_panels([plotted], replace(x, log=False, from_zero=True, ticks=()), lines)
+    return [replace(panel, series=[*panel.series, *_limit(rows, metric, field)]) for panel in panels]
 
 
 def _limit(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:

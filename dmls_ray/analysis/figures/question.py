@@ -15,7 +15,7 @@ from dmls_ray.analysis.figures.series import (
     differing_fields,
     field_axis,
     limit_items,
-    line_panel,
+    line_panels,
     lines_along,
     lines_of_groups,
     lost_crosses,
@@ -72,9 +72,7 @@ def answer_chart(table: Table) -> Chart | None:
     memory = memory_metric(rows)
     if memory:
         plotted.append(plotted_metric(memory, from_zero=True))
-    panels: list[Panel] = []
-    for item in plotted:
-        panels += line_panel(item, x, lines)
+    panels = line_panels(plotted, x, lines)
     if not panels:
         return None
     return Chart(name="answer", title=f"{_describe_panels(panels)} against {axis}", panels=panels, notes=notes)
@@ -207,7 +205,7 @@ def quantization_chart(table: Table) -> Chart | None:
     for plotted in plotted_measures(table, measured):
         if not plotted.metric:
             y = replace(plotted.y, label=f"training {plotted.y.label}")
-            panels += line_panel(replace(plotted, y=y), x, training)
+            panels += line_panels([replace(plotted, y=y)], x, training)
     title = "Accuracy, size and latency in fp32 and in int8, and speed of training"
     about = "fp32 and int8 are of the same training; without quantization there is fp32 alone."
     return Chart(name=QUANTIZATION, title=title, panels=panels, notes=[about, *notes])

@@ -125,17 +125,21 @@ def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str =
     return Series(name, [Point(x, y) for x, y in points], "line", dashed=True, same_as=same_as)
 
 
-def line_panel(plotted: Plotted, x: Axis, lines: Iterable[Line]) -> list[Panel]:
-    """A panel with the trials of lines, joined where x is a number; empty if no trial has a value.
+def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> list[Panel]:
+    """A panel for each quantity of which a trial has a value: the trials of lines, joined where x is a number.
 
     A trial without a value is a cross.
     """
-    measured: list[Series] = []
-    lost: list[Series] = []
-    for line in lines:
-        measured += plotted.series(line.name, line.points, connected=not x.categories)
-        lost += lost_crosses(line.name, line.points)
-    return [Panel(x=x, y=plotted.y, series=[*measured, *lost])] if measured else []
+    panels = []
+    for item in plotted:
+        measured: list[Series] = []
+        lost: list[Series] = []
+        for line in lines:
+            measured += item.series(line.name, line.points, connected=not x.categories)
+            lost += lost_crosses(line.name, line.points)
+        if measured:
+            panels.append(Panel(x=x, y=item.y, series=[*measured, *lost]))
+    return panels
 
 
 def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: bool = False) -> Plotted:

@@ -45,7 +45,7 @@ def step_parts(trial: Trial) -> dict[str, float]:
     They add up to the step. Those that are not known, as forward and backward pass of a user-defined function that
     calls no `backward()`, are 0: their time is in the rest.
     """
-    runs = _parts_by_block(trial)
+    runs = parts_by_block(trial)
     return {name: float(runs[name].mean()) for name in PARTS if not runs.empty}
 
 
@@ -85,7 +85,7 @@ def _growing_shares(smaller: Trial, trial: Trial, larger: Trial) -> list[float]:
     """
     if smaller is larger:
         return []
-    below, here, above = (_parts_by_block(item).sum(axis=1) for item in (smaller, trial, larger))
+    below, here, above = (parts_by_block(item).sum(axis=1) for item in (smaller, trial, larger))
     first, batch, last = (item.factors["batch_per_rank"] for item in (smaller, trial, larger))
     shares = (batch / (last - first) * (above - below) / here).dropna()
     shared = trial.common_blocks(smaller) & trial.common_blocks(larger)
@@ -187,7 +187,7 @@ def has_uneven_steps(trial: Trial) -> bool:
     return False
 
 
-def _parts_by_block(trial: Trial) -> pd.DataFrame:
+def parts_by_block(trial: Trial) -> pd.DataFrame:
     """The parts of a step, of shape (blocks that have them, parts)."""
     runs = {}
     for record in trial.timed:

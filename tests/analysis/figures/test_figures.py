@@ -62,7 +62,7 @@ def test_one_trial_has_no_figure_but_that_of_its_epochs() -> None:
     assert chart_names(runs) == []
 
 
-@pytest.mark.parametrize(("mode", "timed"), [("bench", {"scaling"}), ("search", set())])
+@pytest.mark.parametrize(("mode", "timed"), [("bench", {"scaling", "time"}), ("search", set())])
 def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed: set[str]) -> None:
     runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2, 4]}, lambda values, repeat: 100.0)
     for record in runs.records:
@@ -78,7 +78,7 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
             {"images_per_s": 100.0 * values["world_size"], "epoch_s": 5.0, "test_accuracy": 0.5},
         ),
     )
-    assert chart_names(runs) == ["tradeoff", "scaling"]
+    assert chart_names(runs) == ["tradeoff", "scaling", "time"]
 
 
 @pytest.mark.parametrize("folder", QUESTIONS)

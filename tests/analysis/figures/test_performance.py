@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures import performance
-from dmls_ray.analysis.figures.performance import memory_chart, scaling_chart, step_parts_chart
+from dmls_ray.analysis.figures.performance import (
+    communication_chart,
+    memory_chart,
+    scaling_chart,
+    step_parts_chart,
+    time_chart,
+)
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points
 from dmls_ray.analysis.table.build import make_table
@@ -148,6 +154,23 @@ def test_the_parts_of_each_trials_steps_stand_on_each_other() -> None:
     assert panel.stacked
     assert "communication not overlapped with compute" not in names(panel), "one rank communicates nothing"
     assert sum(points(panel, name)["16"] or 0 for name in names(panel)) == 1.0
+
+
+def test_the_time_of_an_epoch_and_of_a_step_goes_along_the_batch() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 10.0 * values["batch_per_rank"])
+    with_parts(runs, lambda config: {"step_ms_p50": 2.0 * config["batch_per_rank"]})
+    epoch, step = panels(time_chart(make_table(runs)), 2)
+    assert points(epoch, "measured") == pytest.approx({16: 6.25, 32: 3.125}), "of a thousand samples"
+    assert points(step, "measured") == {16: 32.0, 32: 64.0}
+
+
+def test_communication_is_a_share_of_a_step_along_the_ranks_from_two_on() -> None:
+    runs = runs_of()
+    timers = {"comm_ms": 4.0, "overlap_ms": 3.0, "exposed_comm_ms": 1.0}
+    with_parts(runs, lambda config: ALONE | (timers if config["world_size"] > 1 else {}))
+    exposed, hidden = panels(communication_chart(make_table(runs)), 2)
+    assert points(exposed, "measured") == pytest.approx({2: 0.5, 4: 0.5})
+    assert points(hidden, "measured") == pytest.approx({2: 0.75, 4: 0.75})
 
 
 @pytest.mark.parametrize(

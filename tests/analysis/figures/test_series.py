@@ -5,7 +5,7 @@ from typing import Any
 from dmls_ray.analysis.figures.series import (
     field_axis,
     limit_items,
-    line_panel,
+    line_panels,
     lines_along,
     measured_series,
     plotted_metric,
@@ -62,7 +62,7 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
     table = table_of(
         {"batch_per_rank": [16, 32]}, lambda values, repeat: None if values["batch_per_rank"] == 32 and repeat else 9.0
     )
-    (panel,) = line_panel(plotted_metric("epoch_s"), *lines_along(table, table.rows, "batch_per_rank"))
+    (panel,) = line_panels([plotted_metric("epoch_s")], *lines_along(table, table.rows, "batch_per_rank"))
     assert points(panel, "measured").keys() == {16, 32}
     cross = series(panel, "oom")
     (point,) = cross.points

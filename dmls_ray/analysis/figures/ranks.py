@@ -1,0 +1,111 @@
+"""What the ranks of a run measured: times of their steps, how they differ, and how busy processor and GPU were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import fmean, median
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
+from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_items, run_ids, trial_labels
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.model import STEP_QUANTILES
+
+Curve = Callable[[Trial], list[Point]]
+"""The points of a trial; none where it has no values."""
+
+
+def step_times_chart(table: Table) -> Chart | None:
+    """Empirical distribution of the times of optimizer steps; None if no run in bench mode has their quantiles."""
+    x = Axis("optimizer step (ms)", log=True)
+    about = "At each share the median over all ranks of all runs of a trial."
+    return _chart(table, "step_times", "Times of steps", x, {"steps within this time (fraction)": _steps}, about)
+
+
+def _steps(row: Trial) -> list[Point]:
+    """The share of steps that took at most so many milliseconds."""
+    measured = [rank.step_ms_quantiles for record in row.timed for rank in record.ranks if rank.step_ms_quantiles]
+    points = []
+    for share, values in zip(STEP_QUANTILES, zip(*measured, strict=False), strict=False):
+        points.append(Point(median(values), share, runs=run_ids(row.timed), text=f"{share:.0%} of the steps"))
+    return points
+
+
+def rank_spread_chart(table: Table) -> Chart | None:
+    """How far each rank is from the mean over the ranks of its run; None if no run in bench mode has two ranks."""
+    ranks = max((row.world_size for row in table.rows), default=0)
+    x = Axis("rank", categories=list(map(str, range(ranks))))
+    curves = {
+        "forward pass (% above mean over ranks)": partial(_spread, metric="forward_ms"),
+        "backward pass (% above mean over ranks)": partial(_spread, metric="backward_ms"),
+        "memory of the GPU (% above mean over ranks)": partial(_spread, metric="device_mem_mib"),
+    }
+    about = "Ranks wait for each other at every step, so the step of a slow rank is as long as that of the others."
+    return _chart(table, "rank_spread", "Spread over ranks", x, curves, about)
+
+
+def _spread(row: Trial, metric: str) -> list[Point]:
+    """A metric of each rank, in % above the mean over the ranks of its run."""
+    by_rank: dict[int, list[float]] = {}
+    for record in row.timed:
+        amounts = {rank.rank: rank.metrics[metric] for rank in record.ranks if metric in rank.metrics}
+        mean = fmean(amounts.values()) if len(amounts) > 1 else 0.0
+        for rank, amount in amounts.items():
+            if mean:
+                by_rank.setdefault(rank, []).append(100 * (amount / mean - 1))
+    points = []
+    for rank, spread in sorted(by_rank.items()):
+        value = estimate(spread)
+        points.append(Point(str(rank), value.centre, value.low, value.high, run_ids(row.timed), f"n={value.n}"))
+    return points
+
+
+def utilization_chart(table: Table) -> Chart | None:
+    """Utilization over time; None if no run in bench mode was sampled twice, as one of less than a second."""
+    x = Axis("time since the start of a run (s)", from_zero=True)
+    curves = {
+        "CPU utilization of a rank (% of a core)": partial(_samples, quantity="cpu_percent"),
+        "GPU utilization of a rank (%)": partial(_samples, quantity="gpu_percent"),
+    }
+    about = "In each half second the mean over all ranks of those runs of a trial that go on."
+    return _chart(table, "utilization", "Utilization over time", x, curves, about, "line")
+
+
+def _samples(row: Trial, quantity: str) -> list[Point]:
+    samples: dict[float, list[float]] = {}
+    for record in row.timed:
+        for rank in record.ranks:
+            for at_s, value in zip(rank.utilization.get("at_s", []), rank.utilization.get(quantity, []), strict=False):
+                samples.setdefault(round(2 * at_s) / 2, []).append(value)
+    points = [Point(at_s, fmean(values)) for at_s, values in sorted(samples.items())]
+    return points if len(points) > 1 else []
+
+
+def _chart(
+    table: Table, name: str, title: str, x: Axis, curves: Mapping[str, Curve], about: str, kind: Kind = "points"
+) -> Chart | None:
+    """A panel for each quantity, with a series for each trial that has it; None without any.
+
+    Args:
+        table: table of the sweep.
+        name: name of the chart.
+        title: its title.
+        x: the x axis.
+        curves: label of a y axis -> its values.
+        about: the note below the chart.
+        kind: how the values are drawn.
+    """
+    measured = [row for row in table.rows if any(curve(row) for curve in curves.values())]
+    rows, notes = limit_items(measured, "trials")
+    panels = []
+    for label, curve in curves.items():
+        series = []
+        for trial, row in zip(trial_labels(table, rows), rows, strict=True):
+            points = curve(row)
+            if points:
+                series.append(Series(trial or SINGLE_LINE, points, kind, connected=True))
+        if series:
+            panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
+    return Chart(name=name, title=title, panels=panels, notes=[about, *notes]) if panels else None

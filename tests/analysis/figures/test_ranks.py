@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.ranks import rank_spread_chart, step_times_chart, utilization_chart
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import STEP_QUANTILES
+from tests.analysis.figures.reading import panels, points
+from tests.analysis.samples import results
+
+
+def runs_of(samples: int = 2, **axes: Any) -> Results:
+    """Rank 1 has steps of 20 to 29 ms instead of 10 to 19, and 3 ms of a forward pass instead of 1."""
+    runs = results({"batch_per_rank": 16, "world_size": 2} | axes, lambda values, repeat: 100.0)
+    for record in runs.records:
+        for rank in record.ranks:
+            rank.step_ms_quantiles = [10.0 * (1 + rank.rank) + place for place in range(len(STEP_QUANTILES))]
+            rank.metrics["forward_ms"] = 1.0 + 2 * rank.rank
+            busy = [60.0 + 20 * rank.rank, 100.0]
+            rank.utilization = {"at_s": [0.5, 1.02 + rank.rank / 100][:samples], "cpu_percent": busy[:samples]}
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("chart", "x", "y", "measured"),
+    [
+        (
+            step_times_chart,
+            "optimizer step (ms)",
+            "steps within this time (fraction)",
+            {15.0 + place: share for place, share in enumerate(STEP_QUANTILES)},
+        ),
+        (rank_spread_chart, "rank", "forward pass (% above mean over ranks)", {"0": -50.0, "1": 50.0}),
+        (
+            utilization_chart,
+            "time since the start of a run (s)",
+            "CPU utilization of a rank (% of a core)",
+            {0.5: 70.0, 1.0: 100.0},
+        ),
+    ],
+)
+def test_a_trial_is_what_its_ranks_measured_in_bench_mode(chart: Any, x: str, y: str, measured: Any) -> None:
+    runs = runs_of()
+    (panel,) = panels(chart(make_table(runs)), 1)
+    assert (panel.x.label, panel.y.label) == (x, y)
+    assert points(panel, "measured") == pytest.approx(measured)
+    for record in runs.records:
+        record.mode = "search"
+    assert chart(make_table(runs)) is None
+
+
+def test_one_rank_has_no_spread_and_one_sample_is_no_course() -> None:
+    assert rank_spread_chart(make_table(runs_of(world_size=1))) is None
+    assert utilization_chart(make_table(runs_of(samples=1))) is None
