@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.figures.series import (
     Line,
     Place,
@@ -14,6 +14,7 @@ from dmls_ray.analysis.figures.series import (
     dashed_line,
     differing_fields,
     field_axis,
+    format_factor,
     limit_items,
     line_panels,
     lines_along,
@@ -25,8 +26,10 @@ from dmls_ray.analysis.figures.series import (
     plotted_metric,
     plotted_of_question,
     trained_together,
+    trial_label,
 )
 from dmls_ray.analysis.findings.answer import axis_that_varies
+from dmls_ray.analysis.findings.effects import measure_of
 from dmls_ray.analysis.metrics import memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
@@ -34,7 +37,7 @@ from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_con
 from dmls_ray.config.grid import BASELINE
 
 _MOST_LINES = 4
-"""Lines of a panel whose points have intervals side by side."""
+"""Lines of a panel whose points have intervals side by side, and panels of a quantity."""
 _MOST_FIELDS = 5
 """Fields of a search that have a panel."""
 _FAR = 20
@@ -56,7 +59,7 @@ def answer_chart(table: Table) -> Chart | None:
     """Throughput, accuracy, memory and whatever else the answer compares, against the axis that was asked about.
 
     None if no two trials differ only in the axis. Where only one value of it was measured, the axis is the one that
-    the answer goes along.
+    the answer goes along. Many lines are small multiples, and leave the memory out.
     """
     together = trained_together(table)
     rows = [row for row in together if row.counted]
@@ -65,17 +68,51 @@ def answer_chart(table: Table) -> Chart | None:
     axis = axis_that_varies(table, table.axis)
     x, lines = lines_along(table, together, axis)
     lines = [line for line in lines if len([row for row in line.rows if row.counted]) > 1]
-    lines, notes = limit_items(lines, "lines")
+    multiples, notes = _multiples(table, lines)
 
     families = {spec.name: spec.setting.family for spec in table.varied_specs}
     plotted = plotted_measures(table, rows) + plotted_of_question(table, rows, {axis, families.get(axis, axis)})
     memory = memory_metric(rows)
-    if memory:
+    if memory and len(multiples) == 1:
         plotted.append(plotted_metric(memory, from_zero=True))
-    panels = line_panels(plotted, x, lines)
+    panels = []
+    for item in plotted:
+        for title, shown in multiples:
+            for panel in line_panels([item], x, shown):
+                panels.append(replace(panel, title=title, series=[*panel.series, *_best_rates(rows, item, shown)]))
     if not panels:
         return None
     return Chart(name="answer", title=f"{_describe_panels(panels)} against {axis}", panels=panels, notes=notes)
+
+
+def _multiples(table: Table, lines: Sequence[Line]) -> tuple[list[tuple[str, list[Line]]], list[str]]:
+    """Panels with title and lines, and notes: many lines have one for each value of the field with fewest, but lr."""
+    rows = [line.rows[-1] for line in lines]
+    fields = differing_fields(table, rows)
+    if len(lines) <= _MOST_LINES or len(fields) < 2:
+        shown, notes = limit_items(lines, "lines")
+        return [("", shown)], notes
+    field = min([name for name in fields if name != "lr"], key=lambda name: count_values(rows, name))
+    fields.remove(field)
+    multiples: dict[str, list[Line]] = {}
+    for line, row in zip(lines, rows, strict=True):
+        named = replace(line, name=trial_label(row, fields))
+        multiples.setdefault(trial_label(row, [field]), []).append(named)
+    return limit_items(list(multiples.items()), f"values of {field}", _MOST_LINES)
+
+
+def _best_rates(rows: Sequence[Trial], plotted: Plotted, lines: Sequence[Line]) -> list[Series]:
+    """A ring around each trial with the best mean loss or accuracy of those that differ in lr alone."""
+    measure = measure_of(plotted.metric, "level")
+    places = {row.trial_id: (x, line.name) for line in lines for x, row in line.points}
+    rings = []
+    for group in group_by_other_factors([row for row in rows if plotted.values(row)], {"lr"}):
+        best = max(group, key=lambda row: measure.better * (row.value_of(plotted.metric) or 0.0))
+        if measure.is_result and len(group) > 1 and best.trial_id in places:
+            x, name = places[best.trial_id]
+            ring = Point(x, best.value_of(plotted.metric), text=f"lr {format_factor(best.factors['lr'])}")
+            rings.append(Series("best mean of all lr", [ring], "ring", same_as=name))
+    return rings
 
 
 def changes_chart(table: Table) -> Chart | None:
@@ -119,7 +156,8 @@ def _changes_and_baseline(line: Line, plotted: Plotted, x: Axis) -> list[Series]
 
 def _describe_panels(panels: Sequence[Panel]) -> str:
     """What panels show: `Throughput, test accuracy and tensor memory`."""
-    *names, last = (panel.y.label.partition(" (")[0].removesuffix(" of a rank") for panel in panels)
+    labels = [panel.y.label.partition(" (")[0].removesuffix(" of a rank") for panel in panels]
+    *names, last = dict.fromkeys(labels)
     subject = f"{', '.join(names)} and {last}" if names else last
     return f"{subject[:1].upper()}{subject[1:]}"
 

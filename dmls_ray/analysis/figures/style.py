@@ -77,16 +77,16 @@ class Styles:
             # Spread over all colours, in the order of the bars.
             place = [item.name for item in panel.series].index(series.name)
             return Style(colour=f"part{round(place * (PART_COLOURS - 1) / max(len(panel.series) - 1, 1))}")
-        if series.kind == "ring":
-            return Style(colour="ink", hollow=True, size=_RING_SIZE)
         colour, mark = "muted", MARKS[0]
         number = self._numbers.get(series.same_as or series.name)
         if number is not None:
             colour = f"series{number % SERIES_COLOURS}"
             # When all colours are used, they start again with the marks shifted by one.
             mark = MARKS[(number + number // SERIES_COLOURS) % len(MARKS)]
-        elif series.kind == "cross":
+        elif series.kind in ("cross", "ring"):
             colour = "ink"
+        if series.kind == "ring":
+            return Style(colour=colour, hollow=True, size=_RING_SIZE)
         if series.dashed:
             return Style(colour=colour, dash=self._dashes[series.name])
         if series.kind == "cross":

@@ -299,7 +299,9 @@ def _legend(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> dict[str,
             symbol["fill"] = "transparent"
         first = legend.setdefault(escaped(series.name), symbol | {"strokeDash": style.dash})
         if first["stroke"] != colour:
-            first |= {"stroke": theme["muted"], "fill": theme["muted"]}
+            first["stroke"] = theme["muted"]
+            if not style.hollow:
+                first["fill"] = theme["muted"]
     return legend
 
 

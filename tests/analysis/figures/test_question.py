@@ -75,6 +75,20 @@ def test_a_metric_that_the_axis_asks_for_has_a_panel(axis: str, values: list[Any
     assert points(panel, "measured") == pytest.approx(dict.fromkeys(values, 0.25))
 
 
+def test_many_lines_are_small_multiples_with_a_ring_at_the_best_lr_of_each_batch() -> None:
+    best = {16: 0.001, 32: 0.1}
+    runs = results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2], "lr": [0.001, 0.01, 0.1]},
+        rate,
+        accuracy=lambda values, repeat: 0.9 if values["lr"] == best[values["batch_per_rank"]] else 0.8,
+    )
+    throughput, _, accuracy, other = panels(answer_chart(asked(runs, "batch_per_rank")), 4)
+    assert (throughput.title, accuracy.title, other.title) == ("world_size 1", "world_size 1", "world_size 2")
+    assert names(throughput) == ["lr 0.001", "lr 0.01", "lr 0.1"]
+    rings = [item for item in accuracy.series if item.kind == "ring"]
+    assert {ring.points[0].x: ring.same_as for ring in rings} == {16: "lr 0.001", 32: "lr 0.1"}
+
+
 CHANGES: tuple[dict[str, float], ...] = ({}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1, "l1": 0.1})
 CHANGED = ("dropout", "l1", "label_smoothing")
 

@@ -190,11 +190,13 @@ def test_the_legend_has_each_name_once_measured_first_and_without_a_colour_what_
     lines = [Series(name, SAMPLES, connected=True) for name in ("a", "b")]
     ideals = [Series("ideal", SAMPLES, "line", dashed=True, same_as=line.name) for line in lines]
     lost = [Series("oom", SAMPLES, "cross", same_as=line.name) for line in lines]
-    spec = spec_of(chart_of(ideals[0], lines[0], lost[0], lines[1], ideals[1], lost[1]))
-    assert spec["usermeta"]["names"] == ["a", "b", "oom", "ideal"]
-    legend = spec["concat"][0]["layer"][-1]["encoding"]["stroke"]["scale"]
-    assert legend["domain"] == ["a", "b", "oom", "ideal"]
-    assert legend["range"] == [LIGHT["series0"], LIGHT["series1"], LIGHT["muted"], LIGHT["muted"]]
+    rings = [Series("best", SAMPLES, "ring", same_as=line.name) for line in lines]
+    spec = spec_of(chart_of(ideals[0], lines[0], lost[0], lines[1], ideals[1], lost[1], *rings))
+    assert spec["usermeta"]["names"] == ["a", "b", "best", "oom", "ideal"]
+    legend = spec["concat"][0]["layer"][-1]["encoding"]
+    assert legend["stroke"]["scale"]["domain"] == ["a", "b", "best", "oom", "ideal"]
+    assert legend["stroke"]["scale"]["range"] == [LIGHT["series0"], LIGHT["series1"], *[LIGHT["muted"]] * 3]
+    assert legend["fill"]["scale"]["range"][2] == "transparent", "a ring stays one"
     assert all("name" in layer["data"] for layer in panel_of(lines[0])["layer"]), "one series alone needs no legend"
 
 
