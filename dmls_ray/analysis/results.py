@@ -15,18 +15,9 @@ import msgspec
 import pandas as pd
 
 from dmls_ray.config.options import Until
+from dmls_ray.records import model as record_model
 from dmls_ray.records.metrics import BY_NAME, Metric
-from dmls_ray.records.model import (
-    KEYS,
-    OF_A_FIELD,
-    OF_A_METRIC,
-    OF_A_RECORD,
-    RESERVED,
-    RUN_FIELDS,
-    RankRecord,
-    RunRecord,
-    distinct_names,
-)
+from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.stale import SplitRecords, describe_stale
 from dmls_ray.storage.folder import read_folder, read_sweep
@@ -117,20 +108,21 @@ class Results:
         """
         records = self.records
         # By columns: a dict a run would take gigabytes for a hundred thousand.
-        fields = [name for name in RUN_FIELDS if name not in NESTED]
+        fields = [name for name in record_model.RUN_FIELDS if name not in NESTED]
         read = _attributes(records, fields)
-        columns = {name: read.pop(name) for name in KEYS}
+        columns = {name: read.pop(name) for name in record_model.KEYS}
         factors = _shared_columns(records, lambda record: id(record.config), factors_of)
-        _add(columns, factors, OF_A_FIELD, taken=RESERVED)
+        _add(columns, factors, record_model.OF_A_FIELD, taken=record_model.RESERVED)
         columns["run_seed"] = read.pop("seed")
         read["outcome"] = pd.Series([record.outcome.value for record in records])
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
-        _add(columns, read, OF_A_RECORD)
+        _add(columns, read, record_model.OF_A_RECORD)
         present = field_names(chain.from_iterable((record.metrics, record.facts) for record in records))
         entries = _columns((record.metrics | record.facts for record in records), present)
-        _add(columns, {name: entries.pop(name, None) for name in self._registered}, OF_A_RECORD)
-        _add(columns, entries, OF_A_METRIC)
-        _add(columns, _shared_columns(records, _place, _surroundings), "run_")
+        _add(columns, {name: entries.pop(name, None) for name in self._registered}, record_model.OF_A_RECORD)
+        _add(columns, entries, record_model.OF_A_METRIC)
+        place = attrgetter("machine", "versions", "git")
+        _add(columns, _shared_columns(records, lambda record: tuple(map(id, place(record))), _surroundings), "run_")
         return pd.DataFrame(columns)
 
     @cached_property
@@ -227,15 +219,15 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
     """Add further columns, with a prefix where the name is that of another column, or is taken."""
-    heads = distinct_names(further, [*columns, *taken], prefix)
+    heads = record_model.distinct_names(further, [*columns, *taken], prefix)
     columns |= {heads[name]: values for name, values in further.items()}
 
 
 def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
     """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
-    columns = _attributes([record for record, _ in rows], KEYS)
+    columns = _attributes([record for record, _ in rows], record_model.KEYS)
     values = [values for _, values in rows]
-    _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), OF_A_METRIC)
+    _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), record_model.OF_A_METRIC)
     return pd.DataFrame(columns)
 
 
@@ -265,10 +257,6 @@ def _shared_columns(
     rows = [places[key] for key in keys]
     columns = _columns(facts, field_names(facts))
     return {name: column.take(rows).reset_index(drop=True) for name, column in columns.items()}
-
-
-def _place(record: RunRecord) -> Hashable:
-    return id(record.machine), id(record.versions), id(record.git)
 
 
 def _surroundings(record: RunRecord) -> dict[str, Any]:

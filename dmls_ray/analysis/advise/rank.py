@@ -139,13 +139,9 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
         reason = "test accuracy not known" if accuracy is None else f"test accuracy {accuracy:.3f}"
     if reason:
         return Ranked(row, "other", reason)
-    value = estimate(
-        values,
-        metrics.quantity_of(metric, values),
-        resolution=metrics.resolution_of(metric, row.counted),
-        is_exact=metric in metrics.EXACT,
-        is_once=row.is_once(metric),
-    )
+    quantity, resolution = metrics.quantity_of(metric, values), metrics.resolution_of(metric, row.counted)
+    is_exact, is_once = metric in metrics.EXACT, row.is_once(metric)
+    value = estimate(values, quantity, resolution=resolution, is_exact=is_exact, is_once=is_once)
     return Ranked(row, "not compared", format_interval(value, objective.form), value)
 
 

@@ -53,7 +53,6 @@ _NO_MATTER = {
 }  # fmt: skip
 """Fields that change neither what is trained nor how, nor memory. The hardware is reported separately."""
 
-_NOT_REPORTED = "not reported"
 
 CAVEATS = {
     "epoch_s": "Published s/epoch includes tests; a report that prints no times of epochs has s/run divided by its "
@@ -126,18 +125,18 @@ def _all() -> Sequence[RunRecord]:
 
 def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], specs: Mapping[str, FieldSpec]) -> list[str]:
     """Fields that differ, as `name measured / published`."""
-    # Regularised runs have dropout, of a rate that the report does not state.
-    unknown = {"dropout": "of a rate that is not reported"} if theirs["batch_norm"] == "on" else {}
+    if theirs["batch_norm"] == "on":  # these have dropout
+        theirs = {**theirs, "dropout": "of a rate that is not reported"}
     differences = []
-    for name in dict.fromkeys((*theirs, *unknown, *ours)):
+    for name in dict.fromkeys((*theirs, *ours)):
         condition = specs[name].setting.counts_with if name in specs else None
         value = ours.get(name)
         if name in _NO_MATTER or (condition is not None and ours.get(condition[0]) not in condition[1]):
             continue
-        if name in unknown or (name not in theirs and name in specs and value != specs[name].default):
-            differences.append(f"{name} {_format(value)} / {unknown.get(name, _NOT_REPORTED)}")
-        elif name in theirs and value != theirs[name]:
-            differences.append(f"{name} {_format(value)} / {_format(theirs[name])}")
+        # What a report does not state is compared with the default.
+        default = specs[name].default if name in specs else value
+        if value != theirs.get(name, default):
+            differences.append(f"{name} {_format(value)} / {_format(theirs.get(name, 'not reported'))}")
     return differences
 
 

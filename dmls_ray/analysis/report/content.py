@@ -61,13 +61,9 @@ def methodology(results: Results, table: Table) -> list[str]:
             f"Each run had its ranks' resources to itself. Blocks: {blocks}, with one repeat of every trial each, "
             f"shuffled by seed {seeds}, so that drift affects all trials equally."
         )
-    sentences.append(f"Isolation: {_listed(record.isolation for record in ran)}.")
     warmup = {record.config["warmup_steps"] for record in ran if "warmup_steps" in record.config}
     if warmup:
         sentences.append(f"The first optimizer steps of a run ({_listed(warmup)}) are not counted in any rate.")
-    again = [record for record in ran if record.attempts > 1]
-    if again:
-        sentences.append(f"Runs started more than once because a rank was lost: {len(again)} of {len(ran)}.")
     return sentences
 
 

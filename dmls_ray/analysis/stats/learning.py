@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.stats.formatting import SECONDS, NumberFormat, format_interval
+from dmls_ray.analysis.stats.formatting import NumberFormat, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, estimate, is_above
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -45,9 +45,6 @@ class TimeToTarget:
     survival); None with too few runs, or if the interval has no lower end."""
     high: float | None
     """Upper end; None as for `low`."""
-
-    def __str__(self) -> str:
-        return self.describe(SECONDS)
 
     def describe(self, form: NumberFormat) -> str:
         """The median with its interval, and the number of runs that reached the target if not all did."""

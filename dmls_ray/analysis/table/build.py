@@ -94,19 +94,18 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     # Many runs share one description of their machine.
     machines = sorted(set(map(_machine_text, distinct(record.machine for record in results.records))))
     yield Note("measured_on", _measured_on(results, table, machines))
-    if results.left_out:
-        yield Note("comparability", results.left_out)
+    texts = [results.left_out] if results.left_out else []
     if len(machines) > 1:
-        text = "Rows come from different machines: times of one are not compared with those of another."
-        yield Note("comparability", text)
-    for text in (*_incomparable(results.records), *_differing_versions(table.rows)):
-        yield Note("comparability", text)
+        texts.append("Rows come from different machines: times of one are not compared with those of another.")
+    texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
-        yield Note("comparability", _SAME_RUNS.format(join_names(same)))
+        texts.append(_SAME_RUNS.format(join_names(same)))
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
-        yield Note("comparability", _UNEVEN_STEPS.format(join_names(uneven)))
+        texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
+    for text in texts:
+        yield Note("comparability", text)
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         equal = table.fixed_batch_field
         scaling = "strong" if equal == "global_batch" else "weak"

@@ -124,11 +124,6 @@ class Axis:
             distinguishing = [field for field in fields if count_values(grouped, field) > 1]
         return cls(name, groups, is_ordered, distinguishing)
 
-    @property
-    def noun(self) -> str:
-        """What its values are: `ranks`, `optimizer`."""
-        return RANKS.get(self.name, self.name)
-
     def where(self, group: Sequence[Trial]) -> str:
         """What distinguishes a group from the others: `2 ranks`, `precision bf16`; empty where it is alone."""
         texts = []
@@ -143,7 +138,8 @@ class Axis:
     def pair(self, group: Sequence[Trial], trial: Trial, base: Trial) -> Pair:
         """Two trials of a group."""
         value, base_value = (_value_text(item.factors[self.name]) for item in (trial, base))
-        return Pair(self.name, f"{self.noun} {value} vs {base_value}", self.where(group), trial, base)
+        label = f"{RANKS.get(self.name, self.name)} {value} vs {base_value}"
+        return Pair(self.name, label, self.where(group), trial, base)
 
     def against_first(self, group: Sequence[Trial]) -> list[Pair]:
         """Each value of a group against the first one."""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.stats.formatting import INTEGER
+from dmls_ray.analysis.stats.formatting import INTEGER, SECONDS
 from dmls_ray.analysis.stats.learning import overfit_epoch, steps_to_target, time_to_target
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -43,7 +43,7 @@ def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome =
 def test_the_time_to_the_target_is_the_median_of_runs_of_which_some_never_reach_it(
     observed: list[RunRecord], text: str
 ) -> None:
-    assert str(time_to_target(observed)) == text
+    assert time_to_target(observed).describe(SECONDS) == text
 
 
 @pytest.mark.parametrize("count", [24, 38, 44, 46, 54, 62, 66, 74, 88])
@@ -64,7 +64,7 @@ def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
 def test_any_target_is_found_in_the_epochs() -> None:
     (run,) = runs([None])
     run.epochs.append(EpochRecord(epoch=2, metrics={"test_accuracy": 0.8, "ended_s": 3.75}))
-    assert str(time_to_target([run], 0.7)) == "3.750"
+    assert time_to_target([run], 0.7).describe(SECONDS) == "3.750"
 
 
 def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
@@ -79,7 +79,7 @@ def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> 
     (silent,) = runs([None])
     silent.epochs, silent.metrics["test_accuracy"] = [], 0.99
     assert time_to_target([silent]) is None
-    assert str(time_to_target([silent, *runs([2.0])])) == "2.000"
+    assert time_to_target([silent, *runs([2.0])]).describe(SECONDS) == "2.000"
 
 
 def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
