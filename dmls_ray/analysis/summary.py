@@ -31,7 +31,7 @@ _WIDEST_LABEL = 34
 _NARROWEST_HEAD = 10
 
 
-@dataclass(frozen=True)
+@dataclass
 class AnswerTable:
     """An answer, ready to be written."""
 
@@ -39,31 +39,19 @@ class AnswerTable:
     decision: Decision | None = None
     """What is known of all comparisons; None where that is not said."""
 
-    @cached_property
-    def headline(self) -> str:
+    def __post_init__(self) -> None:
+        self.headline = words.headline_text(self.answer)
         """The answer in a sentence."""
-        return words.headline_text(self.answer)
-
-    @cached_property
-    def undecided(self) -> str:
-        """What is not known, and what would decide it; empty where nothing is compared."""
-        return words.undecided_text(self.answer, self.decision)
-
-    @cached_property
-    def why(self) -> str:
+        self.why = words.why_text(self.answer.why)
         """Where the difference between the two trials of the headline goes; empty where it is not known."""
-        return words.why_text(self.answer.why)
-
-    @cached_property
-    def left_out(self) -> str:
-        """How many comparisons the table leaves out; empty where it has all."""
-        count = len(self.answer.comparisons) - MOST_ROWS
-        return f"Left out: {count} more comparisons; --format json of dmls-ray table has them." if count > 0 else ""
-
-    @cached_property
-    def frames(self) -> list[pd.DataFrame]:
+        self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
-        return [_frame(block) for block in _blocks(self.answer.comparisons[:MOST_ROWS])]
+        count = len(self.answer.comparisons) - MOST_ROWS
+        text = f"Left out: {count} more comparisons; --format json of dmls-ray table has them."
+        self.left_out = text if count > 0 else ""
+        """How many comparisons the table leaves out; empty where it has all."""
+        self.undecided = words.undecided_text(self.answer, self.decision)
+        """What is not known, and what would decide it; empty where nothing is compared."""
 
     def lines(self, width: int) -> list[str]:
         """The answer for a terminal.

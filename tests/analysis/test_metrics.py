@@ -5,16 +5,10 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.metrics import (
-    MEMORY_METRICS,
-    hardly_differs,
-    limit_of,
-    memory_metric,
-    quantity_of,
-)
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, memory_metric, quantity_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.samples import own_results, results, set_value
+from tests.analysis.samples import results, set_value
 
 
 @pytest.mark.parametrize(
@@ -33,16 +27,6 @@ def test_an_accuracy_of_a_user_is_a_share_where_its_values_are(
 ) -> None:
     assert quantity_of(name, values) == quantity
     assert limit_of(name, values) == limit
-
-
-def test_no_interval_of_an_accuracy_or_of_a_time_leaves_what_is_possible() -> None:
-    levels = {1: (0.99, 0.6, 0.98), 2: (0.1, 0.9, 0.99)}
-    runs = own_results(
-        {"depth": [1, 2]}, lambda values, repeat: (1.0, {"top5_accuracy": levels[values["depth"]][repeat]})
-    )
-    for row in make_table(runs).rows:
-        low, high = row.estimates["top5_accuracy"].ends
-        assert 0 <= low < high <= 1
 
 
 def test_the_time_of_a_start_is_averaged_as_other_times_are() -> None:

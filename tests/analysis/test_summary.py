@@ -55,11 +55,6 @@ def test_a_sweep_whose_runs_have_all_ended_and_a_search_say_nothing(count: int, 
     assert not any("asked for" in note for note in found.table.notes)
 
 
-def test_what_was_held_fixed_is_the_first_note_of_the_table() -> None:
-    notes = reading(9, session()).table.notes
-    assert notes[0].startswith("Held fixed: model digits_convnet, dataset digits, epochs 5, ")
-
-
 def test_the_answer_counts_what_is_undecided() -> None:
     noisy = results(GRID, lambda values, repeat: 100.0 + 20 * ((repeat * values["batch_per_rank"] // 16) % 3))
     found = SweepSummary(noisy, SweepQuestion.of([session()])).answer

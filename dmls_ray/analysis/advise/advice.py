@@ -64,7 +64,7 @@ class Ranked:
         return data | as_dict(self.value) | {"against_best": self.against_best and as_dict(self.against_best)}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Advice:
     """What the runs of a sweep say to an objective."""
 
@@ -80,15 +80,11 @@ class Advice:
     spare: ClassVar = ("front", "outcome", "n")
     """Heads of `frame` that a narrow terminal may leave out, the first first."""
 
-    @property
-    def best(self) -> Ranked | None:
+    def __post_init__(self) -> None:
+        self.best = next((item for item in self.trials if item.verdict == "best"), None)
         """None where no trial can be chosen."""
-        return next((item for item in self.trials if item.verdict == "best"), None)
-
-    @property
-    def excluded(self) -> list[Ranked]:
+        self.excluded = [item for item in self.trials if item.value is None]
         """The trials that cannot be chosen."""
-        return [item for item in self.trials if item.value is None]
 
     def with_verdict(self, verdict: Verdict) -> list[Trial]:
         """The trials with a verdict, the best first."""

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import pandas as pd
 
-from dmls_ray.analysis.compare.basis import (
-    Basis,
-    Change,
-    Difference,
-    Samples,
-    basis_of,
-    by_configuration,
-    differences,
-    join,
-)
+from dmls_ray.analysis.compare.basis import Basis, Change, Difference, basis_of, by_configuration, differences, join
 from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats import intervals
@@ -48,41 +38,25 @@ class Pair:
     hold together, at 95%.
     """
 
-    @property
-    def name(self) -> str:
-        return describe_configuration(self.a.factors)
-
-    @cached_property
-    def samples(self) -> tuple[Samples, Samples]:
+    def __post_init__(self) -> None:
+        a, b, metric = self.a, self.b, self.basis.measure.metric
+        self.name = describe_configuration(a.factors)
+        self.samples = self.basis.samples_of(a), self.basis.samples_of(b)
         """Those of A and of B."""
-        return self.basis.samples_of(self.a), self.basis.samples_of(self.b)
-
-    @property
-    def metric(self) -> str:
-        return self.basis.measure.metric
+        self.resolution = resolution_of(metric, [*a.counted, *b.counted])
+        """The smallest step of the values; 0 where they have none."""
+        self.is_once = a.is_once(metric) and b.is_once(metric)
+        """Whether equal values of a side say no more than one of them."""
+        self.is_apart = bool(a.independent_ranks or b.independent_ranks)
+        """Whether the ranks of A or of B did not train one model together, so that the two are not compared."""
 
     def mean(self, trial: Trial) -> intervals.Estimate | None:
         """The mean of A or of B; None without a sample."""
-        values = list(self.basis.samples_of(trial).values())
+        values, metric = list(self.basis.samples_of(trial).values()), self.basis.measure.metric
         if not values:
             return None
-        is_once = trial.is_once(self.metric)
-        return intervals.estimate(values, quantity_of(self.metric), resolution=self.resolution, is_once=is_once)
-
-    @property
-    def resolution(self) -> float:
-        """The smallest step of the values; 0 where they have none."""
-        return resolution_of(self.metric, [*self.a.counted, *self.b.counted])
-
-    @property
-    def is_once(self) -> bool:
-        """Whether equal values of a side say no more than one of them."""
-        return self.a.is_once(self.metric) and self.b.is_once(self.metric)
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether the ranks of A or of B did not train one model together, so that the two are not compared."""
-        return bool(self.a.independent_ranks or self.b.independent_ranks)
+        is_once = trial.is_once(metric)
+        return intervals.estimate(values, quantity_of(metric), resolution=self.resolution, is_once=is_once)
 
     @property
     def verdict(self) -> str:
@@ -104,7 +78,7 @@ class Pair:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class SweepComparison:
     """The trials of two sweeps, and how much each differs between them."""
 
@@ -122,19 +96,12 @@ class SweepComparison:
     spare: ClassVar = ("outcome", "global_batch", "n")
     """Heads of `frame` that a narrow terminal may leave out, the first first."""
 
-    @property
-    def metric(self) -> str:
-        return self.basis.measure.metric
-
-    @property
-    def compared(self) -> list[Pair]:
+    def __post_init__(self) -> None:
+        self.metric = self.basis.measure.metric
+        self.compared = [pair for pair in self.pairs if pair.change]
         """The trials that ended ok in both, and whose ranks trained together."""
-        return [pair for pair in self.pairs if pair.change]
-
-    @property
-    def lost(self) -> list[str]:
+        self.lost = [pair.name for pair in self.pairs if pair.a.counted and not pair.b.counted]
         """Configurations that ended ok in A and never in B, although B tried them; they count as slower."""
-        return [pair.name for pair in self.pairs if pair.a.counted and not pair.b.counted]
 
     def judge_slowdown(self, share: float) -> tuple[list[str], list[str]]:
         """What of B is slower by more than a share of A's speed, and of what that is unclear: `over all`, and

@@ -11,7 +11,6 @@ from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_curr
 from dmls_ray.analysis.results import Results
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.files import atomic_replace
 from tests.analysis.samples import results
 from tests.new_processes import FORKS
 
@@ -80,16 +79,3 @@ def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert derived_files_are_current(folder)
     assert not list(folder.glob(".*.new"))
-
-
-def test_a_temporary_file_has_a_unique_name_and_is_removed_on_failure(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    with atomic_replace(path) as one, atomic_replace(path) as other:
-        assert one != other
-        one.write_text("one")
-        other.write_text("other")
-    assert path.read_text() == "one"
-    with pytest.raises(FileNotFoundError), atomic_replace(path):
-        (tmp_path / "absent" / "b").read_text()
-    assert path.read_text() == "one"
-    assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points, series
-from tests.analysis.samples import own_results, results, set_value
+from tests.analysis.samples import results, set_value
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
 
@@ -173,12 +173,6 @@ def test_trials_that_were_stopped_are_apart_and_one_without_a_value_is_a_cross()
     assert points(by_trial, "error") == {6: None}
     assert points(by_trial, "best so far")[4] == pytest.approx(0.6), "a value of an early epoch is not the best"
     assert series(by_trial, "stopped early").muted
-
-
-def test_a_function_has_the_figure_of_its_metric() -> None:
-    runs = own_results({"depth": [1, 2]}, lambda values, repeat: (1.0, {"bits": 8 / values["depth"]}), mode="search")
-    _, by_depth = panels(search_chart(make_table(runs, best_by=("bits", True))), 2)
-    assert (by_depth.y.label, points(by_depth, "trained to the end")) == ("bits", pytest.approx({1: 8, 2: 4}))
 
 
 def test_the_report_of_a_search_begins_with_it() -> None:

@@ -14,7 +14,6 @@ from dmls_ray.analysis.findings.question import decide
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.options import Until
-from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results
 
 OPTIMIZERS = {"adam": (100.0, 0.95), "adamw": (104.0, 0.95), "sgd": (120.0, 0.11), "rmsprop": (90.0, 0.96)}
@@ -158,11 +157,6 @@ def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     assert advice.loss.pair.trial.factors["batch_per_rank"] == 128
     assert (advice.loss.pair.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
     assert advice.notes()[0].startswith("The best one loses accuracy: test accuracy -11.")
-
-
-def test_asking_for_any_accuracy_where_accuracy_is_the_aim_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^--any-accuracy means nothing for --for accuracy; leave it out\.$"):
-        advise(of_optimizers(), "accuracy", any_accuracy=True)
 
 
 def test_no_race_for_speed_is_won_by_a_choice_that_loses_accuracy() -> None:

@@ -85,14 +85,6 @@ def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | N
     assert matched.differs_in == f"dropout {ours} / of a rate that is not reported"
 
 
-def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default() -> None:
-    axes = {"batch_per_rank": 32, "model": "simplecnn", "dataset": "stl10", "image_size": 128, "epochs": 10,
-            "loader": "dataloader"}  # fmt: skip
-    for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not reported")):
-        (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
-        assert match_training(record).differs_in == expected
-
-
 @pytest.mark.parametrize(("name", "value"), [("batch_per_rank", 64), ("model", "simplecnn"), ("dataset", "mnist")])
 def test_another_configuration_matches_no_published_run(name: str, value: object) -> None:
     axes = {"batch_per_rank": 32, "model": "convnet", "dataset": "cifar10"} | {name: value}

@@ -10,7 +10,7 @@ from dmls_ray.analysis.report import content
 from dmls_ray.analysis.report.content import TRACEBACK, build_payload, run_files, shorten
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import EpochRecord
-from tests.analysis.samples import own_results, results, set_value
+from tests.analysis.samples import results, set_value
 from tests.conftest import jpeg
 from tests.records.test_model import record as made
 
@@ -64,13 +64,6 @@ def test_long_runs_show_every_kth_epoch_and_the_last(monkeypatch: pytest.MonkeyP
     (run,) = build_payload(sample.records, Path("nowhere"))["runs"]
     assert [epoch["epoch"] for epoch in run["epochs"]] == [*range(10, 101, 10)]
     assert run["left_out"] == 90
-
-
-def test_runs_of_a_user_function_show_its_configuration_and_metrics() -> None:
-    sample = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"perplexity": 3.0 + repeat}))
-    runs = build_payload(sample.records, Path("nowhere"))["runs"]
-    assert {run["config"]["width"] for run in runs} == {8, 16}
-    assert {run["record"]["perplexity"] for run in runs} == {3, 4, 5}
 
 
 def test_a_long_text_keeps_its_beginning_and_more_of_its_end() -> None:

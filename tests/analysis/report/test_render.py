@@ -118,12 +118,6 @@ def test_a_point_knows_its_runs_by_the_names_that_the_page_has() -> None:
     assert {name for row in rows for name in row["runs"]} == {run["run_id"] for run in data["runs"]}
 
 
-def test_a_folder_without_runs_has_a_report() -> None:
-    sample = reading().results
-    page = render_report(SweepSummary(type(sample)(sample.folder, []), SweepQuestion()), [])
-    assert "0 runs" in page
-
-
 def test_more_runs_than_a_page_holds_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "MOST_RUNS", 3)
     page = render_report(reading(), [])

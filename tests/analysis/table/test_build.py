@@ -202,14 +202,6 @@ def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_mea
     assert row.by_block("total_s").keys() == {1, 2}
 
 
-def test_speed_up_over_machines_is_against_one_rank_on_one() -> None:
-    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
-    for record in runs.records:
-        record.config = {**record.config, "machines": record.config["world_size"], "ranks_per_machine": 1}
-    speed_up = make_table(runs).rows[1].speed_up
-    assert speed_up.centre == 2
-
-
 @pytest.mark.parametrize("metric", ["validation_accuracy", "test_loss", "score"])
 def test_what_was_searched_for_is_the_first_column_after_the_factors(metric: str) -> None:
     runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)

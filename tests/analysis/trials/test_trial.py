@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.findings.question import claims_of, decide
+from dmls_ray.analysis.findings.question import claims_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.config.options import Until
 from tests.analysis.samples import own_results
 
 
@@ -79,13 +78,3 @@ def test_a_trial_that_seeds_itself_is_compared_with_one_that_does_not_by_the_noi
     contrast = one.comparisons.against(other, one, "validation_loss", is_ratio=True)
     assert contrast is not None
     assert contrast.low is not None
-
-
-def test_repeats_of_the_same_run_keep_no_sweep_going() -> None:
-    swept = sweep(lambda lr, repeat: {"validation_loss": 2.5 + lr})
-    swept.until = Until()
-    found = decide(make_table(swept), ["lr"])
-    assert not found.goes_on
-    assert [claim.measure.name for claim in found.claims] == ["total_s"]
-    swept.until = None
-    assert not decide(make_table(swept), ["lr"]).open
