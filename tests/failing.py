@@ -94,18 +94,6 @@ def starving() -> nn.Module:
     return growing()
 
 
-def hangs_the_first_time() -> nn.Module:
-    """Build a model that hangs at its second training pass, unless there is a file `hangs`, which it makes."""
-    HOW["hang once"] = _hang_once
-    return _Failing("hang once", "step", 0)
-
-
-def _hang_once() -> None:
-    if not Path("hangs").exists():
-        Path("hangs").touch()
-        _loop()
-
-
 class _Slow(_Failing):
     def forward(self, images: Tensor) -> Tensor:
         if Path("slow").exists():

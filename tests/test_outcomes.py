@@ -18,7 +18,7 @@ import pytest
 
 from dmls_ray import load
 from tests.conftest import PROJECT, SMALL, Command, command_line
-from tests.test_sweeps import GRID, Family, cluster, epoch_metrics, lines, start, wait_for
+from tests.test_sweeps import GRID, Family, cluster, epoch_metrics, lines, start
 
 # On a busy machine the start of a sweep alone takes minutes. Limits of time end only tests that hang.
 pytestmark = pytest.mark.timeout(900)
@@ -117,9 +117,6 @@ def test_a_run_that_takes_too_long_is_a_timeout(sweep_command: Command, here: Pa
     assert slow.epochs, "reported epochs are kept"
 
 
-PARTS = {"broker": "ray::Broker", "train_controller": "ray::TrainController", "tune_actor": "ray::RunTrainable"}
-
-
 def is_alive(process: psutil.Process, title: str) -> bool:
     """Whether a process still runs and has a title that begins with this."""
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -152,28 +149,12 @@ def test_the_death_of_trains_controller_reserves_no_cores_of_a_joined_cluster_wi
         for runs in (2, 4):
             while len(lines(folder)) < runs and process.poll() is None:
                 time.sleep(0.02)
-            find(family, PARTS["train_controller"]).kill()
+            find(family, "ray::TrainController").kill()
         out, err = process.communicate(timeout=600)
         assert process.returncode == 0, out + err
         assert [record.outcome.value for record in load(folder).records] == ["ok"] * 8
         family.look()
         assert not [process for process in family.members if is_alive(process, "ray::PlacementGroupCleaner")]
-
-
-@pytest.mark.slow
-def test_a_sweep_whose_broker_is_stopped_ends_at_ctrl_c(tmp_path: Path) -> None:
-    process = start(
-        *command_line("batch_size", *GRID, "--epochs", "400", "--repeats", "2"),
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    family, folder = Family(process), tmp_path / "results" / "batch_size"
-    wait_for(process, lambda: lines(folder))
-    find(family, PARTS["broker"]).suspend()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 130, out + err
-    assert "Traceback" not in err
-    assert not family.left()
 
 
 @pytest.mark.slow
@@ -314,31 +295,6 @@ def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_the_reason(
     assert "died before they could serve" in done.stderr
     assert "4 times in a row. The runs that had ended are kept" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("victim", "attempts", "flags"),
-    [
-        (PARTS["broker"], 1, ()),
-        # Its trainer dies with that actor; the cores that it reserved are all there are.
-        ("ray::IsolatedRunTrainable", 2, ("--world-size", "2", "--isolation", "per_run", "--stall-timeout", "none")),
-    ],
-)
-def test_a_run_that_hangs_while_the_broker_or_tunes_actor_dies_starts_again(
-    here: Path, victim: str, attempts: int, flags: tuple[str, ...]
-) -> None:
-    how = (*SHORT_RUNS, "--repeats", "1", "--model", "tests.failing:hangs_the_first_time", *flags)
-    process = start(*command_line("grid", *how), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    family = Family(process)
-    wait_for(process, (here / "hangs").exists)
-    find(family, victim).kill()
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 0, out + err
-    (record,) = load(here / "results" / "grid").records
-    assert record.outcome == "ok"
-    assert record.attempts >= attempts
-    assert not family.left()
 
 
 @pytest.mark.slow

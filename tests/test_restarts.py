@@ -36,6 +36,9 @@ VICTIMS = {
 }
 """By name: what its command line has, and why the sweep starts again."""
 
+OF_EACH_RUN = {"Tune's actor": "ray::IsolatedRunTrainable"}
+"""Other command lines where each run has a trainer."""
+
 
 class Sweep:
     """Running sweep."""
@@ -128,13 +131,13 @@ def test_a_sweep_that_loses_a_process_starts_again_and_no_row_is_lost_or_twice(
     assert err.endswith("; the sweep starts again (restart 1).\n")
 
 
-@pytest.mark.parametrize("victim", ["controller", "GCS"])
+@pytest.mark.parametrize("victim", ["controller", "GCS", "Tune's actor"])
 def test_a_sweep_with_a_trainer_for_each_run_starts_again_as_well(victim: str, sweep: Callable[..., Sweep]) -> None:
-    words, _ = VICTIMS[victim]
+    words = OF_EACH_RUN.get(victim, VICTIMS[victim][0])
     hit = sweep("--isolation", "per_run")
     hit.wait_for_rows(1)
     # The trainer of the run that has ended may still be there, and is not needed any more.
-    of_ended = set() if words.startswith("/") else set(hit.parts(words))
+    of_ended = set(hit.parts(words)) if victim == "controller" else set()
     while not (present := set(hit.parts(words)) - of_ended):
         time.sleep(0.05)
     present.pop().kill()
@@ -226,12 +229,13 @@ def test_a_signal_stops_the_sweep_whether_it_reaches_the_supervisor_or_all_proce
     assert (code, err) == (130, f"{STOPPED}\n")
 
 
-def test_ctrl_c_ends_a_sweep_whose_ray_is_silent(sweep: Callable[..., Sweep]) -> None:
+@pytest.mark.parametrize("part", ["/gcs_server", "ray::Broker"])
+def test_ctrl_c_ends_a_sweep_of_which_a_part_is_silent(part: str, sweep: Callable[..., Sweep]) -> None:
     stopped = sweep()
     stopped.wait_for_rows(1)
-    stopped.part("/gcs_server").suspend()
+    stopped.part(part).suspend()
     stopped.process.send_signal(signal.SIGINT)
-    assert stopped.end()[0] == 130
+    assert stopped.end()[::2] == (130, f"{STOPPED}\n")
 
 
 @pytest.mark.parametrize("is_joined", [False, True])
