@@ -67,11 +67,7 @@ def add_axis(copy: PackageCopy) -> None:
 
 
 def add_axis_with_a_number(copy: PackageCopy) -> None:
-    add_field(
-        copy,
-        "first_weights: WholeNumber = setting(0)",
-        "Number of parameters of which the norm is reported.",
-    )
+    add_field(copy, "first_weights: WholeNumber = setting(0)", "Number of parameters of which the norm is reported.")
     copy.insert(
         f"{CLASSIFICATION}/train.py",
         '        if self.config.quantization != "off":\n            self._fp32_accuracy',

@@ -33,14 +33,8 @@ def test_fields_that_follow_from_the_number_of_ranks_or_machines_are_recomputed(
         ({"compression": "powersgd", "device": "cpu", "world_size": 2}, "compression=powersgd needs GPUs"),
         ({"compression": "powersgd", "backend": "gloo", "world_size": 2}, "deadlocks with backend=gloo"),
         ({"static_graph": True, "world_size": 2, "accum_steps": 2}, "does not go with accum_steps=2"),
-        (
-            {"quantization": "qat", "device": "cuda"},
-            "quantization=qat is for CPUs.* Use device cpu",
-        ),
-        (
-            {"quantization": "qat", "precision": "amp-bf16"},
-            "precision=amp-bf16; use precision fp32",
-        ),
+        ({"quantization": "qat", "device": "cuda"}, "quantization=qat is for CPUs.* Use device cpu"),
+        ({"quantization": "qat", "precision": "amp-bf16"}, "precision=amp-bf16; use precision fp32"),
         ({"quantization": "qat", "compile": "default"}, "with compile=default; use compile off"),
         ({"early_stopping": "validation_loss"}, "validation_share=0 holds none out"),
         ({"target_tests": 4}, "target_tests=4 needs a target"),
