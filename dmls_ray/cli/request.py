@@ -57,10 +57,8 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         InputError: a word or a combination of words is wrong.
     """
     for word in words:
-        check_utf8(word, "The word")
+        check_utf8(word)
     default = registry.workload(preset.workload or registry.DEFAULT)
-    if preset.train:
-        default = registry.workload_of_function(preset.train)
     add_workload_flags(parser, default.name)
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
     workload = _chosen_workload(first, default)
@@ -106,20 +104,13 @@ def _chosen_workload(first: argparse.Namespace, default: Workload) -> Workload:
     Raises:
         ConfigError: there is no such workload, or the flags contradict each other.
     """
-    for name, *values in first.set:
-        if not values:
-            raise ConfigError(f"--set {name} names no value; give one or several: --set {name} 1 2.")
     if first.train is not None and first.workload:
         raise ConfigError(f"--workload {first.workload} and --train {first.train} are both given; give one of them.")
-    chosen = registry.workload(first.workload) if first.workload else default
-    function = first.train
-    if function is None and chosen is default and ":" in chosen.name:
-        function = chosen.name
-    if function is not None:
-        return registry.workload_of_function(function, _named_fields(first))
+    if first.train is not None:
+        return registry.workload_of_function(first.train, _named_fields(first))
     if first.set:
         raise ConfigError(f"--set {first.set[0][0]} is for a training function; give it with --train module:function.")
-    return chosen
+    return registry.workload(first.workload) if first.workload else default
 
 
 def _named_fields(first: argparse.Namespace) -> list[str]:

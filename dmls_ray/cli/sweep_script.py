@@ -38,8 +38,6 @@ class Preset:
     """Values of options for which no flag is given."""
     workload: str | None = None
     """Workload that runs unless a flag names another; by default image classification."""
-    train: str | None = None
-    """Training function that runs instead of a workload, `module:function`."""
     layout: str | None = None
     """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
     has_modules: bool = True

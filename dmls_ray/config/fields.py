@@ -80,9 +80,6 @@ _TYPE_NAMES: dict[type, str] = {
     inspect.IntType: "int", inspect.FloatType: "float", inspect.StrType: "str", inspect.BoolType: "bool",
 }  # fmt: skip
 
-_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-"""Texts of a field that is true or false, besides 1 and 0."""
-
 
 @dataclass(frozen=True)
 class FieldSpec:
@@ -143,11 +140,6 @@ class FieldSpec:
             if get_origin(hint) is Literal:
                 listed += get_args(hint)
         return tuple(value for value in listed if value is not None)
-
-    @property
-    def is_number(self) -> bool:
-        """Whether a range of numbers has values of this field."""
-        return self.type in ("int", "float", "value") and not self.choices
 
     def parse(self, text: str) -> Any:
         """The value of a flag's text.
@@ -212,10 +204,7 @@ class FieldSpec:
         Raises:
             ValueError: the value is of another type, or out of bounds.
         """
-        plain = self.plain(value)
-        if isinstance(plain, str) and self.hint is bool:
-            plain = _TRUTHS.get(plain.lower(), plain)
-        given = with_members(plain, self.enumerations)
+        given = with_members(self.plain(value), self.enumerations)
         native = msgspec.convert(given, self.hint, strict=strict, dec_hook=lambda path, text: path(text))
         self.plain(native)  # refuses a text of a number that is not finite
         return native

@@ -127,8 +127,6 @@ def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
     for name, given in axes.items():
         if isinstance(given, Range):
             spec = schema.check_name(name)
-            if not spec.is_number:
-                raise ConfigError(f"{name} is no number, so it has no range; give several values of it.")
             for end in (given.low, given.high):
                 spec.check(round(end) if spec.type == "int" else end)
             free[name] = given

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.resources import (
-    RankRequest,
-    Resources,
-    WorkerGroupSpec,
-    check_accelerator,
-    local_resources,
-)
+from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.execution.jobs import JobFactory, remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState

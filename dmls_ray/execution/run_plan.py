@@ -122,12 +122,7 @@ def _unknown_option(name: str, workload: Workload) -> ConfigError:
 
 
 def run_plan(
-    plan: Plan,
-    options: Options,
-    view: View,
-    *,
-    space: SearchSpace | None = None,
-    heartbeat: Heartbeat | None = None,
+    plan: Plan, options: Options, view: View, *, space: SearchSpace | None = None, heartbeat: Heartbeat | None = None
 ) -> Results:
     """Run the missing runs of a plan or a search space, and return the results.
 
@@ -148,8 +143,6 @@ def run_plan(
         _refuse_package_of_job(Path(folder))
         check_plan(plan, options, list(read_records(folder)), folder)
     with open_store(folder, view.note) as store:
-        if store.cut_bytes:
-            view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         if options.is_remote:
             check_plan(plan, options, store.all_records, folder)
         results_so_far = functools.partial(_results_so_far, store, plan, options, space)

@@ -24,15 +24,10 @@ class Spawn(Launcher):
             context.Process(target=_work, args=(folder, job, number, store.port))
             for number in range(job.config.world_size)
         ]
-        try:
-            for process in processes:
-                process.start()
-            for process in processes:
-                process.join()
-        finally:
-            for process in processes:
-                if process.is_alive():  # only where this one was interrupted
-                    process.kill()
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
         for number, process in enumerate(processes):
             if folder.read_result(number) is None:
                 reason = f"rank {number} ended with exit code {process.exitcode}"

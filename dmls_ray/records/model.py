@@ -7,10 +7,9 @@ Losses are means over samples.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -303,25 +302,21 @@ _DECODER = msgspec.json.Decoder(RunRecord)
 
 
 class Durations:
-    """How long runs took, by trial."""
+    """How long runs that ended ok took, by trial."""
 
     def __init__(self, records: Iterable[RunRecord] = ()) -> None:
         self._all: list[float] = []
         self._of: dict[str, list[float]] = {}
         for record in records:
-            self.add(record)
-
-    def add(self, record: RunRecord) -> None:
-        """Add a run that has ended; only runs that ended ok count."""
-        if record.outcome is Outcome.OK and "total_s" in record.metrics:
-            seconds = seconds_of_run(record)
-            bisect.insort(self._all, seconds)
-            bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
+            if record.outcome is Outcome.OK and "total_s" in record.metrics:
+                seconds = seconds_of_run(record)
+                self._all.append(seconds)
+                self._of.setdefault(record.trial_id, []).append(seconds)
 
     def expected_s(self, trial_id: str) -> float | None:
         """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
         measured = self._of.get(trial_id) or self._all
-        return (measured[(len(measured) - 1) // 2] + measured[len(measured) // 2]) / 2 if measured else None
+        return median(measured) if measured else None
 
 
 def seconds_of_run(record: RunRecord) -> float:

@@ -75,8 +75,7 @@ class Store:
         try:
             self._shared = SharedObjects()
             self._records = records_by_id(self.folder, where, self._shared)
-            self.cut_bytes = cut_torn_line(self.folder / RUNS)
-            """Size of a torn last line that was cut off."""
+            cut_torn_line(self.folder / RUNS)
         except BaseException:
             self._lock.release()
             raise

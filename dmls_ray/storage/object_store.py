@@ -50,8 +50,6 @@ class ObjectStore:
         with _store_errors(self.uri, "used"):
             self._files, self._root = _open_file_system(uri)
             self._renames = self._files.type_name not in ("s3", "gcs", "abfs")
-            if not self._renames:
-                self._check_bucket()
 
     def list(self, folder: str = "", *, deep: bool = False) -> list[str]:
         """Return the names of the objects in the folder or a subfolder, in order; with `deep`, of all levels below."""
@@ -116,14 +114,6 @@ class ObjectStore:
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
-
-    def _check_bucket(self) -> None:
-        from pyarrow.fs import FileType
-
-        bucket = self._root.partition("/")[0]
-        (info,) = self._files.get_file_info([bucket])
-        if info.type == FileType.NotFound:
-            raise StoreError(f"{self.uri} cannot be used: there is no bucket {bucket}; make it, or name another.")
 
 
 def _in_parallel(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

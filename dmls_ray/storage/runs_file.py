@@ -137,8 +137,8 @@ def append_lines(path: Path, lines: bytes) -> None:
             sync_to_disk(path.parent)  # the name of a new file, too
 
 
-def cut_torn_line(path: Path) -> int:
-    """Cut off what a crash left of the last line, and return the number of bytes.
+def cut_torn_line(path: Path) -> None:
+    """Cut off what a crash left of the last line.
 
     A whole record whose newline is missing, after an editor say, gets its newline back.
 
@@ -146,21 +146,20 @@ def cut_torn_line(path: Path) -> int:
         StoreError: it cannot be written.
     """
     if not path.exists():
-        return 0
+        return
     with file_errors(f"{path} cannot be written", "make it writable, or name another folder"):
         with open(path, "rb+") as file:
             content = file.read()
             end = content.rfind(b"\n") + 1
             last = content[end:]
             if not last:
-                return 0
+                return
             if is_complete(last):
                 file.write(b"\n")
             else:
                 file.truncate(end)
             file.flush()
             os.fsync(file.fileno())
-    return 0 if is_complete(last) or last.isspace() else len(last)
 
 
 @contextmanager

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import sys
 from collections.abc import Sequence
 
 from dmls_ray.util.errors import ConfigError
@@ -36,24 +34,14 @@ def utf8_safe(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def check_utf8(text: str, name: str) -> None:
-    """Refuse a text, such as the name of a file, that is not UTF-8 or that this Python could not name a file by.
-
-    Args:
-        text: the text.
-        name: what it is, for the error.
+def check_utf8(word: str) -> None:
+    """Refuse a word of a command line that is not UTF-8, such as the name of a file.
 
     Raises:
-        ConfigError: it has bytes that are no characters, or characters that Python's encoding of file names lacks.
+        ConfigError: it has bytes that are no characters.
     """
-    try:
-        text.encode()
-        os.fsencode(text)
-    except UnicodeEncodeError as error:
-        raise ConfigError(
-            f"{name} {text!a} is not UTF-8, or has characters that this Python ({sys.getfilesystemencoding()}) lacks; "
-            "give another name, or start Python in its UTF-8 mode: PYTHONUTF8=1."
-        ) from error
+    if utf8_safe(word) != word:
+        raise ConfigError(f"The word {word!a} is not UTF-8; give another name.")
 
 
 def did_you_mean(unknown: str, names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.errors import ConfigError
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FLATTENED = re.compile(r"(s3|gs|gcs|abfs|abfss|hdfs|viewfs|file):/")
@@ -34,12 +34,7 @@ def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
         if _FLATTENED.match(text := os.fspath(location)):
             raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
         return
-    try:
-        parts = urlsplit(location)
-    except ValueError as error:
-        # Not the URI itself, which may hold a secret.
-        scheme = location.partition("://")[0]
-        raise ConfigError(f"{named}{scheme}://... is no URI ({error}); give s3://BUCKET/FOLDER, say.") from error
+    parts = urlsplit(location)
     options = parse_qsl(parts.query, keep_blank_values=True)
     # A secret may contain slashes, so it may extend beyond the place of the host. gs://anonymous@bucket and
     # abfs://container@account contain no secret.
@@ -64,18 +59,10 @@ def below(location: str | os.PathLike[str], name: str) -> str:
 
 
 def numbered(location: str | os.PathLike[str], number: int) -> str | Path:
-    """Return FOLDER-2, FOLDER-3, ...: a URI or a path.
-
-    Raises:
-        StoreError: a URI names no folder, but a bucket, say.
-    """
+    """Return FOLDER-2, FOLDER-3, ...: a URI or a path."""
     if not is_uri(location):
         path = Path(location)
         path = path if path.name else path.resolve()  # `.` has no name to add a number to
         return path.with_name(f"{path.name}-{number}")
     parts = urlsplit(str(location))
-    path_in_store = parts.path.rstrip("/")
-    if not path_in_store:
-        named = below(location, "NAME")
-        raise StoreError(f"--out {location} names no folder that could be numbered; name one: {named}.")
-    return urlunsplit(parts._replace(path=f"{path_in_store}-{number}"))
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}-{number}"))

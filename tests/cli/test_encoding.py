@@ -84,5 +84,5 @@ def test_a_word_that_is_no_utf_8_is_refused_before_anything_starts(tmp_path: Pat
     (tmp_path / "size.py").write_text(FUNCTION, encoding="utf-8")
     done = run(tmp_path, "C", str(PROJECT / "sweeps" / "grid.py"), "--train", "size:train", *words)
     assert done.returncode == 2
-    assert r"\udcfc' is not UTF-8, or has characters that this Python (utf-8) lacks" in done.stderr.decode()
+    assert r"\udcfc' is not UTF-8; give another name" in done.stderr.decode()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["size.py"]

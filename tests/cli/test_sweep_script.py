@@ -67,7 +67,6 @@ BAD_INPUT = [
     (["--set", "lr", "0.1"], "--set lr is for a training function; give it with --train module:function"),
     (["--workload", "blur"], "--workload blur: unknown workload; installed are "),
     (["--workload", "grayscale", "--train", "m:f"], "--workload grayscale and --train m:f are both given"),
-    (["--set", "lr"], "--set lr names no value"),
     (["--samples", "3"], "samples=3 only applies to mode=search; add --mode search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
     (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
@@ -193,12 +192,13 @@ def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) ->
     assert "Layers" in capsys.readouterr().out
 
 
-def test_a_key_of_a_dict_may_have_a_range(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_of_a_dict_may_have_a_range_and_needs_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     how = ("--mode", "search", "--searcher", "random", "--samples", "2", "--dry-run")
     key = ("--log-range", "x", "0.01", "1")
     assert run("--train", f"{FUNCTIONS}:of_a_dict", *how, *key, axis=None) == 0
-    assert run(*how, *key, train=f"{FUNCTIONS}:of_a_dict", axis=None, axes={}) == 0
-    assert capsys.readouterr().out.count(" x=0.") == 4
+    assert capsys.readouterr().out.count(" x=0.") == 2
+    assert run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "x", axis=None) == 2
+    assert "x has no value; give at least one." in capsys.readouterr().err
 
 
 def test_a_field_with_the_name_of_a_flag_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,20 +365,6 @@ def test_ranks_find_the_modules_that_the_driver_finds_under_every_launcher(
     assert done.returncode == 0, done.stdout + done.stderr
     measures = {record.config["launcher"]: record.metrics for record in load(own_modules / "out").records}
     assert measures == {launcher: {"sum": 6, "others": 0} for launcher in launchers}
-
-
-def test_a_script_may_sweep_a_function_of_its_own_and_a_flag_another(capsys: pytest.CaptureFixture[str]) -> None:
-    grayscale = {
-        "train": "dmls_ray.grayscale.trial:turn_grey", "axis": "implementation",
-        "axes": {"implementation": ["numpy", "torch"], "images": [8]},
-    }  # fmt: skip
-    assert run("--dry-run", "--repeats", "1", **grayscale) == 0
-    assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/test:")
-    another = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2")
-    assert run("--dry-run", "--repeats", "1", *another, **{**grayscale, "axis": None}) == 0
-    assert capsys.readouterr().out.startswith("Left out: implementation (not for the configuration of ")
-    assert run("--dry-run", *another, **grayscale) == 2
-    assert "implementation, which this script asks about, is no field" in capsys.readouterr().err
 
 
 def test_a_switch_that_stands_alone_is_on(capsys: pytest.CaptureFixture[str]) -> None:

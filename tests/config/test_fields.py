@@ -173,7 +173,7 @@ SAME = [
     ("text_or_path", "a", Path("a")),
     ("single", "0.25", np.float32(0.25)),
     ("steps", "1e5", 1e5),
-    ("flag", "yes", np.True_),
+    ("flag", "true", np.True_),
     ("plain", "007", "007"),
     ("plain", '"1e5"', "1e5"),
     ("plain", "none", None),

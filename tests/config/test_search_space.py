@@ -52,7 +52,7 @@ def test_a_logarithmic_range_has_as_many_small_numbers_as_large_ones() -> None:
     ("axes", "message"),
     [
         ({"batch_per_rank": 16}, "nothing to search"),
-        ({"batch_per_rank": 16, "optimizer": Range(0, 1)}, "optimizer is no number"),
+        ({"batch_per_rank": 16, "optimizer": Range(0, 1)}, "optimizer=0 is unknown; choose from adam"),
         ({"batch_per_rank": 16, "learning_rate": Range(0, 1)}, "learning_rate is no field"),
         ({"batch_per_rank": 16, "lr": [0.1, "fast"]}, "lr=fast: expected float"),
     ],

@@ -112,9 +112,10 @@ def test_a_dry_run_says_that_runs_of_other_versions_are_left_out_and_after_an_un
     files: Path, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def planned() -> list[str]:
-        preset = Preset(name="grid", question="What?", axis=None, axes={}, train="edited_t:train")
+        preset = Preset(name="grid", question="What?", axis=None, axes={})
+        words = "--train edited_t:train --set lr 0.1 0.2 --out out --repeats 1 --dry-run"
         with pytest.raises(SystemExit) as ended:
-            main(preset, ["--set", "lr", "0.1", "0.2", "--out", "out", "--repeats", "1", "--dry-run"])
+            main(preset, words.split())
         assert ended.value.code == 0
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 

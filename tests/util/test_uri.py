@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below, check_location, is_uri, numbered
 
 
@@ -51,19 +51,11 @@ def test_a_uri_that_lacks_a_slash_is_refused_and_is_no_folder(location: str | Pa
         check_location(location)
 
 
-def test_a_uri_that_cannot_be_parsed_is_refused_without_showing_it() -> None:
-    with pytest.raises(ConfigError, match="--out s3://... is no URI .*; give s3://BUCKET/FOLDER, say") as raised:
-        check_location("s3://key:HIDDEN@[x/y", "--out")
-    assert "HIDDEN" not in str(raised.value)
-
-
 def test_what_lies_below_a_uri_keeps_its_options() -> None:
     assert below("s3://b/x/?region=r", "runs.jsonl") == "s3://b/x/runs.jsonl?region=r"
     assert below("s3://b", "x") == "s3://b/x"
     assert below("results/x", "y") == "results/x/y"
     assert numbered("s3://b/x/?region=r", 2) == "s3://b/x-2?region=r"
-    with pytest.raises(StoreError, match="names no folder that could be numbered; name one: s3://b/NAME"):
-        numbered("s3://b", 2)
 
 
 def test_a_numbered_path_is_next_to_the_path() -> None:
