@@ -38,7 +38,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.common import machine, print_table, returned_by, with_interval
 from benchmarks.throughput_ways import IMAGES, PEERS, SHAPES, WAYS
 from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.launchers.base import rank_info
 from dmls_ray.training.memory import release_free_pages
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -160,7 +159,6 @@ def main() -> None:
             model=model, dataset="benchmarks.throughput_ways:pictures", data_dir=model, batch_per_rank=batch,
             world_size=world_size, epochs=1, device=args.device, precision=args.precision,
         )  # fmt: skip
-        rank_info(config, 0)  # enough devices, or one clear line
         possible = [*WAYS, *peers] if world_size == 1 else [*WAYS]
         measured.append(Setting(config, [name for name in possible if name in (args.ways or possible)]))
 

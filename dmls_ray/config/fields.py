@@ -31,7 +31,7 @@ from dmls_ray.config.field_types import (
     with_members,
 )
 from dmls_ray.config.value_texts import as_flag_value, guess_value
-from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.util.errors import ConfigError
 
 # A search sends the types of its fields to processes of Ray, and msgspec does not pickle their bounds.
 copyreg.pickle(Meta, lambda meta: (functools.partial(Meta, **dict(meta.__rich_repr__())), ()))
@@ -283,19 +283,3 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
     """
     for spec in specs:
         object.__setattr__(config, spec.name, spec.native(getattr(config, spec.name)))
-
-
-def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:
-    """The error that a field has values without effect.
-
-    Args:
-        spec: a field with `counts_with`.
-        values: the values given.
-        others: the values of the field that it depends on.
-    """
-    assert spec.setting.counts_with is not None
-    condition, counts = spec.setting.counts_with
-    return ConflictError(
-        f"{spec.name}={', '.join(map(str, values))} has no effect with {condition}={', '.join(map(str, others))}; use "
-        f"{condition} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
-    )

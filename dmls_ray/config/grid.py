@@ -8,16 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmls_ray.config.fields import FieldSpec, no_effect
+from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig, Schema
+from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError, ConflictError
 
 BASELINE = "baseline"
 """Name of the trial that changes none of the fields that variants change, in logs, tables and figures."""
 
 SEED_STRIDE = 10_000
-"""Repeat r trains with seed + r x SEED_STRIDE, so that neighbouring seeds on an axis share no run."""
+"""Repeat r trains with seed + r x SEED_STRIDE (modulo 2**31), so that neighbouring seeds on an axis share no run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class Run:
 
     @property
     def seed(self) -> int:
-        return int(self.values["seed"]) + self.repeat * SEED_STRIDE
+        return int((self.values["seed"] + self.repeat * SEED_STRIDE) % 2**31)
 
     def label(self, varied: Sequence[str]) -> str:
         """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
@@ -147,18 +148,16 @@ def build_plan(
         )
         trials.setdefault(run.trial_id, run)
 
-    for name, (condition, _) in schema.counts_with.items():
+    for name, (condition, counts) in schema.counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]
         if idle and name not in effective:
-            raise no_effect(schema.specs[name], idle, settled.get(condition, (defaults[condition],)))
+            others = settled.get(condition, (defaults[condition],))
+            raise ConflictError(
+                f"{name}={', '.join(map(str, idle))} has no effect with {condition}={', '.join(map(str, others))}; use "
+                f"{condition} {' or '.join(counts)}, or {name} {as_flag_value(defaults[name])}."
+            )
     if all(run.skip for run in trials.values()):
         raise ConflictError(next(iter(trials.values())).skip)
-    for run in trials.values():
-        if run.values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
-            raise ConfigError(
-                f"seed={run.values['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; "
-                "give a smaller one."
-            )
 
     runs: list[Run] = []
     for repeat in range(repeats):

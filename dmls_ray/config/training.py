@@ -16,7 +16,6 @@ from dmls_ray.config.fields import (
     Share,
     WholeNumber,
     field_specs,
-    no_effect,
     setting,
 )
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
@@ -196,11 +195,8 @@ class TrainingConfig(RuntimeConfig):
         object.__setattr__(self, "batch_per_rank", self.global_batch // passes)
 
     def check_conflicts(self) -> None:
-        specs = field_specs(type(self))
-        if self.momentum and self.optimizer not in ("sgd", "rmsprop"):
-            raise no_effect(specs["momentum"], [self.momentum], [self.optimizer])
         super().check_conflicts()
-        for name, spec in specs.items():
+        for name, spec in field_specs(type(self)).items():
             value = getattr(self, name)
             if self.world_size == 1 and spec.setting.ddp_only and value != spec.default:
                 raise ConflictError(

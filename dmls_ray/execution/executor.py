@@ -13,10 +13,9 @@ from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec, check_accelerator, local_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
-from dmls_ray.execution.jobs import JobFactory, remove_checkpoints, run_folder
+from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
-from dmls_ray.execution.search import Search
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
@@ -119,9 +118,7 @@ class Executor:
     def _feasible_now(self, before: Resources, now: Resources) -> list[Run]:
         """The runs that were skipped for lack of machines, and are feasible since others have joined."""
         joined = {machine.node_id for machine in now.machines} - {machine.node_id for machine in before.machines}
-        # On GPUs, where the others ran on CPUs, their times could not be compared.
-        is_comparable = bool(before.gpus) == bool(now.gpus)
-        if not joined or not self._lacking or not is_comparable:
+        if not joined or not self._lacking:
             return []
         judged = self._judge(now)
         runs = [run for run in judged.runs if run.run_id in self._lacking and not run.skip]

@@ -236,9 +236,7 @@ class FolderState:
         """What becomes of a run: `done`, `to run` or `skipped: ...`."""
         if run.run_id in self.finished:
             return "done"
-        if run.skip:
-            return f"skipped: {run.skip}"
-        return "to run"
+        return f"skipped: {run.skip}" if run.skip else "to run"
 
     def summary(self) -> str:
         """A line where nothing is missing, or where the user's code or data have changed; empty otherwise."""

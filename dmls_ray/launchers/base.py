@@ -30,7 +30,6 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import part_of
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction, limit_progress
-from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.files import atomic_write_text
 from dmls_ray.util.importing import import_function
 
@@ -162,21 +161,11 @@ def rank_info(
         identity: the code and the data of the run.
         artifacts: files that the run leaves next to its record.
         store_address: host and port of the store where the ranks meet.
-
-    Raises:
-        ClusterError: there are fewer GPUs than ranks, or the device or the launcher cannot do what is asked for.
     """
     import torch
 
     gpus = torch.cuda.device_count()
     device = config.device_for(gpus)
-    if device == "cuda" and config.world_size > gpus:
-        raise ClusterError(
-            f"world_size={config.world_size} needs {config.world_size} GPUs; this machine has {gpus}. "
-            "Lower --world-size or pass --device cpu."
-        )
-    if reason := config.infeasible_reason(device):
-        raise ClusterError(reason)
     backend = address = None
     if config.world_size > 1:
         backend, address = config.backend_for(gpus), store_address

@@ -76,10 +76,6 @@ class Metric:
     doc: str = ""
     """One sentence for the metrics page of the documentation."""
 
-    def __post_init__(self) -> None:
-        if self.is_compared and not self.label:
-            raise ValueError(f"metric {self.name} is compared and has no label; give it one, for tables and answers.")
-
 
 _OF_TRAINING = (
     " By the trained model in eval mode, on as many samples as there are test samples. That of an epoch is over its "

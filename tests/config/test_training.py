@@ -51,7 +51,6 @@ def test_a_batch_that_does_not_divide_is_refused_with_the_nearest_that_do() -> N
     [
         ({"context": 5}, "context=5 does not divide by heads=2"),
         ({"lr_schedule": "one-cycle", "lr_warmup_steps": 3}, "includes a warm-up"),
-        ({"momentum": 0.9}, "momentum=0.9 has no effect with optimizer=adam; use optimizer sgd or rmsprop"),
         ({"launcher": "inline", "world_size": 2}, "launcher=inline is one process"),
     ],
 )

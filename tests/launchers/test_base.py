@@ -11,7 +11,6 @@ import pytest
 from dmls_ray import launchers
 from dmls_ray.config.runtime import LauncherName, RuntimeConfig
 from dmls_ray.launchers.base import Launcher, infeasible_reason, launcher
-from dmls_ray.util.errors import ConflictError
 
 LAUNCHERS = {*get_args(LauncherName)}
 
@@ -28,12 +27,3 @@ def test_every_launcher_has_a_command(name: str) -> None:
     if not infeasible_reason(RuntimeConfig(launcher=name)):
         command = launcher(name).command(RuntimeConfig(launcher=name), ["-m", "dmls_ray.launchers", "folder"])
         assert command[-3:] == ["-m", "dmls_ray.launchers", "folder"]
-
-
-def test_a_launcher_of_one_process_and_the_backend_of_another_are_conflicts() -> None:
-    with pytest.raises(
-        ConflictError, match="launcher=inline is one process and world_size=2 .* spawn, torchrun or mpi"
-    ):
-        RuntimeConfig(launcher="inline", world_size=2)
-    with pytest.raises(ConflictError, match="backend=mpi needs ranks that mpirun starts and launcher=spawn does not"):
-        RuntimeConfig(launcher="spawn", backend="mpi")

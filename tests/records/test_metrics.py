@@ -99,8 +99,3 @@ def test_the_gap_compares_two_evaluations_of_the_trained_model() -> None:
     assert record.epochs[0].metrics["train_accuracy"] == 0.6
     without = record_of([RankResult(rank=0, run={"epochs": epochs})])
     assert without.metrics["accuracy_gap"] == pytest.approx(-0.15)
-
-
-def test_a_metric_that_is_compared_needs_a_label() -> None:
-    with pytest.raises(ValueError, match="faults is compared and has no label"):
-        Metric(name="faults", kind="amount", direction="min", scope="rank", is_compared=True)
