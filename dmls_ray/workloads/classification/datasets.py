@@ -24,7 +24,7 @@ from dmls_ray.util.digests import digest_of_files, files_below
 from dmls_ray.util.errors import ConfigError, DataError
 from dmls_ray.util.files import cache_root
 from dmls_ray.util.text import first_line
-from dmls_ray.workloads.image_files import ImageFolder
+from dmls_ray.workloads.image_files import SUFFIXES, ImageFolder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +54,10 @@ class Source:
         classes: int | Callable[[], int],
         fingerprint: str | Callable[[], str],
         open_halves: Callable[[], tuple[Samples, Samples]],
+        note: str = "",
     ) -> None:
+        self.note = note
+        """A line for the user; empty for most data sets."""
         self._classes, self._fingerprint, self._open_halves = classes, fingerprint, open_halves
 
     @functools.cached_property
@@ -282,7 +285,15 @@ def _open_image_folder(name: str, data_dir: str | None) -> Source:
         # An image's folder is its label, so the paths have the labels.
         return f"{name} {digest_of_files(root / 'train')} {digest_of_files(root / 'test')}"
 
-    return Source(len(train.classes), fingerprint, lambda: (train, test))
+    used = {path for path, _ in (*train.samples, *test.samples)}
+    left_out = {*files_below(str(root / "train")), *files_below(str(root / "test"))} - used
+    note = ""
+    if left_out:
+        note = (
+            f"dataset={name} leaves out {len(left_out)} of the files, {min(left_out)} first: an image is in the folder "
+            f"of a class, and its name ends in {', '.join(SUFFIXES)}."
+        )
+    return Source(len(train.classes), fingerprint, lambda: (train, test), note)
 
 
 DATASETS = {

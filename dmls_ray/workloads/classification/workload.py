@@ -148,6 +148,9 @@ class ClassificationWorkload(Workload):
         # What an earlier sweep of this process has read may have changed since.
         sources.cached_source.cache_clear()
         decoded_images.load_decoded.cache_clear()
+        for dataset in dict.fromkeys((config.dataset, config.data_dir) for config in configs):
+            if note := sources.cached_source(*dataset).note:
+                notify(note)
         for config in configs:
             data = _data_of(config)
             if config.loader == "resident":

@@ -17,7 +17,9 @@ import torch
 from torchvision import datasets
 
 from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
+from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.sources import check_source, find_source, fingerprint_of
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from tests.training.probes import Payload
 from tests.workloads.classification.data.samples import (
     RANDOM,
@@ -92,6 +94,17 @@ def test_an_image_belongs_to_the_class_in_whose_folder_it_is_however_deep_and_th
     assert names == [
         ("0000.jpg", 0), ("0001.jpg", 0), ("0002.JPG", 0), ("0000.jpg", 1), ("0001.jpg", 1), ("0002.jpg", 1),
     ]  # fmt: skip
+
+
+def test_files_that_are_no_images_of_a_class_are_left_out_and_named_before_the_start(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    for name in ("train/cat/z.gif", "train/cat/.hidden", "test/0003.jpg"):
+        (tmp_path / name).touch()
+    notes: list[str] = []
+    config = TrialConfig(dataset="image_folder", data_dir=str(tmp_path), batch_per_rank=2, loader="dataloader")
+    ClassificationWorkload().prepare([config, config], notes.append)
+    (note,) = notes
+    assert note.startswith(f"dataset=image_folder leaves out 2 of the files, {tmp_path}/test/0003.jpg first: ")
 
 
 @pytest.mark.parametrize(
