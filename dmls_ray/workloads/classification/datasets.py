@@ -238,9 +238,10 @@ def _torchvision(
             try:
                 return make(root, **select("train"), download=True), make(root, **select("test"), download=True)
             except (OSError, RuntimeError) as error:
+                archives = [f"{folder}/{file}" for file, _ in getattr(make, "resources", ())] or [make.filename]
                 raise DataError(
-                    f"dataset={name} is not in {root} and cannot be downloaded ({first_line(error)}); put the files of "
-                    f"torchvision.datasets.{class_name} there, or name another folder with data_dir."
+                    f"dataset={name} is not in {root} and cannot be downloaded ({first_line(error)}); put "
+                    f"{', '.join(archives)} there, or name another folder with data_dir."
                 ) from error
 
     def open_source(name: str, data_dir: str | None) -> Source:

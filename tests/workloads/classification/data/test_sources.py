@@ -182,14 +182,17 @@ def test_cifar10_is_unpacked_from_its_archive_and_checked(tmp_path: Path, monkey
     assert not marker.exists()
 
 
-@pytest.mark.parametrize(("name", "kind"), [("cifar10", "CIFAR10"), ("mnist", "MNIST")])
-def test_offline_the_error_says_whose_files_are_expected_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+@pytest.mark.parametrize(
+    ("name", "archives"),
+    [("cifar10", "cifar-10-python.tar.gz"), ("mnist", "MNIST/raw/train-images-idx3-ubyte.gz, MNIST/raw/")],
+)
+def test_offline_the_error_names_the_archives_that_are_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, archives: str
 ) -> None:
     # Nothing listens on the discard port: every download fails at once, as without a network.
     monkeypatch.setattr(datasets.CIFAR10, "url", "http://127.0.0.1:9/a")
     monkeypatch.setattr(datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])
-    message = f"{name} is not in {tmp_path} and cannot be downloaded .* put the files of torchvision.datasets.{kind}"
+    message = f"{name} is not in {tmp_path} and cannot be downloaded .* put {archives}"
     with pytest.raises(DataError, match=message):
         _ = find_source(name, str(tmp_path)).halves
 
