@@ -135,7 +135,7 @@ def _way_out(reference: str) -> str:
     if is_reference(f"{module}:{function}"):
         return f"name it {module}:{function}"
     if "-" in module:
-        return "rename it, since a module's name has no hyphen"
+        return "rename the file or the folder: a module's name has no hyphen"
     return "name a function as module:function: m:train for the function train of m.py in this folder"
 
 

@@ -59,7 +59,7 @@ def test_a_module_that_fails_to_import_is_reported_with_its_cause(folder: Path, 
     ("reference", "way_out"),
     [
         ("./nets/m.py:Net.make", "name it nets.m:Net.make"),
-        ("my-net:net", "rename it, since a module's name has no hyphen"),
+        ("my-net:net", "rename the file or the folder: a module's name has no hyphen"),
         ("m.py", "name a function as module:function"),
         ("__main__:net", "each rank has another __main__; pass the object itself to sweep()"),
     ],
