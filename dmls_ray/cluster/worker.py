@@ -150,8 +150,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, Fo
     preload(settings.user_code_entry or workload(DEFAULT).entrypoint)
     from ray.train.torch import get_device
 
-    from dmls_ray.training.discarded_run import discard_first_run
-    from dmls_ray.training.process import store_at
+    from dmls_ray.training.process import discard_first_run, store_at
 
     device = str(get_device())
     discard_first_run(device)

@@ -136,8 +136,7 @@ def begin_run(rank: RankInfo, store: Store | None) -> RankInfo:
         rank: this rank.
         store: the key-value store of the run; None at world size 1.
     """
-    from dmls_ray.training.discarded_run import discard_first_run
-    from dmls_ray.training.process import wait_for_ranks
+    from dmls_ray.training.process import discard_first_run, wait_for_ranks
 
     discarded_s = discard_first_run(rank.device)
     if store is not None:

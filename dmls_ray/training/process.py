@@ -1,4 +1,5 @@
-"""Preparation of a process for a run: seeds, threads, switches, environment variables, and the process group."""
+"""Preparation of a process for runs: seeds, threads, switches, environment variables, the process group, and a training
+that is discarded."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import os
 import random
 import socket
 import threading
+import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,6 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.compat import reset_compiler
@@ -188,7 +194,7 @@ class Collective:
         # A sum with zeros is exact, and needs no collective besides all_reduce.
         return self.sum(values if dist.get_rank() == 0 else [0.0] * len(values))
 
-    def broadcast_buffers(self, model: torch.nn.Module) -> None:
+    def broadcast_buffers(self, model: nn.Module) -> None:
         """Give all ranks rank 0's buffers: DDP does so before each forward pass only, so after the last step running
         statistics differ, and the ranks would test different models."""
         if not self._alone:
@@ -238,3 +244,43 @@ def set_torchrun_environment(rank: RankInfo, threads: int) -> None:
         if rank.store_address is not None:
             host, port = rank.store_address
             os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+
+
+_DISCARDED_STEPS = 6
+
+
+def discard_first_run(device: str) -> float:
+    """Train a small model on this device, in a process group of this process alone; returns the seconds that it took.
+
+    The first training of a process is slower than later ones: PyTorch loads much at its first use, and makes its
+    threads and memory pools. A failure is only a warning: if the device cannot be used, the runs will say so.
+    """
+    began = time.perf_counter()
+    try:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            _train(torch.device(device))
+        finally:
+            dist.destroy_process_group()
+    except Exception as error:  # noqa: BLE001 - nothing that a user asked for has failed
+        warnings.warn(f"The first run of this process may be slow: {type(error).__name__}: {error}", stacklevel=2)
+    return time.perf_counter() - began
+
+
+def _train(device: torch.device) -> None:
+    """Train and test a convolution and a linear layer on images of zeros."""
+    layers = nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)
+    model = nn.Sequential(*layers).to(device)
+    # On a GPU there is no DDP, since setting up NCCL would take longer than a run.
+    forward = DistributedDataParallel(model) if device.type == "cpu" else model
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    images = torch.zeros(4, 1, 8, 8, device=device)
+    labels = torch.zeros(4, dtype=torch.int64, device=device)
+
+    for _ in range(_DISCARDED_STEPS):
+        F.cross_entropy(forward(images), labels, reduction="sum").backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.inference_mode():
+        model.eval()(images).argmax(1)
+    dist.all_reduce(torch.zeros(1, dtype=torch.float64))
