@@ -133,16 +133,18 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
         ConfigError: there is no such run, or there are several.
     """
     sweeps = find_sweeps(folder)
+    unread = ""
     found: list[tuple[Results, RunRecord]] = []
     for path in sweeps:
         try:
             results = load(path, stale=True)
-        except InputError:
+        except InputError as error:
+            unread = f" Not all of them can be read: {error}"
             continue
         found += [(results, record) for record in results.records if record.run_id.startswith(run)]
     if not found:
         raise ConfigError(
-            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names."
+            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names.{unread}"
         )
     exact = [match for match in found if match[1].run_id == run]
     if len(exact or found) > 1:
