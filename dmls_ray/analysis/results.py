@@ -9,7 +9,6 @@ from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import pandas as pd
@@ -25,7 +24,7 @@ from dmls_ray.storage.location import local_copy
 from dmls_ray.storage.remote_store import Mirror
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.interpreter import gc_disabled
-from dmls_ray.util.uri import check_location, is_uri
+from dmls_ray.util.uri import check_location
 from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
@@ -71,11 +70,6 @@ class Results:
     def where(self) -> str:
         """The path of the results folder, or its URI."""
         return str(self.folder) if self.mirror is None or self.mirror.is_kept else self.mirror.uri
-
-    @property
-    def name(self) -> str:
-        """The last part of the path or URI."""
-        return Path(urlsplit(self.where).path if is_uri(self.where) else self.folder).name
 
     @property
     def days(self) -> str:

@@ -135,10 +135,9 @@ class SweepComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All values as plain data; intervals have the keys value, low and high."""
-        kind = self.basis.measure.kind
         return {
             "metric": self.metric,
-            "way": "amount" if kind == "ratio" else kind,
+            "way": self.basis.measure.kind,
             "unit": self.basis.unit,
             "n": list(self.samples),
             "over_all": self.overall and intervals.as_dict(self.overall),

@@ -6,16 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dmls_ray.analysis.advise.rank import front_of
+from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import (
-    MAX_SERIES,
-    dashed_line,
-    limit_items,
-    measured_series,
-    plotted_metric,
-    run_ids,
-    trial_labels,
-)
 from dmls_ray.analysis.findings.critical import BatchPoint, CriticalBatch, answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.metrics import MEMORY_METRICS
@@ -43,7 +35,7 @@ _CURVE_POINTS = 33
 def learning_chart(table: Table) -> Chart | None:
     """Loss and accuracy of training and test by epoch; None if no counted run has one of at least two epochs."""
     several = [row for row in table.rows if any(len(_curve(row, name)) > 1 for name in _METRICS)]
-    rows, notes = limit_items(several, "trials")
+    rows, notes = plot.limit_items(several, "trials")
     panels = []
     for kind, unit in (("loss", table.presentation.loss_unit), ("accuracy", "fraction of samples")):
         splits = [split for split in ("test", "train") if any(_curve(row, f"{split}_{kind}") for row in rows)]
@@ -74,7 +66,7 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
     """The curves of each trial, and rings where overfitting begins."""
     series: list[Series] = []
     rings = []
-    for name, row in zip(trial_labels(table, rows), rows, strict=True):
+    for name, row in zip(plot.trial_labels(table, rows), rows, strict=True):
         # The first curve of a trial has the name that the trial has in other figures, and so its colour.
         first = name or splits[0]
         for split in splits:
@@ -84,7 +76,7 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
             metric = f"{split}_{kind}"
             by_epoch = _curve(row, metric)
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
-            series += measured_series(label, points, metric=metric, connected=True, same_as=same_as)
+            series += plot.measured_series(label, points, metric=metric, connected=True, same_as=same_as)
             if split == "test" and row.overfit_epoch in by_epoch:
                 middle = estimate(list(by_epoch[row.overfit_epoch].values())).centre
                 text = "the mean test loss rises from here beyond chance, while the train loss falls"
@@ -106,17 +98,17 @@ def tradeoff_chart(table: Table) -> Chart | None:
         return None
     # Memory is drawn even if it hardly differs, so that the reader sees it.
     costs = [cost for cost in _AIMS if cost in (*front.axes, front.memory)]
-    names = {row.trial_id: name for row, name in zip(front.rows, trial_labels(table, front.rows), strict=True)}
+    names = {row.trial_id: name for row, name in zip(front.rows, plot.trial_labels(table, front.rows), strict=True)}
     groups: dict[str, list[Trial]] = {}
     for row in front.best:
         name = names[row.trial_id]
-        if len(front.best) >= MAX_SERIES:
+        if len(front.best) >= plot.MAX_SERIES:
             name = "on the front"
         groups.setdefault(name, []).append(row)
     on_front = {row.trial_id for row in front.best}
     groups[_BEHIND] = [row for row in front.rows if row.trial_id not in on_front]
 
-    accuracy = plotted_metric(_ACCURACY)
+    accuracy = plot.plotted_metric(_ACCURACY)
     panels = []
     for cost in costs:
         series: list[Series] = []
@@ -125,7 +117,7 @@ def tradeoff_chart(table: Table) -> Chart | None:
             series += accuracy.series(name, points, describe=lambda row: names[row.trial_id], muted=name == _BEHIND)
         levels = [row.estimates[cost].centre for row in front.rows]
         is_far = max(levels) > _FAR * min(levels) > 0
-        x = Axis(plotted_metric(cost).y.label, log=is_far, from_zero=not is_far)
+        x = Axis(plot.plotted_metric(cost).y.label, log=is_far, from_zero=not is_far)
         panels.append(Panel(x=x, y=accuracy.y, series=series))
     goal = ", ".join(_AIMS[cost] for cost in costs if cost in front.axes)
     notes = [
@@ -169,9 +161,9 @@ def _measured(points: Iterable[tuple[BatchPoint, Estimate | None]]) -> list[Seri
         if isinstance(rate, float):
             text = f"lr {rate:g}, {text}"
         if value is None:
-            missed.append(Point(point.batch, None, runs=run_ids(point.runs), text=text))
+            missed.append(Point(point.batch, None, runs=plot.run_ids(point.runs), text=text))
         else:
-            known.append(Point(point.batch, value.centre, value.low, value.high, run_ids(point.runs), text))
+            known.append(Point(point.batch, value.centre, value.low, value.high, plot.run_ids(point.runs), text))
     series = [Series("best learning rate", known, connected=True), Series("not reached by all runs", missed, "cross")]
     return [item for item in series if item.points]
 
@@ -184,12 +176,12 @@ def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
     heights = [steps for _, steps in ideal]
     heights += [point.y for series in measured for point in series.points if point.y is not None]
     bottom, top = min(heights), max(heights)
-    series = [dashed_line("perfect scaling", ideal)]
+    series = [plot.dashed_line("perfect scaling", ideal)]
     upright: dict[str, float] = {}
     if found.curve is not None:
         batches = [first * (last / first) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
         curve = [(batch, found.curve.steps(batch)) for batch in batches]
-        series.append(dashed_line("S_min (1 + B_crit / B)", curve))
+        series.append(plot.dashed_line("S_min (1 + B_crit / B)", curve))
         # The axis ends at the measured batches.
         critical = found.curve.critical
         low, high = max(critical.low or 0.0, first), min(critical.high or math.inf, last)
@@ -201,5 +193,5 @@ def _laws(found: CriticalBatch, measured: list[Series]) -> list[Series]:
         upright["gradient noise scale"] = found.noise_scale.centre
     for name, batch in upright.items():
         if first <= batch <= last:
-            series.append(dashed_line(name, [(batch, bottom), (batch, top)]))
+            series.append(plot.dashed_line(name, [(batch, bottom), (batch, top)]))
     return series

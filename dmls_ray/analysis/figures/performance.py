@@ -5,26 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import (
-    SINGLE_LINE,
-    Line,
-    Plotted,
-    batch_axis,
-    dashed_line,
-    differing_fields,
-    field_axis,
-    format_factor,
-    limit_items,
-    line_panels,
-    lines_along,
-    lost_crosses,
-    measured_series,
-    metric_lines,
-    plotted_metric,
-    run_ids,
-    trial_labels,
-)
 from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, fits
@@ -47,14 +29,14 @@ def scaling_chart(table: Table) -> Chart | None:
 
     Without a measured world size 1 there is no ideal, no efficiency and no fit.
     """
-    rates = Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
-    x, lines, notes = metric_lines(table, rates, "world_size")
+    rates = plot.Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
+    x, lines, notes = plot.metric_lines(table, rates, "world_size")
     throughput: list[Series] = []
     efficiency: list[Series] = []
     strong = table.fixed_batch_field == "global_batch"
     for line in lines:
         throughput += rates.series(line.name, line.points, connected=True)
-        throughput += lost_crosses(line.name, line.points)
+        throughput += plot.lost_crosses(line.name, line.points)
         measured = [row for row in line.rows if row.rates()]
         if not measured or measured[0].world_size != 1:
             continue
@@ -64,26 +46,26 @@ def scaling_chart(table: Table) -> Chart | None:
         drawn = [law for law in fits(above_one, strong=strong) if law.curve(1).low is not None]
         rate = estimate(list(measured[0].rates().values()), "rate").centre
         least, most = 1, measured[-1].world_size
-        throughput.append(dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
+        throughput.append(plot.dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
         throughput += _fitted(line, drawn, most, rate)
         points = []
         for row in measured:
             by_block = {block: ratio / row.world_size for block, ratio in speed_ups[row.world_size].items()}
             points.append((row.world_size, row, by_block))
-        efficiency += measured_series(line.name, points, quantity="ratio", connected=True)
+        efficiency += plot.measured_series(line.name, points, quantity="ratio", connected=True)
         efficiency += _fitted(line, drawn, most)
     if not any(series.kind == "points" for series in throughput):
         return None
     panels = [Panel(x=x, y=Axis(rates.y.label, log=x.log, from_zero=True), series=throughput)]
     if efficiency:
         last = max(point.x for series in efficiency for point in series.points)
-        efficiency.append(dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
+        efficiency.append(plot.dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
     return Chart(name="scaling", title=title, panels=panels, notes=notes)
 
 
-def _fitted(line: Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
+def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
     """Each law as a curve with its interval, from world size 1 to the largest one that was measured.
 
     Args:
@@ -122,10 +104,10 @@ def _speed_ups(rows: Sequence[Trial]) -> Points:
 def time_chart(table: Table) -> Chart | None:
     """Time of an epoch and of an optimizer step; None if no two trials with times differ in the batch alone."""
     plotted = [
-        plotted_metric("epoch_s", "training time of an epoch (s)", log=True),
-        plotted_metric("step_ms_p50", "median optimizer step (ms)", log=True),
+        plot.plotted_metric("epoch_s", "training time of an epoch (s)", log=True),
+        plot.plotted_metric("step_ms_p50", "median optimizer step (ms)", log=True),
     ]
-    return _along(table, "time", "Time against batch", [batch_axis(table)], plotted)
+    return _along(table, "time", "Time against batch", [plot.batch_axis(table)], plotted)
 
 
 def communication_chart(table: Table) -> Chart | None:
@@ -133,11 +115,10 @@ def communication_chart(table: Table) -> Chart | None:
 
     The x axis is the first of world_size, the batch and the varied fields in which two trials differ alone.
     """
-    plotted = [
-        Plotted(Axis("communication not overlapped (fraction of a step)", from_zero=True), _exposed, quantity="share"),
-        Plotted(Axis("overlapped with compute (fraction of communication)", from_zero=True), _hidden, quantity="share"),
-    ]
-    fields = ["world_size", batch_axis(table), *table.varied]
+    exposed = Axis("communication not overlapped (fraction of a step)", from_zero=True)
+    hidden = Axis("overlapped with compute (fraction of communication)", from_zero=True)
+    plotted = [plot.Plotted(exposed, _exposed, quantity="share"), plot.Plotted(hidden, _hidden, quantity="share")]
+    fields = ["world_size", plot.batch_axis(table), *table.varied]
     fields = [field for field in fields if field not in table.changed]
     return _along(table, "communication", "Communication of gradients", fields, plotted)
 
@@ -153,11 +134,11 @@ def _hidden(row: Trial) -> Mapping[int, float]:
     return {record.repeat: record.metrics["overlap_ms"] / record.metrics["comm_ms"] for record in timed}
 
 
-def _along(table: Table, name: str, title: str, fields: Sequence[str], plotted: Sequence[Plotted]) -> Chart | None:
+def _along(table: Table, name: str, title: str, fields: Sequence[str], plotted: Sequence[plot.Plotted]) -> Chart | None:
     """Quantities along the first of some fields in which two trials differ alone; None without such trials."""
     for field in fields:
-        x, lines, notes = metric_lines(table, plotted[0], field)
-        panels = line_panels(plotted, x, lines)
+        x, lines, notes = plot.metric_lines(table, plotted[0], field)
+        panels = plot.line_panels(plotted, x, lines)
         if panels:
             return Chart(name=name, title=title, panels=panels, notes=notes)
     return None
@@ -194,13 +175,13 @@ def memory_chart(table: Table) -> Chart | None:
 def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     """What a GPU allocated if it is known, else the memory by which trials are compared."""
     metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
-    plotted = plotted_metric(metric, from_zero=True)
-    field = batch_axis(table)
-    x, lines, note = metric_lines(table, plotted, field)
+    plotted = plot.plotted_metric(metric, from_zero=True)
+    field = plot.batch_axis(table)
+    x, lines, note = plot.metric_lines(table, plotted, field)
     notes += note
     rows = [row for line in lines for row in line.rows]
     # On a logarithmic axis a straight line would be a curve.
-    panels = line_panels([plotted], replace(x, log=False, from_zero=True, ticks=()), lines)
+    panels = plot.line_panels([plotted], replace(x, log=False, from_zero=True, ticks=()), lines)
     return [replace(panel, series=[*panel.series, *_limit(rows, metric, field)]) for panel in panels]
 
 
@@ -216,7 +197,7 @@ def _limit(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
         return []
     batches = [row.factors[field] for row in rows]
     ends = [(batch, float(min(sizes))) for batch in (min(batches), max(batches))]
-    return [dashed_line("limit: memory of the GPU", ends)]
+    return [plot.dashed_line("limit: memory of the GPU", ends)]
 
 
 def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Panel], list[str]]:
@@ -233,16 +214,16 @@ def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Pa
     rows = [row for row in table.rows if row.trial_id in amounts]
     if len(rows) < 2:
         return [], []
-    x, lines = lines_along(table, rows, batch_axis(table))
-    lines, notes = limit_items(lines, "lines", _MOST_PANELS)
+    x, lines = plot.lines_along(table, rows, plot.batch_axis(table))
+    lines, notes = plot.limit_items(lines, "lines", _MOST_PANELS)
     if not lines:
-        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
-        x, texts = Axis("trial"), trial_labels(table, shown)
-        names = differing_fields(table, shown)
+        shown, notes = plot.limit_items(rows, "trials", MAX_CATEGORIES)
+        x, texts = Axis("trial"), plot.trial_labels(table, shown)
+        names = plot.differing_fields(table, shown)
         if len(names) == 1:
-            x = field_axis(names[0], shown)
-            texts = [format_factor(row.factors[names[0]]) for row in shown]
-        lines = [Line(SINGLE_LINE, list(zip(texts, shown, strict=True)))]
+            x = plot.field_axis(names[0], shown)
+            texts = [plot.format_factor(row.factors[names[0]]) for row in shown]
+        lines = [plot.Line(plot.SINGLE_LINE, list(zip(texts, shown, strict=True)))]
     y = Axis(label, from_zero=True)
     panels = []
     for line in lines:
@@ -251,7 +232,7 @@ def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Pa
     return panels, notes
 
 
-def _bars(line: Line, amounts: Amounts) -> list[Series]:
+def _bars(line: plot.Line, amounts: Amounts) -> list[Series]:
     """A series for each part that some trial of the sweep has, each value at its x as a category."""
     bars = []
     for name in next(iter(amounts.values())):
@@ -259,6 +240,6 @@ def _bars(line: Line, amounts: Amounts) -> list[Series]:
             points = []
             for place, row in line.points:
                 text = f"n={len(row.counted)}"
-                points.append(Point(str(place), amounts[row.trial_id][name], runs=run_ids(row.counted), text=text))
+                points.append(Point(str(place), amounts[row.trial_id][name], runs=plot.run_ids(row.counted), text=text))
             bars.append(Series(name, points, "bar"))
     return bars

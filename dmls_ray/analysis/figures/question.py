@@ -6,28 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.series import (
-    Line,
-    Place,
-    Plotted,
-    dashed_line,
-    differing_fields,
-    field_axis,
-    format_factor,
-    limit_items,
-    line_panels,
-    lines_along,
-    lines_of_groups,
-    lost_crosses,
-    measured_series,
-    place_of,
-    plotted_measures,
-    plotted_metric,
-    plotted_of_question,
-    trained_together,
-    trial_label,
-)
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.findings.effects import measure_of
 from dmls_ray.analysis.metrics import memory_metric
@@ -61,47 +41,48 @@ def answer_chart(table: Table) -> Chart | None:
     None if no two trials differ only in the axis. Where only one value of it was measured, the axis is the one that
     the answer goes along. Many lines are small multiples, and leave the memory out.
     """
-    together = trained_together(table)
+    together = plot.trained_together(table)
     rows = [row for row in together if row.counted]
     if not (table.axis and rows):
         return None
     axis = axis_that_varies(table, table.axis)
-    x, lines = lines_along(table, together, axis)
+    x, lines = plot.lines_along(table, together, axis)
     lines = [line for line in lines if len([row for row in line.rows if row.counted]) > 1]
     multiples, notes = _multiples(table, lines)
 
     families = {spec.name: spec.setting.family for spec in table.varied_specs}
-    plotted = plotted_measures(table, rows) + plotted_of_question(table, rows, {axis, families.get(axis, axis)})
+    asked = {axis, families.get(axis, axis)}
+    plotted = plot.plotted_measures(table, rows) + plot.plotted_of_question(table, rows, asked)
     memory = memory_metric(rows)
     if memory and len(multiples) == 1:
-        plotted.append(plotted_metric(memory, from_zero=True))
+        plotted.append(plot.plotted_metric(memory, from_zero=True))
     panels = []
     for item in plotted:
         for title, shown in multiples:
-            for panel in line_panels([item], x, shown):
+            for panel in plot.line_panels([item], x, shown):
                 panels.append(replace(panel, title=title, series=[*panel.series, *_best_rates(rows, item, shown)]))
     if not panels:
         return None
     return Chart(name="answer", title=f"{_describe_panels(panels)} against {axis}", panels=panels, notes=notes)
 
 
-def _multiples(table: Table, lines: Sequence[Line]) -> tuple[list[tuple[str, list[Line]]], list[str]]:
+def _multiples(table: Table, lines: Sequence[plot.Line]) -> tuple[list[tuple[str, list[plot.Line]]], list[str]]:
     """Panels with title and lines, and notes: many lines have one for each value of the field with fewest, but lr."""
     rows = [line.rows[-1] for line in lines]
-    fields = differing_fields(table, rows)
+    fields = plot.differing_fields(table, rows)
     if len(lines) <= _MOST_LINES or len(fields) < 2:
-        shown, notes = limit_items(lines, "lines")
+        shown, notes = plot.limit_items(lines, "lines")
         return [("", shown)], notes
     field = min([name for name in fields if name != "lr"], key=lambda name: count_values(rows, name))
     fields.remove(field)
-    multiples: dict[str, list[Line]] = {}
+    multiples: dict[str, list[plot.Line]] = {}
     for line, row in zip(lines, rows, strict=True):
-        named = replace(line, name=trial_label(row, fields))
-        multiples.setdefault(trial_label(row, [field]), []).append(named)
-    return limit_items(list(multiples.items()), f"values of {field}", _MOST_LINES)
+        named = replace(line, name=plot.trial_label(row, fields))
+        multiples.setdefault(plot.trial_label(row, [field]), []).append(named)
+    return plot.limit_items(list(multiples.items()), f"values of {field}", _MOST_LINES)
 
 
-def _best_rates(rows: Sequence[Trial], plotted: Plotted, lines: Sequence[Line]) -> list[Series]:
+def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[plot.Line]) -> list[Series]:
     """A ring around each trial with the best mean loss or accuracy of those that differ in lr alone."""
     measure = measure_of(plotted.metric, "level")
     places = {row.trial_id: (x, line.name) for line in lines for x, row in line.points}
@@ -110,7 +91,7 @@ def _best_rates(rows: Sequence[Trial], plotted: Plotted, lines: Sequence[Line]) 
         best = max(group, key=lambda row: measure.better * (row.value_of(plotted.metric) or 0.0))
         if measure.is_result and len(group) > 1 and best.trial_id in places:
             x, name = places[best.trial_id]
-            ring = Point(x, best.value_of(plotted.metric), text=f"lr {format_factor(best.factors['lr'])}")
+            ring = Point(x, best.value_of(plotted.metric), text=f"lr {plot.format_factor(best.factors['lr'])}")
             rings.append(Series("best mean of all lr", [ring], "ring", same_as=name))
     return rings
 
@@ -120,15 +101,15 @@ def changes_chart(table: Table) -> Chart | None:
 
     None where nothing was changed one at a time, or no trial with a change was measured.
     """
-    rows = trained_together(table)
+    rows = plot.trained_together(table)
     changed = [row for row in rows if describe_changes(row, table.changed)]
     measured = [row for row in changed if row.counted]
     if not measured:
         return None
     groups = group_by_other_factors(rows, table.changed)
-    lines = lines_of_groups(table, groups, table.changed, lambda row: name_of_change(row, table.changed))
-    lines, notes = limit_items(lines, "groups of changes", _MOST_LINES)
-    plotted = plotted_measures(table, measured) + plotted_of_question(table, measured, table.asked)
+    lines = plot.lines_of_groups(table, groups, table.changed, lambda row: name_of_change(row, table.changed))
+    lines, notes = plot.limit_items(lines, "groups of changes", _MOST_LINES)
+    plotted = plot.plotted_measures(table, measured) + plot.plotted_of_question(table, measured, table.asked)
     plotted.sort(key=lambda item: not item.metric)  # what was learned, then the speed
     x = Axis("change", categories=list(dict.fromkeys(name_of_change(row, table.changed) for row in changed)))
     panels = []
@@ -142,10 +123,10 @@ def changes_chart(table: Table) -> Chart | None:
     return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
 
 
-def _changes_and_baseline(line: Line, plotted: Plotted, x: Axis) -> list[Series]:
+def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: Axis) -> list[Series]:
     """The changes of a line as points, and its baseline as a line with its interval."""
     points = [(change, row) for change, row in line.points if change != BASELINE]
-    series = [*plotted.series(line.name, points), *lost_crosses(line.name, points)]
+    series = [*plotted.series(line.name, points), *plot.lost_crosses(line.name, points)]
     bases = [(change, row) for change, row in line.points if change == BASELINE]
     name = ", ".join(filter(None, [BASELINE, line.title]))
     for base in plotted.series(name, bases, kind="line", dashed=True, same_as=line.name):
@@ -176,36 +157,36 @@ def search_chart(table: Table) -> Chart | None:
     if len(known) < 2:
         return None
     levels = [row.estimates[name].centre for row in known]
-    plotted = plotted_metric(name, log=max(levels) > _FAR * min(levels) > 0)
+    plotted = plot.plotted_metric(name, log=max(levels) > _FAR * min(levels) > 0)
 
     trials = _searched(rows, plotted, lambda row: numbers[row.trial_id])
     finished = [row for row in known if not row.is_stopped]
     if len(finished) > 1:
         best = accumulate((row.estimates[name].centre for row in finished), min if minimizes else max)
         places = [numbers[row.trial_id] for row in finished]
-        trials.append(dashed_line("best so far", zip(places, best, strict=True)))
+        trials.append(plot.dashed_line("best so far", zip(places, best, strict=True)))
     panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
-    fields, notes = limit_items(differing_fields(table, known), "fields", _MOST_FIELDS)
+    fields, notes = plot.limit_items(plot.differing_fields(table, known), "fields", _MOST_FIELDS)
     panels += [_against(field, known, plotted) for field in fields]
     title = f"{plotted.y.label.partition(' (')[0]} of {len(known)} configurations"
     return Chart(name="search", title=f"{title[:1].upper()}{title[1:]}", panels=panels, notes=notes)
 
 
-def _against(field: str, rows: Sequence[Trial], plotted: Plotted) -> Panel:
+def _against(field: str, rows: Sequence[Trial], plotted: plot.Plotted) -> Panel:
     """The metric against a field; trials without a value of the field are left out."""
     known = [row for row in rows if row.factors[field] is not None]
     known.sort(key=lambda row: row.position([field]))
-    x = field_axis(field, known)
-    return Panel(x=x, y=plotted.y, series=_searched(known, plotted, lambda row: place_of(row, field, x)))
+    x = plot.field_axis(field, known)
+    return Panel(x=x, y=plotted.y, series=_searched(known, plotted, lambda row: plot.place_of(row, field, x)))
 
 
-def _searched(rows: Sequence[Trial], plotted: Plotted, place: Callable[[Trial], Place]) -> list[Series]:
+def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: Callable[[Trial], plot.Place]) -> list[Series]:
     """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
     series: list[Series] = []
     for name, is_stopped in ((_TO_THE_END, False), (_STOPPED, True)):
         points = [(place(row), row) for row in rows if row.is_stopped == is_stopped]
         series += plotted.series(name, points, describe=_configuration, muted=is_stopped)
-    return [*series, *lost_crosses(_TO_THE_END, [(place(row), row) for row in rows])]
+    return [*series, *plot.lost_crosses(_TO_THE_END, [(place(row), row) for row in rows])]
 
 
 def _configuration(row: Trial) -> str:
@@ -223,12 +204,12 @@ def quantization_chart(table: Table) -> Chart | None:
 
     None unless the sweep asks about quantization, and two kinds of it were measured.
     """
-    rows = trained_together(table)
+    rows = plot.trained_together(table)
     measured = [row for row in rows if row.counted]
     if table.axis != QUANTIZATION or count_values(measured, QUANTIZATION) < 2:
         return None
-    x, lines = lines_along(table, rows, QUANTIZATION)
-    lines, notes = limit_items(lines, "lines", _MOST_LINES)
+    x, lines = plot.lines_along(table, rows, QUANTIZATION)
+    lines, notes = plot.limit_items(lines, "lines", _MOST_LINES)
     panels: list[Panel] = []
     for suffix, y in _QUANTIZED.items():
         series: list[Series] = []
@@ -236,14 +217,14 @@ def quantization_chart(table: Table) -> Chart | None:
             for form in ("fp32", "int8"):
                 metric = f"{form}_{suffix}"
                 points = [(kind, row, row.by_block(metric_of_form(row, metric))) for kind, row in line.points]
-                series += measured_series(", ".join(filter(None, [form, line.title])), points, metric=metric)
+                series += plot.measured_series(", ".join(filter(None, [form, line.title])), points, metric=metric)
         if series:
             panels.append(Panel(x=x, y=y, series=series))
     training = [replace(line, name=line.title or "training") for line in lines]
-    for plotted in plotted_measures(table, measured):
+    for plotted in plot.plotted_measures(table, measured):
         if not plotted.metric:
             y = replace(plotted.y, label=f"training {plotted.y.label}")
-            panels += line_panels([replace(plotted, y=y)], x, training)
+            panels += plot.line_panels([replace(plotted, y=y)], x, training)
     title = "Accuracy, size and latency in fp32 and in int8, and speed of training"
     about = "fp32 and int8 are of the same training; without quantization there is fp32 alone."
     return Chart(name=QUANTIZATION, title=title, panels=panels, notes=[about, *notes])

@@ -51,21 +51,17 @@ class Plotted:
         return measured_series(name, measured, metric=self.metric, quantity=self.quantity, **options)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Line:
     """Trials that differ in the field of the x axis only, each with its x."""
 
     name: str
     points: Sequence[tuple[Place, Trial]]
 
-    @property
-    def rows(self) -> list[Trial]:
-        return [row for _, row in self.points]
-
-    @property
-    def title(self) -> str:
+    def __post_init__(self) -> None:
+        self.rows = [row for _, row in self.points]
+        self.title = "" if self.name == SINGLE_LINE else self.name
         """The name as the title of a panel; empty for the only line."""
-        return "" if self.name == SINGLE_LINE else self.name
 
 
 def measured_series(

@@ -88,11 +88,6 @@ class Match:
     differs_in: str
     """Other fields that differ, measured / published; empty if none does."""
 
-    @property
-    def hardware(self) -> str:
-        """Hardware of the published run."""
-        return str(self.record.machine["hardware"])
-
 
 def match_training(record: RunRecord) -> Match | None:
     """The published run that matches a measured one; None if there is none.

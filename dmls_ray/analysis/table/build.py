@@ -61,7 +61,7 @@ def with_published(table: Table) -> Table:
         rows.append(row)
         match = table.presentation.match(row.records[0])
         if match is not None:
-            facts = {"published_on": match.hardware, "differs_in": match.differs_in}
+            facts = {"published_on": match.record.machine["hardware"], "differs_in": match.differs_in}
             published = Trial(match.record.trial_id, row.factors, [match.record.replace(facts=facts)])
             rows.append(published)
             notes |= {name: text for name, text in CAVEATS.items() if name in published.estimates}

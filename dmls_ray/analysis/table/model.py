@@ -101,7 +101,7 @@ class Table(SweepTrials):
 
     def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells as text, one column per heading; of some columns, or of all."""
-        columns = self.columns if columns is None else columns
+        columns = columns or self.columns
         cells = {}
         for head, column in zip(_distinct(columns, "head"), columns, strict=True):
             cells[head] = list(map(column.text, self.rows))
@@ -111,7 +111,7 @@ class Table(SweepTrials):
         """The cells, of some columns or of all, as numbers: of each metric the mean, the ends of its interval, median
         and deviation.
         """
-        columns = self.columns if columns is None else columns
+        columns = columns or self.columns
         names = _distinct(columns, "name")
         cells: dict[str, list[Any]] = {}
         for name, column in zip(names, columns, strict=True):
