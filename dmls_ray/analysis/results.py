@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -32,8 +32,6 @@ NESTED = (
     "proposed", "picture",
 )  # fmt: skip
 """Fields of a record that are no values of a table."""
-
-Shared = TypeVar("Shared", bound=Mapping[str, Any])
 
 
 class Results:
@@ -201,7 +199,7 @@ def factors_of(record: RunRecord) -> dict[str, Any]:
     return workload_of(record.config).factors(record.config)
 
 
-def distinct(objects: Iterable[Shared]) -> Collection[Shared]:
+def distinct(objects: Iterable[Mapping[str, Any]]) -> Collection[Mapping[str, Any]]:
     """Each object once: many runs share a configuration, or the description of their machine."""
     return {id(item): item for item in objects}.values()
 
@@ -246,7 +244,7 @@ def _shared_columns(
 ) -> dict[str, Any]:
     """Columns of what all records with a key have in common: computed for one record of each key."""
     keys = list(map(key_of, records))
-    facts = [facts_of(record) for record in dict(zip(keys, records, strict=True)).values()]
+    facts = list(map(facts_of, dict(zip(keys, records, strict=True)).values()))
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     rows = [places[key] for key in keys]
     columns = _columns(facts, field_names(facts))

@@ -224,7 +224,7 @@ def _beaten_text(decision: Decision) -> str:
 
 
 def _names(claims: Sequence[Effect]) -> str:
-    return join_names([claim_text(claim) for claim in claims], most=_SHOWN)
+    return join_names(list(map(claim_text, claims)), most=_SHOWN)
 
 
 def claim_text(claim: Effect) -> str:

@@ -71,7 +71,7 @@ class Pair:
             "config": self.a.factors,
             "a": a and intervals.as_dict(a),
             "b": b and intervals.as_dict(b),
-            "n": [len(side) for side in self.samples],
+            "n": list(map(len, self.samples)),
             "change": self.change and intervals.as_dict(self.change),
             "verdict": self.verdict,
             "outcomes": [self.a.outcome, self.b.outcome],
@@ -142,7 +142,7 @@ class SweepComparison:
             "n": list(self.samples),
             "over_all": self.overall and intervals.as_dict(self.overall),
             "verdict": self.overall and self.overall.verdict,
-            "pairs": [pair.to_dict() for pair in self.pairs],
+            "pairs": list(map(Pair.to_dict, self.pairs)),
             "only": dict(self.only),
             "provenance": [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()],
         }

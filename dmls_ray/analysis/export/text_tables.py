@@ -83,7 +83,7 @@ def plain_columns(frame: pd.DataFrame) -> str:
     """Columns under their headings."""
     head, *rows = _aligned(frame)
     rule = ["-" * len(text) for text in head]
-    return "\n".join("  ".join(row) for row in (head, rule, *rows))
+    return "\n".join(map("  ".join, (head, rule, *rows)))
 
 
 def latex(frame: pd.DataFrame) -> str:

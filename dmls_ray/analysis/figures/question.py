@@ -87,7 +87,7 @@ def _best_rates(rows: Sequence[Trial], plotted: plot.Plotted, lines: Sequence[pl
     measure = measure_of(plotted.metric, "level")
     places = {row.trial_id: (x, line.name) for line in lines for x, row in line.points}
     rings = []
-    for group in group_by_other_factors([row for row in rows if plotted.values(row)], {"lr"}):
+    for group in group_by_other_factors(list(filter(plotted.values, rows)), {"lr"}):
         best = max(group, key=lambda row: measure.better * (row.value_of(plotted.metric) or 0.0))
         if measure.is_result and len(group) > 1 and best.trial_id in places:
             x, name = places[best.trial_id]

@@ -97,7 +97,7 @@ class Styles:
 def _numbers(charts: Sequence[Chart]) -> dict[str, int]:
     """A number for each measured name: the smallest that no other name has which shares a chart with it."""
     numbers: dict[str, int] = {}
-    names_of = [_measured_names(chart) for chart in charts]
+    names_of = list(map(_measured_names, charts))
     for names in names_of:
         for name in names:
             neighbours = set[str]().union(*(others for others in names_of if name in others))

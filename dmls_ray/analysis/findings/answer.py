@@ -195,7 +195,7 @@ def _on_average(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) ->
         for pair in axis.ends(group):
             by_label.setdefault(pair.label, []).append(pair)
     found = [compare(pairs, measures, trials.until) for pairs in by_label.values()]
-    return [comparison for comparison in found if comparison]
+    return list(filter(None, found))
 
 
 _GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", better=-1)

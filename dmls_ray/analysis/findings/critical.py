@@ -200,7 +200,7 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
         found: the steps of each batch at its best learning rate.
     """
     first, last = found.points[0], found.points[-1]
-    comparisons = [levels for levels in map(_levels, found.points) if levels]
+    comparisons = list(filter(None, map(_levels, found.points)))
     facts = {"target": found.target, "first": first.batch, "last": last.batch}
     headline = "critical_unknown"
     if found.curve is not None:

@@ -248,7 +248,7 @@ def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) ->
 def compare_each(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Comparison]:
     """The effects of each of some pairs that have a common block."""
     compared = [compare([pair], measures, until) for pair in pairs]
-    return [effects for effects in compared if effects]
+    return list(filter(None, compared))
 
 
 def judged(comparisons: Sequence[Comparison]) -> list[Effect]:

@@ -98,11 +98,6 @@ class Stage:
         return self.most <= self.blocks
 
     @property
-    def looks(self) -> Looks:
-        """How the number of blocks came about."""
-        return "last" if self.is_last else "open"
-
-    @property
     def next_blocks(self) -> int:
         """The number of blocks of the next look."""
         return max(FIRST_LOOK, min(next_look(self.blocks), self.most))
@@ -269,11 +264,12 @@ def sweep_trials(
         trials.sort(key=lambda trial: trial.value_of(metric) or 0.0, reverse=not minimizes)
         trials.sort(key=lambda trial: (trial.value_of(metric) is None, trial.is_stopped))
     stage = None
+    looks: Looks = "none"
     if results.until is not None:
         bench = [record for record in results.records if record.mode == "bench"]
         stage = Stage(bench, results.until).without_those_left_out()
+        looks = "last" if stage.is_last else "open"
     questions = Questions.of_trials(trials)
-    looks = "none" if stage is None else stage.looks
     comparisons = Comparisons(trials, looks=looks, measures=len(questions.judged(trials)))
     for trial in trials:
         trial.comparisons = comparisons

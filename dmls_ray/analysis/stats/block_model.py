@@ -91,7 +91,7 @@ def _is_unequal(residuals: Sequence[NDArray[np.float64]]) -> bool:
     from scipy.stats import bartlett
 
     rows = [row for row in residuals if len(row) > 1]
-    if len(rows) < 2 or not any(row.any() for row in rows):
+    if len(rows) < 2 or not any(map(np.any, rows)):
         return False
     with np.errstate(divide="ignore"):  # a trial without noise among others that have some
         return float(bartlett(*rows).pvalue) < _UNEQUAL

@@ -11,7 +11,6 @@ the spread is than a step, so it counts as half a step at least.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -55,15 +54,6 @@ class Estimate(Interval):
     @property
     def n(self) -> int:
         return len(self.values)
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.values)
-
-    @property
-    def deviation(self) -> float | None:
-        """The sample standard deviation; None with one value."""
-        return _deviation(self.values) if self.n > 1 else None
 
 
 def as_dict(value: Interval) -> dict[str, float | None]:

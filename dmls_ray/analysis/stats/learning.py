@@ -189,7 +189,7 @@ def overfit_epoch(records: Sequence[RunRecord]) -> int | None:
     Args:
         records: the runs of the trial that count; their common epochs are compared.
     """
-    runs = [_losses_of(record) for record in records]
+    runs = list(map(_losses_of, records))
     if len(runs) < MIN_REPEATS:
         return None
     epochs = sorted(set.intersection(*map(set, runs)))

@@ -15,13 +15,14 @@ from dmls_ray.analysis.metrics import EXACT, MEMORY_KINDS, MEMORY_METRICS, table
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.model import Column, Table, factor, measure_columns
-from dmls_ray.analysis.table.presentation import installed_presentations
+from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
+from dmls_ray.workloads.registry import workload_classes
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,14 @@ def _ranks_of(trial: Trial) -> list[Trial]:
 
 
 def all_layouts() -> dict[str, Layout]:
-    """Return the tables of training and those that workloads add, by name."""
+    """Return the tables of training and those that workloads add, by name.
+
+    Raises:
+        ConfigError: the presentation of a workload cannot be loaded.
+    """
     layouts = dict(LAYOUTS)
-    for presentation in installed_presentations():
-        layouts |= presentation.layouts
+    for workload in workload_classes():
+        layouts |= Presentation.of(workload()).layouts
     return layouts
 
 

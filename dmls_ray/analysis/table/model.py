@@ -108,9 +108,7 @@ class Table(SweepTrials):
         return pd.DataFrame(cells, dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
-        """The cells, of some columns or of all, as numbers: of each metric the mean, the ends of its interval, median
-        and deviation.
-        """
+        """The cells, of some columns or of all, as numbers: of each metric the mean and the ends of its interval."""
         columns = columns or self.columns
         names = _distinct(columns, "name")
         cells: dict[str, list[Any]] = {}
@@ -178,7 +176,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     if not losses:
         families.pop("loss", None)
     return [
-        *factor_columns(table),
+        *map(factor, table.varied),
         *families["first"],
         *families["speed"],
         SPEED_UP,
@@ -227,12 +225,8 @@ def _bound_column(table: Table) -> Column:
     return Column("bound by", "bound_by", lambda row: bounds.get(row.trial_id))
 
 
-def factor_columns(table: Table) -> list[Column]:
-    """A column for each factor that varies."""
-    return list(map(factor, table.varied))
-
-
 def factor(name: str) -> Column:
+    """The column of a factor."""
     return Column(name, name, lambda row: row.factors.get(name), prefix=OF_A_FIELD)
 
 
@@ -266,7 +260,7 @@ def metric_column(
     if interval:
         head += INTERVAL
     prefix = OF_A_METRIC if metric.family == "custom" else OF_A_RECORD
-    return Column(head, name, value, text, ("low", "high", "median", "deviation"), prefix)
+    return Column(head, name, value, text, ("low", "high"), prefix)
 
 
 def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:

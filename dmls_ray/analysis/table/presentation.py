@@ -6,7 +6,7 @@ The defaults serve any workload. A workload names its subclass in `Workload.pres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from dmls_ray.analysis.findings.sweep_trials import Hooks
@@ -14,7 +14,6 @@ from dmls_ray.analysis.table.model import Column, Note, Table, default_columns
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, groups_with_each_backend
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.registry import workload_classes
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
@@ -59,13 +58,3 @@ class Presentation(Hooks):
     def match(self, record: RunRecord) -> Match | None:
         """The published run of the same configuration; None if there is none."""
         return None
-
-
-def installed_presentations() -> Iterator[Presentation]:
-    """Yield the presentation of every workload in the registry.
-
-    Raises:
-        ConfigError: one cannot be loaded.
-    """
-    for item in workload_classes():
-        yield Presentation.of(item())

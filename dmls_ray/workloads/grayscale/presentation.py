@@ -12,7 +12,7 @@ from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.published.reports import FOLDER, PUBLISHED, Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.layouts import Layout
-from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor_columns, metric_column
+from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial, speed_metric
@@ -97,7 +97,7 @@ class GrayscalePresentation(Presentation):
     def columns(self, table: Table) -> list[Column]:
         answer, *others = (metric.name for metric in GRAYSCALE_METRICS)
         return [
-            *factor_columns(table),
+            *map(factor, table.varied),
             metric_column(answer, interval=True, answers=True),
             SPEED_UP,
             *(metric_column(name, interval=name == "of_copy") for name in others if table.has(name)),

@@ -150,10 +150,8 @@ def test_the_ratio_of_two_printed_values_is_the_printed_ratio_and_a_rate_agrees_
 def test_a_mean_of_factors_is_geometric_and_of_others_arithmetic() -> None:
     assert estimate([50.0, 200.0], "rate").centre == pytest.approx(100)
     assert estimate([0.5, 2.0], "ratio").centre == pytest.approx(1)
-    assert estimate([1.0, 3.0]).centre == estimate([1.0, 3.0]).median == 2
+    assert estimate([1.0, 3.0]).centre == 2
     assert estimate([0.0, 3.0], "amount").centre == 1.5  # 0 has no logarithm
-    assert estimate([1.0, 3.0]).deviation == pytest.approx(math.sqrt(2))
-    assert estimate([1.0]).deviation is None
     assert estimate([1e308, 1e308, 1e308]).centre == pytest.approx(1e308)  # their sum is no number
 
 

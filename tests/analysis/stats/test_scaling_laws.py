@@ -20,7 +20,7 @@ def test_the_share_that_speed_ups_were_made_with_is_found_again() -> None:
 def test_the_universal_law_separates_contention_from_coherency_and_may_fall() -> None:
     (fit,) = fits(points(universal, (2, 4, 8, 16), 0.05, 0.02))
     assert fit.by_block[0] == pytest.approx([0.05, 0.02], abs=1e-6)
-    assert fit.curve(16).median < fit.curve(8).median
+    assert fit.curve(16).centre < fit.curve(8).centre
 
 
 def test_a_law_needs_one_world_size_more_than_parameters_and_amdahls_a_problem_that_stays_the_same() -> None:
