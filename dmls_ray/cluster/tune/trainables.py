@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import queue
 import threading
@@ -58,19 +57,15 @@ class TuneJobSet:
     """By run: the metric of what has ended earlier, if a searcher should propose it again."""
 
 
-def listed(jobs: Sequence[Job], run_ids: Iterator[str] | None = None) -> TuneJobSet:
-    """Runs one at a time, in the order of the list or in another.
+def listed(jobs: Sequence[Job], run_ids: Iterator[str]) -> TuneJobSet:
+    """Runs one at a time.
 
     Args:
         jobs: all that may follow.
         run_ids: the runs in their order; it is asked for the next one when those before have ended.
     """
     by_id = {job.run_id: job for job in jobs}
-    return TuneJobSet(job_of=functools.partial(_of_list, by_id), run_ids=run_ids or iter(by_id))
-
-
-def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
-    return jobs[config["run_id"]]
+    return TuneJobSet(job_of=lambda config: by_id[config["run_id"]], run_ids=run_ids)
 
 
 LEAVE_TIMEOUT_S = 20.0
