@@ -18,7 +18,7 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.error_to_outcome import run_guarded
 from dmls_ray.training.process import VARIABLES
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
-from dmls_ray.util.temporary_folder import TemporaryFolder
+from dmls_ray.util.files import TemporaryFolder
 from dmls_ray.workloads.classification.train import train_rank
 
 FORKS = multiprocessing.get_context("forkserver")

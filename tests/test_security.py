@@ -22,7 +22,7 @@ from dmls_ray.util.text import escape_control_chars
 from tests.analysis.samples import results
 from tests.cli.test_main import keep
 from tests.conftest import PROJECT, DmlsRay
-from tests.storage.reading import latest_records
+from tests.storage.remote import latest_records
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
 """Sets the title of a terminal, clears the screen and reverses the text that follows."""

@@ -27,7 +27,7 @@ from dmls_ray.cluster.compat import (
 from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
 from dmls_ray.util.errors import ClusterError, ClusterLostError
-from dmls_ray.util.temporary_folder import PREFIX, TemporaryFolder, short_folder
+from dmls_ray.util.files import PREFIX, TemporaryFolder, short_folder
 from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"

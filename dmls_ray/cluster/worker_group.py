@@ -23,8 +23,8 @@ from dmls_ray.cluster.resources import Machine, Resources, WorkerGroupSpec, clus
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.options import RunLimits
 from dmls_ray.util.errors import ClusterError, ClusterLostError
+from dmls_ray.util.files import TemporaryFolder
 from dmls_ray.util.importing import module_path
-from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 
 ANSWER_TIMEOUT_S = 5.0

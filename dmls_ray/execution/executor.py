@@ -123,8 +123,6 @@ class Executor:
         judged = self._judge(now)
         runs = [run for run in judged.runs if run.run_id in self._lacking and not run.skip]
         self._lacking -= {run.run_id for run in runs}
-        if runs:
-            self.view.note(f"{len(runs)} runs that were skipped fit on the machines that are there by now.")
         return runs
 
     def _judge(self, resources: Resources) -> Plan:

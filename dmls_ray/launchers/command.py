@@ -21,7 +21,7 @@ from dmls_ray.launchers.base import JobFolder, LaunchedJob, launcher
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit
-from dmls_ray.util.temporary_folder import TemporaryFolder
+from dmls_ray.util.files import TemporaryFolder
 
 PARENT = "DMLS_RAY_PARENT"
 """Environment variable with the pid of the process that wants the result; the run ends with it."""

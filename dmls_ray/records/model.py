@@ -291,7 +291,6 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
 
     def replace(self, **changes: Any) -> RunRecord:
         """A copy with some fields changed."""
-        changes = {f"_{name}" if name in ("epochs", "ranks") else name: value for name, value in changes.items()}
         return msgspec.structs.replace(self, **changes)
 
 

@@ -36,7 +36,7 @@ from dmls_ray.storage.folder import SWEEP, Store, parse_sweep, sweep_text, write
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.runs_file import RUNS, is_complete, parse_lines
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.temporary_folder import TemporaryFolder
+from dmls_ray.util.files import TemporaryFolder
 from dmls_ray.util.uri import below
 
 RUNS_DIR, SESSIONS_DIR = "runs", "sessions"

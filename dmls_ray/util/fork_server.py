@@ -54,10 +54,6 @@ class ForkServer:
             command = [sys.executable, "-c", "; ".join(program)]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def wait_until_ready(self) -> None:
         """Wait until the server is prepared, or has failed to be."""
         select.select([self._socket], [], [])
@@ -83,11 +79,9 @@ class ForkServer:
         connection.send((target, arguments))
         return ForkedProcess(connection, status, self)
 
-    def kill(self, process: ForkedProcess) -> None:
-        """End a child and all that it has started; without effect if it has ended."""
-        with self.lock:
-            if process.exit_code is None:
-                self._socket.send(_KILL)
+    def kill_child(self) -> None:
+        """End the child and all that it has started."""
+        self._socket.send(_KILL)
 
     def close(self) -> None:
         """End the server and its child."""
@@ -106,8 +100,10 @@ class ForkedProcess:
         self._server = server
 
     def kill(self) -> None:
-        """End it and all that it has started, from any thread."""
-        self._server.kill(self)
+        """End it and all that it has started, from any thread; without effect if it has ended."""
+        with self._server.lock:
+            if self.exit_code is None:
+                self._server.kill_child()
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait until it has ended, with all that it has started; returns its exit code.

@@ -1,4 +1,4 @@
-"""Runs at a URI, and what tests see of them."""
+"""Runs in a folder and at a URI, and what tests see of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.folder import read_folder
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import Mirror, RemoteStore
 from tests.records.test_model import record
-from tests.storage.reading import latest_records
+
+
+def latest_records(folder: Path) -> list[RunRecord]:
+    """One record a run, the last of each, of the current version of the user's code and data."""
+    return list(read_folder(folder).current)
 
 
 def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:

@@ -14,8 +14,7 @@ from dmls_ray.storage.folder import SWEEP_SCHEMA, Store, read_sweep
 from dmls_ray.storage.location import first_free_location, open_store
 from dmls_ray.util.errors import SchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
-from tests.storage.reading import latest_records
-from tests.storage.remote import run
+from tests.storage.remote import latest_records, run
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ from dmls_ray.util.fork_server import ForkServer
 from tests.util.test_fork_server import leave_processes
 server = ForkServer("builtins:list")
 child = server.start(leave_processes)
-print(server.pid, *child.connection.recv(), flush=True)
+print(server._process.pid, *child.connection.recv(), flush=True)
 child.connection.send("hang")
 child.wait()
 """
@@ -104,7 +104,7 @@ def test_a_child_ends_with_its_server() -> None:
     child = server.start(leave_processes)
     child.connection.recv()
     child.connection.send("hang")
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(server._process.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     server.close()
 

@@ -132,8 +132,6 @@ def copy(given: argparse.Namespace, console: Console) -> int:
 
     At a URI they are one object. So a copy of very many runs from one URI to another is read faster.
     """
-    check_location(given.a)
-    check_location(given.b, "B")
     folder, mirror = local_copy(given.a)
     where = mirror.uri if mirror else None
     split = read_folder(folder, where)

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.util.files import cache_root
-from dmls_ray.util.temporary_folder import TemporaryFolder
+from dmls_ray.util.files import TemporaryFolder, cache_root
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.sources import cached_source, read_sample
 from dmls_ray.workloads.classification.datasets import Samples, Source, Split

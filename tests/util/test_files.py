@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.util.temporary_folder import TemporaryFolder, remove_abandoned
+from dmls_ray.util.files import TemporaryFolder, remove_abandoned
 from tests.conftest import PROJECT
 
 OWNER = """
 import os, pathlib, signal, sys
-from dmls_ray.util.temporary_folder import TemporaryFolder
+from dmls_ray.util.files import TemporaryFolder
 folder = TemporaryFolder("run")
 (folder.path / "job.pickle").write_text("secret")
 for kept in sys.argv[1:]:
@@ -48,7 +48,7 @@ def folder_of_another(*kept: str) -> Iterator[Path]:
 def test_a_fork_that_ends_leaves_the_folder_of_its_parent() -> None:
     forks = (
         "import os, sys\n"
-        "from dmls_ray.util.temporary_folder import TemporaryFolder\n"
+        "from dmls_ray.util.files import TemporaryFolder\n"
         "folder = TemporaryFolder('run')\n"
         "child = os.fork()\n"
         "if not child:\n"
