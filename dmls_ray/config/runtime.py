@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
-from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, set_checked, setting
-from dmls_ray.config.identity import Identity, digest_of_changes
+from dmls_ray.config.fields import Count, FieldSpec, field_specs, set_checked, setting
+from dmls_ray.config.identity import Identity
 from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.util.text import did_you_mean
 
@@ -169,11 +169,6 @@ class RuntimeConfig:
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
         return type(self)(**{**without_derived_fields(self.canonical(), changes), **changes})
-
-    @property
-    def hash(self) -> str:
-        """12 hex digits that name this trial: equal configurations have equal hashes."""
-        return digest_of_changes(self.canonical(), field_defaults(type(self)))
 
 
 RUNTIME_FIELDS = tuple(item.name for item in fields(RuntimeConfig))

@@ -13,7 +13,8 @@ from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 AXES = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
 
-COUNTS_WITH = ClassificationWorkload().schema().counts_with
+SCHEMA = ClassificationWorkload().schema()
+COUNTS_WITH = SCHEMA.counts_with
 
 
 def test_blocks_are_shuffled_by_the_order_seed_and_differ() -> None:
@@ -123,7 +124,7 @@ def test_infeasible_runs_keep_their_place_and_name_the_reason() -> None:
 def test_no_run_is_lost_and_none_is_there_twice(batches: list[int], ranks: list[int], repeats: int, seed: int) -> None:
     plan = make_plan({"batch_per_rank": batches, "world_size": ranks}, repeats=repeats, order_seed=seed)
     expected = {
-        f"{TrialConfig(batch_per_rank=batch, world_size=count).hash}-{repeat}"
+        f"{SCHEMA.hash_of(TrialConfig(batch_per_rank=batch, world_size=count).canonical())}-{repeat}"
         for batch in batches
         for count in ranks
         for repeat in range(repeats)

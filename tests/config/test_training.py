@@ -31,7 +31,7 @@ def test_either_batch_gives_the_other(config_class: type[TrainingConfig]) -> Non
     by_rank = config_class(batch_per_rank=8, world_size=2, accum_steps=2)
     by_all = config_class(global_batch=32, world_size=2, accum_steps=2)
     assert (by_rank.global_batch, by_all.batch_per_rank) == (32, 8)
-    assert by_rank.hash == by_all.hash
+    assert by_rank.canonical() == by_all.canonical()
     assert by_rank.samples_per_pass == 16
 
 

@@ -20,6 +20,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from tests.new_processes import run_ranks
 from tests.workloads.classification.data.samples import write_folder, write_mnist
+from tests.workloads.classification.test_config import hash_of
 
 
 def trial_of(workload: Workload, **axes: Any) -> str:
@@ -58,7 +59,7 @@ def config(**changes: Any) -> TrialConfig:
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic:train=5", "mnist"])
 def test_trials_of_data_sets_that_their_names_fix_are_named_by_their_configuration_alone(dataset: str) -> None:
-    assert trial_of_images(dataset=dataset) == config(dataset=dataset).hash
+    assert trial_of_images(dataset=dataset) == hash_of(config(dataset=dataset))
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None: ...

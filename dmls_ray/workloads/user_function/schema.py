@@ -60,10 +60,6 @@ class UserFunctionConfig(RuntimeConfig):
     def replace(self, **changes: Any) -> UserFunctionConfig:
         return UserFunctionConfig(**{**without_derived_fields(vars(self), changes), **changes})
 
-    @property
-    def hash(self) -> str:
-        return _hash_of(self.canonical())
-
     def for_function(self, config_class: type | None) -> Any:
         """The configuration as the function takes it: an object of its dataclass, or a dict.
 
