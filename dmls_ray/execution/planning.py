@@ -224,7 +224,7 @@ class FolderState:
             self.reason = end_text(decision)
             return ()
         self.reason = progress_text(decision)
-        return tuple(run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.trials)
+        return tuple(run for run in left if run.repeat < stage.next_blocks and run.trial_id in stage.blocks_of)
 
     @property
     def shown(self) -> list[Run]:

@@ -290,7 +290,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count(name="best_epoch", doc="Epoch whose weights early stopping restored."),
     _count(name="target_epoch", doc="Epoch in which a test first reached target_accuracy."),
     _count(name="target_steps", doc="Optimizer steps until that test, of which an epoch has target_tests."),
-    _count(name="target_s", doc="Seconds from assignment until that test."),
+    _count(name="target_s", direction="min", doc="Seconds from assignment until that test."),
 )  # fmt: skip
 """In the order of tables; those with an empty label are in no table."""
 

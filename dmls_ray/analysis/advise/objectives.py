@@ -63,9 +63,7 @@ class Objective:
         if self.target is not None and not self.table.has("test_accuracy"):
             raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
         self.metric = self.choose_metric(self.table)
-        if self.metric == TIME_TO_TARGET:
-            self.minimizes = True
-        elif not self.table.has(self.metric):
+        if self.metric != TIME_TO_TARGET and not self.table.has(self.metric):
             raise ConfigError(f"--for {self.name} needs {self.metric}, which no run reports; give another --for.")
         if self.minimizes is None:
             self.minimizes = self._is_minimized()

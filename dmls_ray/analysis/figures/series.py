@@ -11,7 +11,7 @@ from dmls_ray.analysis.figures.chart import Axis, Panel, Point, Series
 from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, resolution_of, table_metrics
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values
+from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values, is_number
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -232,7 +232,7 @@ def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list
 def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
     """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
     distinct = list(dict.fromkeys(row.factors[name] for row in rows))
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
+    if not all(map(is_number, distinct)):
         return Axis(name, categories=list(dict.fromkeys(map(format_factor, distinct))))
     values = sorted(distinct)
     ticks = values if len(values) <= _MAX_TICKS else ()

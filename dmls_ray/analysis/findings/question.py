@@ -116,7 +116,7 @@ class Decision:
         if stage is None:
             return False
         if stage.blocks < FIRST_LOOK:
-            return bool(stage.trials)
+            return bool(stage.blocks_of)
         # A comparison that most repeats lack, as of a trial that fails, is not decided by more.
         may_be = [claim for claim in self.open if 2 * claim.contrast.n >= stage.blocks]
         return bool(may_be or self.rough) and not stage.is_last

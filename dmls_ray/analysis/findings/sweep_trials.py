@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pkgutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -57,11 +57,6 @@ class Stage:
         return blocks
 
     @property
-    def trials(self) -> Collection[str]:
-        """The trials that are repeated."""
-        return self.blocks_of.keys()
-
-    @property
     def blocks(self) -> int:
         """Number of first blocks that have a run of every such trial."""
         return min(self.blocks_of.values(), default=0)
@@ -70,7 +65,7 @@ class Stage:
     def block_s(self) -> float:
         """Seconds that a block takes."""
         durations = Durations(self.records)
-        return sum(durations.expected_s(trial) or 0.0 for trial in self.trials)
+        return sum(durations.expected_s(trial) or 0.0 for trial in self.blocks_of)
 
     @cached_property
     def most(self) -> int:
@@ -90,7 +85,7 @@ class Stage:
         if not self.until.race:
             return self
         last = max(self.blocks_of.values(), default=0)
-        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of[trial] < last - 1))
+        return replace(self, beaten=frozenset(trial for trial in self.blocks_of if self.blocks_of[trial] < last - 1))
 
     @property
     def is_last(self) -> bool:

@@ -61,7 +61,7 @@ def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> N
     found = decision(table)
     assert found.goes_on
     (out,) = found.beaten
-    assert found.stage.trials == {row.trial_id for row in table.rows} - {out.trial_id}
+    assert found.stage.blocks_of.keys() == {row.trial_id for row in table.rows} - {out.trial_id}
 
     more = results(BATCHES, rate, repeats=8)
     added = [run for run in more.records if run.repeat >= 5 and run.trial_id != out.trial_id]

@@ -194,7 +194,7 @@ def test_a_trial_of_which_no_run_ended_ok_takes_no_part_in_further_blocks() -> N
     records = results(TWO_BATCHES, lambda values, repeat: None if values["batch_per_rank"] == 32 else 100.0).records
     found = Stage(records[:-1], LONG)
     assert found.blocks == 3
-    assert found.trials == {record.trial_id for record in records if record.config["batch_per_rank"] == 16}
+    assert found.blocks_of.keys() == {record.trial_id for record in records if record.config["batch_per_rank"] == 16}
 
 
 def test_looks_come_at_growing_numbers_of_blocks_up_to_the_most() -> None:

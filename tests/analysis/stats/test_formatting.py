@@ -80,10 +80,6 @@ def test_a_value_whose_interval_leaves_no_difference_out_is_not_written_as_no_di
     assert format_value(interval, form, null=null) == text
 
 
-def test_without_a_value_nothing_is_written() -> None:
-    assert format_interval(None, RATE) == format_value(None, RATE) == ""
-
-
 def test_a_number_of_which_nothing_is_known_has_four_digits() -> None:
     texts = list(map(GENERIC, [3.0, 2.0543, 12345.6, 2.1e-7]))
     assert texts == ["3", "2.054", "12,346", "2.100e-07"]

@@ -162,13 +162,6 @@ def test_comparisons_are_paired_by_block_so_that_drift_cancels() -> None:
     assert difference({block: rate + 1 for block, rate in drift.items()}, drift).ends == (1, 1)
 
 
-def test_the_verdict_follows_from_the_interval() -> None:
-    assert speed(Interval(1.3, 1.1, 1.5)) == "faster"
-    assert speed(Interval(0.7, 0.6, 0.9)) == "slower"
-    assert speed(Interval(1.1, 1.0, 1.2)) == "not distinguished"
-    assert speed(Interval(2.0, None, None)) == "unknown"
-
-
 def test_an_interval_lies_above_or_below_a_bound_only_as_a_whole_and_only_where_it_has_ends() -> None:
     assert is_above(Interval(2, 1.5, 3), 1)
     assert is_below(Interval(2, 1, 3), 3.5)
