@@ -154,7 +154,8 @@ def last_level_cache_bytes(device: torch.device) -> float:
     sizes: dict[str, float] = {}
     for cpu in os.sched_getaffinity(0) if sys.platform == "linux" else ():
         for size in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*/size"))[-1:]:
-            sizes[size.with_name("shared_cpu_list").read_text()] = float(size.read_text().strip().removesuffix("K"))
+            text = size.read_text(encoding="ascii").strip().removesuffix("K")
+            sizes[size.with_name("shared_cpu_list").read_text(encoding="ascii")] = float(text)
     return sum(sizes.values()) * 2**10 or math.inf
 
 
