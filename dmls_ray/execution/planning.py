@@ -19,7 +19,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.words import count_noun, end_text, progress_text
+from dmls_ray.analysis.words import end_text, progress_text
 from dmls_ray.config.grid import Plan, Run, Variant, build_plan, configs_of
 from dmls_ray.config.identity import OF_FUNCTION, Identity, join_identities
 from dmls_ray.config.options import Options
@@ -243,13 +243,10 @@ class FolderState:
         if self.missing:
             identity = join_identities(run.identity for run in self.plan.runs)
             return describe_stale(self.records, {**identity.code, **identity.data})
-        if self.space is not None:
-            return f"Nothing to run: the {count_noun(len(self.answered), 'run')} of this search are there."
         if self.reason:
             return f"Nothing to run. {self.reason}"
-        if len(self.finished) == 1:
-            return "Nothing to run: 1 run is there."
-        return f"Nothing to run: all {len(self.finished):,} runs are there."
+        done = self.finished if self.space is None else self.answered
+        return f"Nothing to run: all runs are there ({len(done):,})."
 
 
 def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -8,7 +8,6 @@ ends with it, also one whose parent has died; on macOS only those whose parents 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -17,6 +16,8 @@ import subprocess
 import sys
 import time
 from typing import Any
+
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, handle_interrupts, kill_descendants, prctl
 
 EXIT_INTERRUPTED = 130
 
@@ -28,16 +29,11 @@ END_TIMEOUT_S = 10.0
 
 _POLL_S = 1.0
 
-_SET_CHILD_SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER of Linux: orphans of the sweep become children of this process."""
-
 STOPPED = (
     "Stopped. The runs that had ended are kept; the same command runs the others (with --out on the folder in place of "
     "--fresh)."
 )
 """What is printed of a sweep that was stopped."""
-
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Supervisor:
@@ -53,11 +49,8 @@ class Supervisor:
 
     def run(self) -> int:
         """Start the sweep until it ends by itself, is stopped, or died too often; returns its exit code."""
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
-        for number in _FORWARDED:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-                signal.signal(number, self._forward)
+        prctl(CHILD_SUBREAPER, 1)
+        handle_interrupts(self._forward)
         restarts = 0
         while True:
             done = self._status["done"]
@@ -66,9 +59,9 @@ class Supervisor:
             if is_cut_short or code == EXIT_INTERRUPTED:
                 # Here and not in the sweep's process, which a thread of Ray may end before it has printed anything.
                 _print(STOPPED)
-                _end_processes()
+                kill_descendants(END_TIMEOUT_S)
                 return EXIT_INTERRUPTED
-            _end_processes()
+            kill_descendants(END_TIMEOUT_S)
             if self._is_stopped or not reason:
                 return code
             restarts = 1 if self._status["done"] > done else restarts + 1
@@ -152,18 +145,6 @@ class Supervisor:
         return min(within_s, STOP_TIMEOUT_S) if self._is_stopped else float(within_s)
 
 
-def _end_processes() -> None:
-    """Kill what is left of the sweep: its processes, and those of a cluster that it has started."""
-    import psutil  # here, since the sweep is to start soon
-
-    until = time.monotonic() + END_TIMEOUT_S
-    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < until:
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=0.02)
-
-
 def _print(line: str) -> None:
     with contextlib.suppress(OSError):  # the terminal is gone
         print(line, file=sys.stderr, flush=True)
@@ -174,9 +155,6 @@ CHANNEL = "DMLS_RAY_SUPERVISOR"
 
 EXIT_LOST = 75
 """Exit code of a sweep that lost Ray or one of its own processes: the same command continues (EX_TEMPFAIL)."""
-
-_SET_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of Linux."""
 
 
 class Heartbeat:
@@ -198,9 +176,8 @@ class Heartbeat:
         """The heartbeat of a process that a supervisor started; from now on, the process ends with its supervisor."""
         # No process that this one starts is the supervisor's.
         given = json.loads(os.environ.pop(CHANNEL))
-        if sys.platform == "linux":
-            # Not SIGKILL, after which some of Ray's processes would stay for a minute.
-            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM))
+        # Not SIGKILL, after which some of Ray's processes would stay for a minute.
+        prctl(DEATH_SIGNAL, signal.SIGTERM)
         if os.getppid() != given["supervisor"]:
             sys.exit(EXIT_LOST)
         os.set_inheritable(given["descriptor"], False)

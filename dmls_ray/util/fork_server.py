@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
 import pkgutil
 import select
@@ -24,13 +23,10 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
-import psutil
+from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, kill_descendants, prctl
 
 _FORK, _KILL = b"f", b"k"
 """What the client asks for: a child, with the descriptors of its connection and of its status; the end of the child."""
-
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-"""Options of Linux's prctl(2)."""
 
 
 class ForkServer:
@@ -127,8 +123,8 @@ def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the client decides
     signal.signal(signal.SIGTERM, _end_all)
     # The end of the socket would not be seen while another process has inherited the client's end of it.
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(DEATH_SIGNAL, signal.SIGTERM)
+    prctl(CHILD_SUBREAPER, 1)
     client = socket.socket(fileno=descriptor)
     pkgutil.resolve_name(prepare)(*arguments)
     client.send(b"r")
@@ -170,29 +166,20 @@ def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
         if ended in ready:
             os.read(ended, 4096)
             waited, code = os.waitpid(pid, os.WNOHANG)
-    _kill_descendants()
+    kill_descendants()
     with contextlib.suppress(BrokenPipeError), os.fdopen(status, "w", encoding="ascii") as file:
         file.write(str(os.waitstatus_to_exitcode(code)))
 
 
-def _kill_descendants() -> None:
-    """Kill all processes below this one; those whose parent has ended are its children."""
-    while descendants := psutil.Process().children(recursive=True):
-        for process in descendants:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(descendants)
-
-
 def _end_all(*_: object) -> NoReturn:
-    _kill_descendants()
+    kill_descendants()
     os._exit(1)
 
 
 def _run_child(connection: int, server: int) -> NoReturn:
     """Make the call that the client has sent, and end."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 0)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(CHILD_SUBREAPER, 0)
+    prctl(DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != server:
         os._exit(1)
     os.setsid()
@@ -220,8 +207,3 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

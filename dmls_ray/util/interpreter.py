@@ -1,7 +1,10 @@
-"""This process: the signals that ask it to stop, its output streams and their encoding, and its garbage collector."""
+"""This process: the signals that ask it to stop, the processes below it, its output streams and their encoding, and its
+garbage collector.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import io
 import math
@@ -10,9 +13,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,7 +24,7 @@ REPEAT_S = 2.0
 
 
 def stop_on_signals() -> None:
-    """Raise KeyboardInterrupt at a signal that asks to stop, but for one that is ignored (nohup)."""
+    """Raise KeyboardInterrupt at a signal that asks to stop."""
     last = -math.inf
 
     def stop(number: int, _: object) -> None:
@@ -30,9 +33,37 @@ def stop_on_signals() -> None:
         if last - before > REPEAT_S:
             raise KeyboardInterrupt
 
+    handle_interrupts(stop)
+
+
+def handle_interrupts(handler: Callable[[int, Any], object]) -> None:
+    """Set the handler of the signals that ask to stop, but for those that are ignored (nohup)."""
     for number in _INTERRUPTS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, stop)
+            signal.signal(number, handler)
+
+
+DEATH_SIGNAL, CHILD_SUBREAPER = 1, 36
+"""Options of `prctl`: the signal that this process gets when its parent ends; whether processes below this one whose
+parent has ended become its children."""
+
+
+def prctl(option: int, value: int) -> None:
+    """Call Linux's prctl(2); elsewhere nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def kill_descendants(timeout_s: float = math.inf) -> None:
+    """Kill all processes below this one, and wait for their end; those that are waiting for a device take longer."""
+    import psutil  # here, since a sweep is to start soon
+
+    until = time.monotonic() + timeout_s
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < until:
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.02)
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def test_a_report_that_cannot_be_written_is_a_note_and_the_sweep_goes_on(finishe
     (finished / "report.html").mkdir()
     found, (nothing, note) = call(finished)
     assert len(found) == 6
-    assert nothing == "Nothing to run: all 6 runs are there."
+    assert nothing == "Nothing to run: all runs are there (6)."
     assert note.startswith(f"report.html of {finished} cannot be written (Is a directory); ")
     assert note.endswith(f"dmls-ray report {finished} tries again.")
 
@@ -153,7 +153,7 @@ def test_a_disk_without_space_ends_the_sweep_without_further_files(
 
 def test_a_call_leaves_all_files_at_the_uri(finished_uri: str) -> None:
     found, notes = call(finished_uri)
-    assert (len(found), notes) == (6, ["Nothing to run: all 6 runs are there."])
+    assert (len(found), notes) == (6, ["Nothing to run: all runs are there (6)."])
     there = {name.partition("/")[0] for name in ObjectStore(finished_uri).list(deep=True)}
     assert {"runs", "sessions", "report.html", "table.md", "runs.parquet"} <= there
     assert b"batch_per_rank 32 vs 16" in (ObjectStore(finished_uri).get("table.md") or b"")
