@@ -36,7 +36,7 @@ SILENT_TIMEOUT_S = 120.0
 """How long it waits for the next answer of the scheduler while runs go on."""
 
 CHECK_INTERVAL_S = 0.5
-"""Interval in which a sweep reports to the supervisor and looks at its cluster."""
+"""Interval in which a sweep looks at its cluster."""
 
 _KEPT = "The runs that had ended are kept; the same command runs the others."
 
@@ -67,8 +67,6 @@ class Executor:
         """What was noted about values that no record holds."""
         self._checked = 0.0
         """When the cluster was last looked at."""
-        self._has_news = False
-        """Whether there is something to report to the supervisor."""
 
     def run(self) -> None:
         """Run what is feasible, and record a reason for what is not.
@@ -236,13 +234,11 @@ class Executor:
         Raises:
             ClusterLostError: something has died.
         """
-        self._has_news = self._has_news or has_answered
+        if has_answered:
+            self.heartbeat.report(within_s=SILENT_TIMEOUT_S)
         if time.monotonic() - self._checked < CHECK_INTERVAL_S:
             return
         self._checked = time.monotonic()
-        if self._has_news:
-            self.heartbeat.report(within_s=SILENT_TIMEOUT_S)
-            self._has_news = False
         session.check()
         group.check()
 

@@ -98,7 +98,6 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
     rank = RankInfo()
     try:
         meeting = meet()
-        rank = replace(rank, rank=meeting.rank)
         rank = rank_info(
             job.config, meeting.rank, identity=job.identity, artifacts=job.artifacts, store_address=meeting.address
         )
