@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,8 +79,7 @@ def published(dataset: str | None = None) -> Results:
     return Results(FOLDER, [record for record in trained if dataset in (None, record.config["dataset"])])
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """A published run of the same configuration, as far as the report states it."""
 
     record: RunRecord

@@ -111,10 +111,6 @@ def render(results: Results, name: str, *, published: bool = False) -> RenderedT
     return RenderedTable(frame[filled], table.notes)
 
 
-def _several_ranks(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return [record for record in records if record.config.get("world_size", 1) > 1]
-
-
 _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "test_accuracy")
 """Reports give memory in another unit."""
 
@@ -126,7 +122,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "backend": Layout(
         factors=("batch_per_rank", "backend"),
         metrics=_TIME_MEMORY_ACCURACY,
-        select=_several_ranks,
+        select=lambda records: [record for record in records if record.config.get("world_size", 1) > 1],
         nothing="All runs have one rank, which has no backend.",
     ),
     "memory": Layout(
