@@ -16,8 +16,6 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
 from dmls_ray.util.errors import ConfigError
 
-OVER_ALL = "over all"
-
 _HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
 """Kind of a measure -> the heading of a change."""
 _DRIFT = (
@@ -121,7 +119,7 @@ class SweepComparison:
                 f"--fail-if-slower is about speed and --measure {self.metric} is none; give a rate or a time, as "
                 "images_per_s or total_s."
             )
-        changes = {OVER_ALL: self.overall}
+        changes = {"over all": self.overall}
         changes |= {pair.name: pair.change for pair in self.pairs if pair.change or pair.is_apart}
         slower, unclear = [], []
         for name, change in changes.items():

@@ -24,7 +24,6 @@ _FAR = 20
 """Ratio of the highest to the lowest value above which the axis is logarithmic."""
 
 _TO_THE_END = "trained to the end"
-_STOPPED = "stopped early"
 
 QUANTIZATION = "quantization"
 _QUANTIZED = {
@@ -183,7 +182,7 @@ def _against(field: str, rows: Sequence[Trial], plotted: plot.Plotted) -> Panel:
 def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: Callable[[Trial], plot.Place]) -> list[Series]:
     """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
     series: list[Series] = []
-    for name, is_stopped in ((_TO_THE_END, False), (_STOPPED, True)):
+    for name, is_stopped in ((_TO_THE_END, False), ("stopped early", True)):
         points = [(place(row), row) for row in rows if row.is_stopped == is_stopped]
         series += plotted.series(name, points, describe=_configuration, muted=is_stopped)
     return [*series, *plot.lost_crosses(_TO_THE_END, [(place(row), row) for row in rows])]

@@ -57,7 +57,10 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     if axis.groups and not within:
         candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
     if not candidates:
-        return _nothing_compared(trials, caveats)
+        if len(compared) == 1:
+            return Answer("one_trial", caveats=caveats)
+        is_any_ok = any(trial.counted for trial in trials.rows)
+        return Answer("not_compared" if is_any_ok else "none_ok", caveats=caveats)
     is_amount = axis.is_ordered or axis.name in RANKS
     headline, lead = lead_of(candidates, losers_of(trials, compared), is_amount=is_amount and not within)
     lossless = _lossless(lead, candidates) if is_amount else ()
@@ -166,15 +169,6 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
             apart.append(name)
     caveats = {"not_measured": lost, "independent": apart}
     return {kind: {"names": names} for kind, names in caveats.items() if names}
-
-
-def _nothing_compared(trials: SweepTrials, caveats: Mapping[str, Mapping[str, Any]]) -> Answer:
-    headline = "not_compared"
-    if len(trials.compared) == 1:
-        headline = "one_trial"
-    elif not any(trial.counted for trial in trials.rows):
-        headline = "none_ok"
-    return Answer(headline, caveats=caveats)
 
 
 def _of_other_fields(trials: SweepTrials, asked: Axis, measures: Sequence[Measure]) -> list[Comparison]:

@@ -38,20 +38,14 @@ class NumberFormat:
         """Return the number with exactly `decimals` decimals; negative for whole tens and hundreds."""
         if not math.isfinite(value):
             return str(value)
-        if decimals > _MOST_DECIMALS:
-            text = _with_exponent(value, decimals)
+        if decimals > _MOST_DECIMALS and value:
+            digits = decimals + math.floor(math.log10(abs(value)))
+            text = f"{value:.{max(digits, 0)}e}"
         else:
             text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
         if self.signed and not text.startswith("-"):
             return f"+{text}"
         return text
-
-
-def _with_exponent(value: float, decimals: int) -> str:
-    if value == 0:
-        return "0"
-    digits = decimals + math.floor(math.log10(abs(value)))
-    return f"{value:.{max(digits, 0)}e}"
 
 
 def format_interval(value: Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
