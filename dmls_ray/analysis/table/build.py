@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from operator import attrgetter
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
@@ -99,10 +98,12 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if len(machines) > 1:
         texts.append("Rows come from different machines: times of one are not compared with those of another.")
     texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
-    for template, is_so in ((_SAME_RUNS, attrgetter("same_results")), (_UNEVEN_STEPS, has_uneven_steps)):
-        names = [describe_configuration(row.factors) for row in table.rows if is_so(row)]
-        if names:
-            texts.append(template.format(join_names(names)))
+    same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
+    if same:
+        texts.append(_SAME_RUNS.format(join_names(same)))
+    uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
+    if uneven:
+        texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
     for text in texts:
         yield Note("comparability", text)
     if any(row.speed_up for row in table.rows if row.world_size > 1):
