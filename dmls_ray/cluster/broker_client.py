@@ -28,11 +28,12 @@ class BrokerClient:
 
     Args:
         name: name of the broker's actor.
+        actor: the actor, if this process has it; to find it by its name takes Ray's GCS, which may have ended.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, actor: Any = None) -> None:
         self.name = name
-        self._actor: Any = None
+        self._actor = actor
 
     def submit(self, method: str, *args: Any, **options: Any) -> Any:
         """Call without waiting; returns the answer to come.

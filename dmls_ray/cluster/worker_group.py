@@ -8,7 +8,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -70,9 +69,6 @@ class WorkerGroup:
         """Position of each machine in the order in which runs take machines; later machines come last."""
         self._refused: set[str] = set()
         """Nodes on which no further ranks are started, since they cannot serve there."""
-        self.broker = BrokerClient(self.name)
-        self._death: Any = None
-        """Result of a call to the broker that never returns."""
 
     def __enter__(self) -> WorkerGroup:
         """Start the broker and the trainers; ranks join as they come up."""
@@ -91,6 +87,8 @@ class WorkerGroup:
                 oom_kills_on=oom_kills_there,
             )
         )
+        self.broker = BrokerClient(self.name, self._actor)
+        # Its result never comes, as long as the broker lives.
         self._death = self._actor.wait_for_death.remote()
         for node in self._nodes:
             node.start()
