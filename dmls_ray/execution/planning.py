@@ -73,11 +73,6 @@ def plan_sweep(
     if options.mode == "search" and metrics is not None and options.metric not in metrics:
         raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
     _check_aim(axes, options, workload)
-    if options.trace and not workload.writes_traces:
-        raise ConfigError(
-            f"--trace {options.trace}: runs of {workload.name} write no traces; leave it out, and use torch.profiler "
-            "in its code."
-        )
     drawn = options.mode == "search" and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:

@@ -43,8 +43,6 @@ class Workload:
     """Metrics that `--metric` of a search may name; None: any that a run reports."""
     durations_compare: ClassVar[bool] = False
     """Whether all runs do the same work, so that their durations compare where no rate is known."""
-    writes_traces: ClassVar[bool] = False
-    """Whether its runs write a trace where `--trace` asks for one: those of `run_training` do."""
     fixed: ClassVar[Mapping[str, Any] | None] = None
     """Recorded values that are no fields; None: the name of the workload."""
     saves_weights: ClassVar[bool] = False

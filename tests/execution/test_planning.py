@@ -44,7 +44,7 @@ def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_wh
 
 
 class Plain(Workload):
-    """A workload without traces and accuracies."""
+    """A workload without accuracies."""
 
     name, config = "plain", RuntimeConfig
 
@@ -52,7 +52,6 @@ class Plain(Workload):
 @pytest.mark.parametrize(
     ("chosen", "axes", "options", "message"),
     [
-        (Plain(), {"seed": [1]}, {"trace": 1}, "--trace 1: runs of plain write no traces; leave it out"),
         (Plain(), {"seed": [1]}, {"aim": "accuracy"}, "--aim accuracy needs test accuracies, and plain has none"),
         (None, {"batch_per_rank": [16, 32]}, {"aim": "time-to-accuracy"}, "add --target-accuracy 0.9, say"),
         (

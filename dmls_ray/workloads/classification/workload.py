@@ -67,7 +67,6 @@ class ClassificationWorkload(Workload):
     config = TrialConfig
     fixed: ClassVar[Mapping[str, Any]] = {}
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
-    writes_traces = True
     saves_weights = True
     metrics = (*TRAINING_METRICS, *INFERENCE_METRICS)
     throughput = "images_per_s"

@@ -282,7 +282,6 @@ class UserFunctionWorkload(Workload):
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.user_function.rank_run:run_user_function"
     metrics = TRAINING_METRICS
-    writes_traces = True
 
     def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
         self.train = train
