@@ -40,6 +40,7 @@ _WIDEST_ANSWER = 100
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
+        options = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter, **options}
         super().__init__(*args, **options)
         # argparse takes -1 for a value and -1e-3 for a flag.
         self._negative_number_matcher = re.compile(r"^-\d+$|^-\d*\.?\d+([eE][-+]?\d+)?$")

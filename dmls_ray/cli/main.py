@@ -5,7 +5,6 @@ They load neither PyTorch nor Ray, and read a folder that was copied from a clus
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import sys
@@ -70,20 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _parser(name: str, words: Sequence[str]) -> Parser:
     """The parser of the command that the words begin with, or of all commands."""
-    parser = Parser(prog=name, allow_abbrev=False, description=_DESCRIPTION)
+    parser = Parser(prog=name, description=_DESCRIPTION)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     # The other commands' modules are not loaded.
     for command in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
         module = importlib.import_module(f"dmls_ray.cli.commands.{COMMANDS[command]}")
         run = getattr(module, command)
         description = inspect.getdoc(run) or ""
-        subparser = subparsers.add_parser(
-            command,
-            help=description.partition("\n")[0].rstrip("."),
-            description=description,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        summary = description.partition("\n")[0].rstrip(".")
+        subparser = subparsers.add_parser(command, help=summary, description=description)
         getattr(module, f"{command}_arguments")(subparser)
         subparser.set_defaults(command=run, parser=subparser)
     return parser

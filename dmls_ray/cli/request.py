@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import itertools
 from collections.abc import Collection, Mapping, Sequence
@@ -153,23 +154,11 @@ def add_workload_flags(parser: Parser, default: str) -> None:
     """
     parser.add_argument("--workload", metavar="NAME", help=f"What to run (default: {default})")
     parser.add_argument("--train", metavar="MODULE:FUNCTION", help="Run a training function instead of a workload")
-    parser.add_argument(
-        "--set",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar=("NAME", "VALUE"),
-        help="With --train, if its configuration is a dict: values of one of its fields",
-    )
-    for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
-        parser.add_argument(
-            flag,
-            action="append",
-            nargs=3,
-            default=[],
-            metavar=("NAME", "LOW", "HIGH"),
-            help=f"Search mode: let a field have any of these {kind}",
-        )
+    add = functools.partial(parser.add_argument, action="append", default=[])
+    add("--set", nargs="+", metavar=("NAME", "VALUE"), help="With --train, for a dict of fields: values of one of them")
+    ends = ("NAME", "LOW", "HIGH")
+    add("--range", nargs=3, metavar=ends, help="Search mode: let a field have any of these numbers")
+    add("--log-range", nargs=3, metavar=ends, help="Search mode: as --range, uniform in the logarithm")
 
 
 def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -199,13 +188,8 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
     for spec in FLAGS.values():
         switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
         _add_flag(how, spec, options.get(spec.name, spec.default), **switch)
-    how.add_argument(
-        "--restarts",
-        type=int,
-        default=5,
-        metavar="INT",
-        help="How often a sweep starts again after Ray or its process died, without a new run in between (default: 5)",
-    )
+    starts = "How often to start again after Ray or the process died, without a new run in between (default: 5)"
+    how.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import inspect
 import os
@@ -55,11 +54,7 @@ def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Hea
     if not preset.has_modules:
         leave_out_folder(os.path.dirname(os.path.realpath(sys.argv[0])))
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = Parser(
-        description=inspect.cleandoc(preset.description or preset.question),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(description=inspect.cleandoc(preset.description or preset.question))
     try:
         sys.exit(_run(parse_request(parser, preset, words), heartbeat))
     except InputError as error:
