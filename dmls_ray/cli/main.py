@@ -72,7 +72,7 @@ def _parser(name: str, words: Sequence[str]) -> Parser:
     parser = Parser(prog=name, description=_DESCRIPTION)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     # The other commands' modules are not loaded.
-    for command in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
+    for command in {*words[:1]} & COMMANDS.keys() or COMMANDS:
         module = importlib.import_module(f"dmls_ray.cli.commands.{COMMANDS[command]}")
         run = getattr(module, command)
         description = inspect.getdoc(run) or ""

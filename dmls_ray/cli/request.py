@@ -111,7 +111,7 @@ def _chosen_workload(first: argparse.Namespace, default: Workload) -> Workload:
         return registry.workload_of_function(first.train, _named_fields(first))
     if first.set:
         raise ConfigError(f"--set {first.set[0][0]} is for a training function; give it with --train module:function.")
-    return registry.workload(first.workload) if first.workload else default
+    return registry.workload(first.workload or default.name)
 
 
 def _named_fields(first: argparse.Namespace) -> list[str]:

@@ -83,7 +83,7 @@ def show_arguments(parser: Parser) -> None:
 def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
-    ended = f"{record.ending}, {record.reason}" if record.reason else record.ending
+    ended = ", ".join(filter(None, [record.ending, record.reason]))
     say(console, f"{record.run_id} in {results.where}: {ended}")
     fields = {name: value for name, value in record.to_dict().items() if name not in _SECTIONS}
     for title, values in (
