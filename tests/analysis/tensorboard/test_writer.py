@@ -17,7 +17,7 @@ from tensorboard.plugins.hparams.list_session_groups import Handler
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter, TensorBoardWriter, run_name
 from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.model import EpochRecord, RankRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 
@@ -143,6 +143,13 @@ def test_a_run_that_is_written_again_has_the_files_of_its_last_record(tmp_path: 
     assert files(board.folder) == files(afterwards)
 
 
+def so_far(record: RunRecord, epochs: list[EpochRecord]) -> RunRecord:
+    """The record of a run that goes on after these epochs."""
+    begun = record.replace(outcome=Outcome.KILLED, metrics={})
+    begun.epochs, begun.ranks = epochs, []
+    return begun
+
+
 @pytest.mark.parametrize("seen", [(1, 2), (1, 2, 3), (3,), (), (2, 3)])
 def test_an_epoch_is_shown_while_its_run_goes_on_and_the_end_is_that_of_the_record(
     tmp_path: Path, seen: Sequence[int]
@@ -154,7 +161,7 @@ def test_an_epoch_is_shown_while_its_run_goes_on_and_the_end_is_that_of_the_reco
         epochs: list[EpochRecord] = []
         for number in seen:
             epochs.append(record.epochs[number - 1])
-            board.write_last_epoch(record.replace(outcome=Outcome.KILLED, metrics={}, epochs=epochs, ranks=[]))
+            board.write_last_epoch(so_far(record, epochs))
             assert [step for step, _ in read(board.folder / run_name(record, VARIED))["Train loss"]] == [*seen][
                 : len(epochs)
             ]
@@ -247,7 +254,7 @@ def test_tensorboard_shows_a_row_a_trial_with_the_mean_of_its_repeats(tmp_path: 
     statuses = [session.status for session in groups[before[0].trial_id].sessions]
     assert sorted(statuses) == [api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE]
 
-    board.write_last_epoch(last.replace(metrics={}, epochs=last.epochs[:1], ranks=[]))
+    board.write_last_epoch(so_far(last, last.epochs[:1]))
     assert api_pb2.STATUS_UNKNOWN in [session.status for session in shown.groups()[last.trial_id].sessions]
     board.write(last)
     sessions = shown.groups()[last.trial_id].sessions
