@@ -23,6 +23,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
+import psutil  # noqa: F401 - before the handler of a signal needs it, which may interrupt an import
+
 from dmls_ray.util.interpreter import CHILD_SUBREAPER, DEATH_SIGNAL, kill_descendants, prctl
 
 _FORK, _KILL = b"f", b"k"
