@@ -131,6 +131,8 @@ def build_plan(
     Raises:
         ConfigError: a field or value is wrong, or no point of the grid is right.
     """
+    if repeats < 1:
+        raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
     defaults = schema.defaults
     if {"world_size", *MACHINE_FIELDS} <= axes.keys():
         raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")

@@ -19,6 +19,7 @@ from dmls_ray.config.fields import (
 )
 from dmls_ray.config.value_texts import seconds_of, share_of
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import check_location, is_uri
 
 
@@ -132,6 +133,7 @@ class Options(RunLimits, Until):
             if str(self.out).lower().startswith("file://"):
                 raise ConfigError(f"--out {self.out} is a folder of this machine; give its path.")
         set_checked(self, field_specs(Options).values())
+        check_utf8(f"{self.name} {self.out or ''}")
         if self.repeats == "auto" and self.mode == "search":
             object.__setattr__(self, "repeats", 1)
         self._check_until()

@@ -116,7 +116,9 @@ class Executor:
     def _feasible_now(self, before: Resources, now: Resources) -> list[Run]:
         """The runs that were skipped for lack of machines, and are feasible since others have joined."""
         joined = {machine.node_id for machine in now.machines} - {machine.node_id for machine in before.machines}
-        if not joined or not self._lacking:
+        # On GPUs, where the others ran on CPUs, their times could not be compared.
+        is_comparable = bool(before.gpus) == bool(now.gpus)
+        if not joined or not self._lacking or not is_comparable:
             return []
         judged = self._judge(now)
         runs = [run for run in judged.runs if run.run_id in self._lacking and not run.skip]

@@ -291,7 +291,8 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
 
     def replace(self, **changes: Any) -> RunRecord:
         """A copy with some fields changed."""
-        return msgspec.structs.replace(self, **changes)
+        named = {f"_{name}" if name in ("epochs", "ranks") else name: value for name, value in changes.items()}
+        return msgspec.structs.replace(self, **named)
 
 
 RUN_FIELDS: tuple[str, ...] = RunRecord.__struct_encode_fields__

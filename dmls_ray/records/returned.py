@@ -15,6 +15,9 @@ from dmls_ray.records.codec import Picture, encode_json
 from dmls_ray.records.metrics import BY_NAME, is_loss
 from dmls_ray.records.model import OF_A_METRIC, RESERVED, RUN_FIELDS, EpochRecord, RankRecord, RunValues, distinct_names
 
+_MOST_CHARACTERS = 4_000_000
+"""Most characters of the JSON of one value."""
+
 
 class NotPlainError(ValueError):
     """A value is not plain. The message continues its name: `is of type set; give a number`."""
@@ -36,13 +39,16 @@ def plain(value: Any) -> Any:
             value = _number_of(value)
         if isinstance(value, float):
             return float(value)
-        made: Any = msgspec.json.decode(encode_json(value, default=_number_of))
+        content = encode_json(value, default=_number_of)
+        made: Any = msgspec.json.decode(content)
     except Exception as error:
         # Not the message of the error, which may have a time or an address in it: equal causes have equal reasons.
         raise NotPlainError(
             f"is of type {type(value).__name__} and no record can hold it ({type(error).__name__}); give a number, a "
             "text, or lists and dicts of them"
         ) from error
+    if len(content) > _MOST_CHARACTERS:
+        raise NotPlainError(f"has more than {_MOST_CHARACTERS:,} characters; write it to a file")
     if isinstance(made, int) and abs(made) >= 2**63:
         raise NotPlainError("has more than 64 bits; give a float")
     return made

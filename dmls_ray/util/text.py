@@ -35,13 +35,13 @@ def utf8_safe(text: str) -> str:
 
 
 def check_utf8(word: str) -> None:
-    """Refuse a word of a command line that is not UTF-8, such as the name of a file.
+    """Refuse a text that is not UTF-8, such as the name of a file.
 
     Raises:
         ConfigError: it has bytes that are no characters.
     """
     if utf8_safe(word) != word:
-        raise ConfigError(f"The word {word!a} is not UTF-8; give another name.")
+        raise ConfigError(f"{word!a} is not UTF-8; give another name.")
 
 
 def did_you_mean(unknown: str, names: Sequence[str]) -> str:

@@ -34,7 +34,11 @@ def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
         if _FLATTENED.match(text := os.fspath(location)):
             raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
         return
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        # Without the URI itself, which may hold a secret.
+        raise ConfigError(f"{named}is no URI ({error}); give s3://BUCKET/FOLDER, say.") from error
     options = parse_qsl(parts.query, keep_blank_values=True)
     # A secret may contain slashes, so it may extend beyond the place of the host. gs://anonymous@bucket and
     # abfs://container@account contain no secret.

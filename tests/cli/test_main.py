@@ -231,6 +231,8 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
         ("compare SWEEP SWEEP --fail-if-slower=five", "dmls-ray compare: --fail-if-slower "),
         ("compare SWEEP SWEEP --fail-if-slower=100%", "dmls-ray compare: --fail-if-slower "),
         ("advise SWEEP --goal min", "--goal means nothing for --for throughput; leave it out."),
+        ("published A --format csv", "--format csv is one table, and these are 2; name one: A --by rank, say."),
+        ("copy SWEEP s3:/x/y", "is a URI that lacks a slash"),
         ("published A --by machines", "report A has no table by machines; it has tables by batch, rank."),
         ("export SWEEP --out FILE", "file cannot be used ("),
         ("figures SWEEP --out FILE/below", "file/below cannot be used ("),

@@ -143,7 +143,8 @@ def test_what_json_can_hold_becomes_plain(value: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [np.zeros(3), torch.zeros(2), object(), Path("x"), Raises(), CIRCLE, nested(2_000), 2**70, {(1,): 2}],
+    [np.zeros(3), torch.zeros(2), object(), Path("x"), Raises(), CIRCLE, nested(2_000), 2**70, "x" * 5_000_000,
+     {(1,): 2}],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_no_record_can_hold_is_refused_with_one_reason_for_one_cause(value: Any) -> None:

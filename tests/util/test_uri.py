@@ -51,6 +51,12 @@ def test_a_uri_that_lacks_a_slash_is_refused_and_is_no_folder(location: str | Pa
         check_location(location)
 
 
+def test_a_uri_that_cannot_be_parsed_is_refused_without_showing_it() -> None:
+    with pytest.raises(ConfigError, match="--out is no URI .*; give s3://BUCKET/FOLDER, say") as raised:
+        check_location("s3://key:HIDDEN@[x/y", "--out")
+    assert "HIDDEN" not in str(raised.value)
+
+
 def test_what_lies_below_a_uri_keeps_its_options() -> None:
     assert below("s3://b/x/?region=r", "runs.jsonl") == "s3://b/x/runs.jsonl?region=r"
     assert below("s3://b", "x") == "s3://b/x"

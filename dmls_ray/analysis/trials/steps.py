@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import pandas as pd
 
@@ -154,10 +155,10 @@ def slower_rank(trial: Trial) -> tuple[int, float] | None:
     if count < 2:
         return None
     later = own.sub(own.mean(axis="columns"), axis="index") * count / (count - 1)
-    rank = int(later.mean().argmax())
+    rank: Any = later.mean().idxmax()
     behind = estimate([*later[rank].dropna()], level=bonferroni_level(count))
     is_large = behind.centre >= _SLOWER_RANK * sum(step_parts(trial).values())
-    return (rank, behind.centre) if is_large and is_above(behind, 0) else None
+    return (int(rank), behind.centre) if is_large and is_above(behind, 0) else None
 
 
 def _own_ms(rank: RankRecord) -> float:

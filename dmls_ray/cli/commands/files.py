@@ -132,6 +132,8 @@ def copy(given: argparse.Namespace, console: Console) -> int:
 
     At a URI they are one object. So a copy of very many runs from one URI to another is read faster.
     """
+    for place in (given.a, given.b):
+        check_location(place)
     folder, mirror = local_copy(given.a)
     where = mirror.uri if mirror else None
     split = read_folder(folder, where)

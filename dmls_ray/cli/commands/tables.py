@@ -224,6 +224,8 @@ def published(given: argparse.Namespace, console: Console) -> None:
     if not tables:
         has = ", ".join(REPORTS[given.report].tables)
         raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
+    if given.format == "csv" and len(tables) > 1:
+        raise ConfigError(f"--format csv is one table, and these are {len(tables)}; name one: A --by rank, say.")
     is_read = given.format in ("text", "markdown")
     for name in reports:
         results = published_results(REPORTS[name].dataset)

@@ -10,7 +10,7 @@ from typing import Any
 
 _CONDITIONAL = (
     ast.If, ast.IfExp, ast.BoolOp, ast.For, ast.While, ast.Match, ast.With, ast.Try, ast.TryStar, ast.Lambda,
-    ast.FunctionDef, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.Assert, ast.Compare, ast.FunctionDef, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 )  # fmt: skip
 """Code that may evaluate nothing of what it contains, or that may catch its error."""
 

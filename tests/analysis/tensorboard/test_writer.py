@@ -145,9 +145,7 @@ def test_a_run_that_is_written_again_has_the_files_of_its_last_record(tmp_path: 
 
 def so_far(record: RunRecord, epochs: list[EpochRecord]) -> RunRecord:
     """The record of a run that goes on after these epochs."""
-    begun = record.replace(outcome=Outcome.KILLED, metrics={})
-    begun.epochs, begun.ranks = epochs, []
-    return begun
+    return record.replace(outcome=Outcome.KILLED, metrics={}, epochs=epochs, ranks=[])
 
 
 @pytest.mark.parametrize("seen", [(1, 2), (1, 2, 3), (3,), (), (2, 3)])
