@@ -77,6 +77,10 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     script_fields = {*defaults}.union(*variants)
     if any(axes.keys() & variant.keys() for variant in variants):
         variants, left_out = [{}], []
+    axis = preset.axis
+    if axis is None and not any(variants):
+        # What is typed first is what is asked about.
+        axis = next((name for name, values in axes.items() if isinstance(values, list) and len(values) > 1), None)
 
     if given["restarts"] < 0:
         raise ConfigError(f"--restarts {given['restarts']} is out of range; give 0 or more.")
@@ -92,7 +96,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         variants=variants,
         left_out=[field for field in left_out if field not in axes],
         script_fields=script_fields,
-        options=Options(name=name, axis=preset.axis, question=question, layout=layout, **options),
+        options=Options(name=name, axis=axis, question=question, layout=layout, **options),
         dry_run=given["dry_run"],
         restarts=given["restarts"],
         set_fields=_named_fields(first) if ":" in workload.name else [],

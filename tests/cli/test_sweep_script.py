@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
+from dmls_ray.cli.console import Parser
+from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -33,6 +35,15 @@ def run(*flags: str, **changes: Any) -> int:
         main(preset, flags)
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_what_is_typed_first_is_what_a_script_without_an_axis_asks_about() -> None:
+    preset = Preset(name="test", axis=None, axes={"batch_per_rank": [16]})
+    asked = [
+        parse_request(Parser(), preset, words.split()).options.axis
+        for words in ("--lr 0.1 0.2 --world-size 1 2", "--world-size 1 2 --lr 0.1 0.2", "--lr 0.1", "")
+    ]
+    assert asked == ["lr", "world_size", None, None]
 
 
 BAD_INPUT = [

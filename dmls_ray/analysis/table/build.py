@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from statistics import median
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
@@ -80,6 +81,12 @@ _UNEVEN_STEPS = (
     "{}: the mean step of a run is at least twice its median step, since something that is no step is timed with the "
     "steps, or a few are slow; rates, s/epoch and the parts of a step contain it, step_ms_p50 does not."
 )
+_BUSY = (
+    "Other work ran on the machine: its load average was {:.1f} when the median run began, and it has {} cores. On a "
+    "quiet machine, fewer repeats decide."
+)
+_BUSY_LOAD = 2.0
+"""Load average for each core from which on a note says so; runs themselves make one of about 1."""
 _NEVER_FIXED = {"seed", "data_dir"}
 """Fields that differ from run to run, or say where something is."""
 
@@ -104,6 +111,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
         texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
+    texts += _busy(results.records)
     for text in texts:
         yield Note("comparability", text)
     if any(row.speed_up for row in table.rows if row.world_size > 1):
@@ -114,6 +122,14 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     yield from table.presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():
         yield Note("outcome", f"{join_names(list(names))}: {text}.")
+
+
+def _busy(records: Sequence[RunRecord]) -> Iterator[str]:
+    """That other work ran at the same time, as far as the load of the driver's machine shows it."""
+    loads = [record.metrics["load_average"] for record in records if "load_average" in record.metrics]
+    cores = records[-1].machine.get("cores")
+    if loads and cores and median(loads) > _BUSY_LOAD * cores:
+        yield _BUSY.format(median(loads), cores)
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:

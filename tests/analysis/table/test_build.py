@@ -149,6 +149,15 @@ def test_a_trial_whose_timed_steps_contain_what_is_no_step_is_named(step_ms: lis
     assert any(note.startswith(f"{name}: the mean step") for note in make_table(runs).notes) == is_uneven
 
 
+@pytest.mark.parametrize(("load", "is_named"), [(3.0, False), (9.0, True)])
+def test_other_work_on_the_machine_is_named(load: float, is_named: bool) -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=3)
+    for record in runs.records:
+        record.machine["cores"] = 2
+        record.metrics["load_average"] = load
+    assert any("its load average was 9.0" in note for note in make_table(runs).notes) == is_named
+
+
 def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
     kinds = ["qat", "static", "off", "dynamic"]
     table = make_table(results({"batch_per_rank": 16, "quantization": kinds}, lambda values, repeat: 100.0))
