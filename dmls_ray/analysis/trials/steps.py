@@ -47,7 +47,7 @@ def step_parts(trial: Trial) -> dict[str, float]:
     calls no `backward()`, are 0: their time is in the rest.
     """
     runs = parts_by_block(trial)
-    return {name: float(runs[name].mean()) for name in PARTS if not runs.empty}
+    return {} if runs.empty else dict(zip(PARTS, runs.mean(), strict=True))
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
