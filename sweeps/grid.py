@@ -1,17 +1,6 @@
-"""Any question: give several values to any flags, and every combination is run.
+"""The question `grid`, as `dmls-ray sweep grid` asks it."""
 
-Example: python sweeps/grid.py --optimizer adam sgd --lr 0.001 0.01 --batch-per-rank 32 64
-"""
-
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
-    main(
-        Preset(
-            name="grid",
-            description=__doc__,
-            has_modules=False,
-            axis=None,
-            axes={"batch_per_rank": [32], "world_size": [1]},
-        )
-    )
+    main("grid")

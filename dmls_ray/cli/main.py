@@ -42,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         use_utf8()
     name = "dmls-ray"
+    if arguments is None and sys.argv[1:2] == ["sweep"]:
+        from dmls_ray.cli.sweep_what import sweep_what
+
+        sweep_what(sys.argv[2:])
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parse(_parser(name, words), words)

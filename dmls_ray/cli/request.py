@@ -6,6 +6,7 @@ import argparse
 import functools
 import inspect
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,10 @@ from dmls_ray.cli.console import Parser, parse
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import Variant
-from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
+from dmls_ray.config.options import FLAGS, RESERVED, SEARCH_ONLY, Options
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
 from dmls_ray.config.search_space import Range
 from dmls_ray.config.value_texts import as_flag_value
-from dmls_ray.execution.planning import folder_name
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
 from dmls_ray.workloads import registry
@@ -26,9 +26,6 @@ from dmls_ray.workloads.base import Workload
 
 BATCH_FIELDS = {"batch_per_rank", "global_batch"}
 """One gives the other."""
-
-RESERVED = frozenset({*FLAGS, "workload", "train", "set", "range", "log_range", "restarts", "dry_run", "help"})
-"""Names of flags that are no fields: no field may have one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +56,25 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     """
     for word in words:
         check_utf8(word)
+    arguments: list[str] = []
+    if "--" in words:
+        end = words.index("--")
+        words, arguments = words[:end], words[end + 1 :]
     default = registry.workload(preset.workload or registry.DEFAULT)
     add_workload_flags(parser, default.name)
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
-    workload = _chosen_workload(first, default)
+    workload = _chosen_workload(first, default, arguments)
     schema = workload.schema()
     defaults, variants = preset.axes, preset.variants
     left_out: list[str] = []
     name, layout = preset.name, preset.layout
     if workload.name != default.name:
-        name, layout = folder_name(workload), None
+        name, layout = workload.folder_name, None
         defaults, variants, left_out = _axes_of_another_workload(preset, schema)
     preset_options = preset.options or {}
     add_flags(parser, schema, defaults, preset_options)
     given = vars(parse(parser, words))
-    axes = read_axes(given, schema)
+    axes = read_axes(given, schema) | _variables(first)
     script_fields = {*defaults}.union(*variants)
     if any(axes.keys() & variant.keys() for variant in variants):
         variants, left_out = [{}], []
@@ -103,14 +104,49 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     )
 
 
-def _chosen_workload(first: argparse.Namespace, default: Workload) -> Workload:
+def _variables(first: argparse.Namespace) -> dict[str, list[str]]:
+    """The variables of the environment that --env names, with their values.
+
+    Raises:
+        ConfigError: one has no value.
+    """
+    variables = {name: values.split(",") for name, _, values in (text.partition("=") for text in first.env)}
+    for name, values in variables.items():
+        if "" in values:
+            raise ConfigError(f"--env {name} has no value; give one or several: --env {name}=1,2.")
+    return variables
+
+
+def _patterns(first: argparse.Namespace) -> dict[str, str]:
+    """The regular expressions of --metric-regex by name.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    for name, pattern in first.metric_regex:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"--metric-regex {name} {pattern} is no regular expression ({error}).") from error
+    return dict(first.metric_regex)
+
+
+def _chosen_workload(first: argparse.Namespace, default: Workload, arguments: Sequence[str]) -> Workload:
     """The workload that flags choose.
+
+    Args:
+        first: the flags.
+        default: the workload without any.
+        arguments: words after `--`, which are those of a script.
 
     Raises:
         ConfigError: there is no such workload, or the flags contradict each other.
     """
     if first.train is not None and first.workload:
         raise ConfigError(f"--workload {first.workload} and --train {first.train} are both given; give one of them.")
+    if first.train is not None and first.train.endswith(".py"):
+        variables, patterns = tuple(_variables(first)), _patterns(first)
+        return registry.workload_of_script(first.train, arguments, variables=variables, patterns=patterns)
     if first.train is not None:
         return registry.workload_of_function(first.train, _named_fields(first))
     if first.set:
@@ -157,8 +193,14 @@ def add_workload_flags(parser: Parser, default: str) -> None:
         default: name of the workload without a flag.
     """
     parser.add_argument("--workload", metavar="NAME", help=f"What to run (default: {default})")
-    parser.add_argument("--train", metavar="MODULE:FUNCTION", help="Run a training function instead of a workload")
+    parser.add_argument(
+        "--train", metavar="WHAT", help="Run a training function (module:function) or a script (train.py) instead"
+    )
+    help_text = "Of a script: variables of its environment, with one value or several"
+    parser.add_argument("--env", nargs="+", default=[], metavar="NAME=VALUE,...", help=help_text)
     add = functools.partial(parser.add_argument, action="append", default=[])
+    help_text = "Of a script: the number in the group of the last match in what it prints is a metric"
+    add("--metric-regex", nargs=2, metavar=("NAME", "PATTERN"), help=help_text)
     add("--set", nargs="+", metavar=("NAME", "VALUE"), help="With --train, for a dict of fields: values of one of them")
     ends = ("NAME", "LOW", "HIGH")
     add("--range", nargs=3, metavar=ends, help="Search mode: let a field have any of these numbers")

@@ -26,17 +26,24 @@ EXIT_TIMEOUT_S = 60.0
 """How long the end of the process may take once the sweep is over."""
 
 
-def run(preset: Preset, arguments: Sequence[str] | None, heartbeat: Heartbeat) -> NoReturn:
+def run(preset: Preset | str, words: list[str], heartbeat: Heartbeat, *, program: Sequence[str]) -> NoReturn:
     """Run the sweep in this process, and exit.
 
     Args:
-        preset: what the script asks.
-        arguments: the command line without the program; None for that of sys.argv.
+        preset: what the script asks, or its name.
+        words: the command line without the program.
         heartbeat: reports to the supervisor.
+        program: the words of the command line before those.
     """
     stop_on_signals()
+    if isinstance(preset, str):
+        from dmls_ray.cli.presets import PRESETS
+
+        preset = PRESETS[preset]
+        # A module of the user may have the name of a script, as optimizer.py.
+        leave_out_folder(os.path.dirname(os.path.realpath(program[0])))
     try:
-        _run_command(preset, arguments, heartbeat)
+        _run_command(preset, words, heartbeat, program)
     except ClusterLostError as error:
         heartbeat.report(ended=True, reason=str(error).partition(". ")[0], within_s=None)
         if not heartbeat.is_supervised:
@@ -50,13 +57,11 @@ def run(preset: Preset, arguments: Sequence[str] | None, heartbeat: Heartbeat) -
             heartbeat.report(ended=True, within_s=EXIT_TIMEOUT_S)
 
 
-def _run_command(preset: Preset, arguments: Sequence[str] | None, heartbeat: Heartbeat) -> NoReturn:
-    if not preset.has_modules:
-        leave_out_folder(os.path.dirname(os.path.realpath(sys.argv[0])))
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = Parser(description=inspect.cleandoc(preset.description or preset.question))
+def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program: Sequence[str]) -> NoReturn:
+    name = " ".join([os.path.basename(program[0]), *program[1:]])
+    parser = Parser(prog=name, description=inspect.cleandoc(preset.description or preset.question))
     try:
-        sys.exit(_run(parse_request(parser, preset, words), heartbeat))
+        sys.exit(_run(parse_request(parser, preset, [*preset.given, *words]), heartbeat))
     except InputError as error:
         if heartbeat.is_restart and isinstance(error, ClusterError):
             raise ClusterLostError(str(error)) from error

@@ -38,14 +38,13 @@ class Preset:
     """Values of options for which no flag is given."""
     workload: str | None = None
     """Workload that runs unless a flag names another; by default image classification."""
+    given: Sequence[str] = ()
+    """Words that stand before those of the command line: `--train train.py`."""
     layout: str | None = None
     """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
-    has_modules: bool = True
-    """Whether the folder of the script has modules to import. Without, a module of the user that has the name of a
-    script, as optimizer.py, is found in the working folder."""
 
 
-def main(preset: Preset, arguments: Sequence[str] | None = None) -> NoReturn:
+def main(preset: Preset | str, arguments: Sequence[str] | None = None, *, skipped: int = 0) -> NoReturn:
     """Run a sweep from the command line, and exit.
 
     The sweep runs in another process, which is started again when Ray or the process itself dies; see `--restarts`. The
@@ -56,8 +55,9 @@ def main(preset: Preset, arguments: Sequence[str] | None = None) -> NoReturn:
     further restarts are in vain, and 130 after Ctrl-C.
 
     Args:
-        preset: what the script asks.
+        preset: what the script asks, or the name of one of `PRESETS`.
         arguments: the command line without the program, to run the sweep in this process; by default that of sys.argv.
+        skipped: words of sys.argv after the program that say what is run, as `sweep train.py`.
     """
     if arguments is None:
         use_utf8()
@@ -66,7 +66,9 @@ def main(preset: Preset, arguments: Sequence[str] | None = None) -> NoReturn:
     heartbeat = Heartbeat.of_supervisor() if CHANNEL in os.environ else Heartbeat()
     from dmls_ray.cli.sweep_command import run
 
-    run(preset, arguments, heartbeat)
+    is_of_argv = arguments is None
+    words = sys.argv[1 + skipped :] if is_of_argv else list(arguments or ())
+    run(preset, words, heartbeat, program=sys.argv[: 1 + skipped])
 
 
 def is_to_be_supervised(arguments: Sequence[str] | None) -> bool:

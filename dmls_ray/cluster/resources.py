@@ -205,7 +205,7 @@ class RankRequest:
 
     @classmethod
     def of(cls, config: RuntimeConfig) -> RankRequest:
-        return cls(world_size=config.world_size, machines=config.machines, threads=config.threads_per_rank)
+        return cls(world_size=config.world_size, machines=config.machines, threads=config.threads_per_rank or 1)
 
     @property
     def per_machine(self) -> int:

@@ -81,7 +81,7 @@ class RankWorker:
         oom_kills_before = oom_kills()
         self.broker.submit("begun", self.name, lease.lease_id, oom_kills_before)
         # The clock of this process, not the broker's.
-        rank = replace(lease.rank, assigned_at=time.perf_counter())
+        rank = replace(lease.rank, name=lease.lease_id, assigned_at=time.perf_counter())
 
         if has_user_code:
             assert self._fork_server is not None

@@ -202,3 +202,8 @@ SEARCH_ONLY = tuple(spec.name for spec in field_specs(Options).values() if spec.
 
 FLAGS = {name: spec for name, spec in field_specs(Options).items() if spec.setting.group != "script"}
 """The options that are flags. A script sets the others."""
+
+RESERVED = frozenset(
+    {*FLAGS, "workload", "train", "set", "env", "metric_regex", "range", "log_range", "restarts", "dry_run", "help"}
+)
+"""Names of flags that are no fields: no field may have one of them."""

@@ -89,7 +89,7 @@ class JobFactory:
     def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
         """The files that a run writes into its folder; None if it writes none."""
         options, is_traced = self.options, run.repeat < self.options.trace
-        wanted = options.checkpoints or options.save_weights or is_traced
+        wanted = options.checkpoints or options.save_weights or is_traced or self.workload.keeps_output
         # Machines that write to a URI share no folder.
         if not wanted or options.is_remote:
             return None

@@ -10,7 +10,6 @@ All that are missing come at once, or, with `--repeats auto`, more blocks until 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,11 +127,6 @@ def results_location(options: Options) -> Path | str:
     if options.fresh:
         return first_free_location(location)
     return location if options.is_remote else Path(location)
-
-
-def folder_name(workload: Workload) -> str:
-    """The name of the results folder where none is given: `module-function` for a function."""
-    return re.sub(r"[^A-Za-z0-9_]+", "-", workload.name.partition("#")[0]).strip("-") or "function"
 
 
 def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options) -> set[str]:

@@ -25,7 +25,6 @@ from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import (
     FolderState,
     finished_run_ids,
-    folder_name,
     plan_sweep,
     proposed_before,
     results_location,
@@ -55,21 +54,26 @@ def sweep(
     /,
     *,
     workload: str | None = None,
+    args: Sequence[str] = (),
+    env: Axes | None = None,
     **options: Any,
 ) -> Results:
     """Run every configuration of a grid that its results folder does not hold yet.
 
-    ``sweep(axes)`` trains image classifiers. ``sweep(train, axes)`` calls a user-defined training function.
-    ``sweep(axes, workload="NAME")`` runs a workload of another package.
+    ``sweep(axes)`` trains image classifiers. ``sweep(train, axes)`` calls a user-defined training function, and
+    ``sweep("train.py", axes)`` runs a script. ``sweep(axes, workload="NAME")`` runs a workload of another package.
 
     Args:
-        train_or_axes: `train(config, rank, emit)`, or its name, `module:function`; or the axes of a workload.
+        train_or_axes: `train(config, rank, emit)`, or its name, `module:function`; the path of a script; or the axes of
+            a workload.
         axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
             batch_per_rank or global_batch must be given; or those of the function's or the workload's configuration,
             and world_size, machines, ranks_per_machine, backend, launcher, device, threads_per_rank and seed.
             model may be a function or class, dataset one that returns the samples of a split, or a dict of those of
             "train" and "test".
         workload: Name of an installed workload; classification by default.
+        args: Arguments that a script has in every run. `{name}` stands for the value of an axis.
+        env: Variables of a script's environment, as axes.
         **options: The fields of `Options`, which are the flags of a sweep, too: repeats=5, out="results/mine",
             budget="20m", ... `help(dmls_ray.Options)` lists them. name, of the results folder, is by default `sweep`,
             or the name of the function or workload.
@@ -82,11 +86,18 @@ def sweep(
     """
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
-    chosen, axes = _workload_and_axes(train_or_axes, axes, workload)
+    if isinstance(train_or_axes, str) and train_or_axes.endswith(".py"):
+        variables = env or {}
+        chosen = registry.workload_of_script(train_or_axes, args, variables=tuple(variables))
+        axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(variables)
+    elif args or env:
+        raise ConfigError("args and env are those of a script; give its path: sweep('train.py', axes, args=[...]).")
+    else:
+        chosen, axes = _workload_and_axes(train_or_axes, axes, workload)
     for name in options:
         if name not in field_specs(Options):
             raise _unknown_option(name, chosen)
-    default_name = "sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)
+    default_name = "sweep" if chosen.name == registry.DEFAULT else chosen.folder_name
     checked = Options(**{"name": default_name, **options})
     plan, space = plan_sweep(chosen.name_objects(axes), checked, chosen)
     return run_plan(plan, checked, View(ProgressConsole()), space=space)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from dmls_ray.analysis.metrics import label_of
 from dmls_ray.config.grid import Run
 from dmls_ray.config.value_texts import duration
 from dmls_ray.records.model import RunRecord
@@ -16,7 +17,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
 from dmls_ray.util.interpreter import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
-from dmls_ray.workloads.registry import is_compared
+from dmls_ray.workloads.registry import is_compared, workload_of
 
 _METRICS_SHOWN = 3
 """Custom metrics that one line shows."""
@@ -118,8 +119,9 @@ def describe_end(record: RunRecord) -> str:
     parts = ["ok"]
     if record.is_stopped:
         parts = [f"stopped after epoch {metrics['stopped_epoch']}"]
-    if "images_per_s" in metrics and is_alone:
-        parts.append(f"{metrics['images_per_s']:,.0f} images/s")
+    rate = workload_of(record.config).throughput
+    if rate in metrics and is_alone:
+        parts.append(f"{metrics[rate]:,.0f} {label_of(rate)}")
     if "test_accuracy" in metrics:
         parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
     parts += compared_metrics(metrics)

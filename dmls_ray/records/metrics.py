@@ -139,6 +139,25 @@ _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "valid
 
 TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
+        name="samples_per_s", label="samples/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
+        format="rate", is_time=True, family="speed", interval=True,
+        doc="Samples of the counted steps of a script per second of these, on all ranks.",
+    ),
+    Metric(
+        name="tokens_per_s", label="tokens/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
+        format="rate", is_time=True, family="speed", interval=True,
+        doc="Integers that the model of a script is given in two dimensions, per second of the counted steps.",
+    ),
+    Metric(
+        name="samples_per_step", label="samples/step", kind="amount", direction="none", scope="rank",
+        across_ranks="sum", format="whole",
+        doc="Samples of a step of a script, on all ranks: its global batch, as it was seen.",
+    ),
+    Metric(
+        name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank", shown="detail",
+        doc="Backward passes of a step of a script: above 1, it accumulates gradients.",
+    ),
+    Metric(
         name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", across_epochs="none",
         format="rate", is_time=True, returnable=True, family="speed", interval=True,
         doc="Samples of the counted steps of all ranks, divided by train_s.",
@@ -282,6 +301,15 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _count(name="validation_samples", returnable=True, doc="Samples that validation_share holds out."),
     _count(name="load_average", format="number", doc="Load of the driver's machine in the minute before the run."),
+    _count(name="exit_code", doc="Exit code of a script."),
+    Metric(
+        name="last_loss", label="last loss", kind="amount", direction="min", scope="run",
+        doc="Loss of the last step of a script, of one batch of rank 0.",
+    ),
+    Metric(
+        name="first_loss", label="first loss", kind="amount", direction="min", scope="run", shown="detail",
+        doc="Loss of the first step of a script, of one batch of rank 0.",
+    ),
     _count(name="steps", doc="Optimizer steps, warm-up included."),
     _count(name="warmup_steps", doc="Optimizer steps that count in no rate."),
     _count(name="skipped_steps", doc="Steps of amp-fp16 left out because a gradient was not finite."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -54,9 +55,9 @@ def run_rank(
         finish: takes its result, before the process group ends.
     """
     try:
-        with process_group(rank, store):
+        with process_group(rank, store) if config.joins_group else nullcontext():
             function = import_function(train, flag="train")
-            link, instruments_s = measure_link(rank)
+            link, instruments_s = measure_link(rank) if config.joins_group else ({}, 0.0)
             rank = replace(rank, instruments_s=instruments_s)
             result = run_guarded(function, config, rank, limit_progress(emit))
             if result.run:

@@ -124,6 +124,20 @@ class StepTimer:
             self._on_warm()
             self._count_from_here()
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether the step under way counts."""
+        return not self._warmup_left
+
+    def end_warm_up(self) -> None:
+        """Let the next step be the last one that does not count."""
+        self._warmup_left = min(self._warmup_left, 1)
+
+    def restart_step(self) -> None:
+        """What happened since the last step is in no step."""
+        with self.paused():
+            pass
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Between two steps: the time within this context is in no step and in no sum."""
@@ -224,6 +238,8 @@ class StepPhases:
         self._device, self._cuda = device, device.type == "cuda"
         self._every = MEASURED_EVERY[device.type] if every is None else every
         self._ms = dict.fromkeys(PHASES, 0.0)
+        self._step_ms = dict.fromkeys(PHASES, 0.0)
+        """Of the step under way, on a CPU."""
         self._steps = self._measured = 0
         self._events: list[list[tuple[Phase | None, Any]]] = []
         self._is_counting = False
@@ -236,6 +252,8 @@ class StepPhases:
             self._last = mark(self._device)
             if self._cuda:
                 self._events.append([(None, self._last)])
+            else:
+                self._step_ms = dict.fromkeys(PHASES, 0.0)
 
     def after(self, phase: Phase) -> None:
         """What the rank did since the last mark was this phase."""
@@ -245,12 +263,15 @@ class StepPhases:
         if self._cuda:
             self._events[-1].append((phase, now))
         else:
-            self._ms[phase] += (now - self._last) * 1e3
+            self._step_ms[phase] += (now - self._last) * 1e3
             self._last = now
 
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""
-        self._measured += self._is_counting
+        if self._is_counting:
+            self._measured += 1
+            for phase, ms in self._step_ms.items():
+                self._ms[phase] += ms
         self._steps += 1
         self.begin()
 

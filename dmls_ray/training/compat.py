@@ -46,50 +46,73 @@ def measured_passes(data: Mapping[str, Any], every: int) -> int:
     return min(last, 10) + max(last // every - 10 // every, 0)
 
 
-def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[object]:
+def around_loader_waits(begin: Callable[[Any], object], end: Callable[[Any], object]) -> AbstractContextManager[object]:
     """Call two functions before and after each wait for a batch of any DataLoader, while the context lasts.
+
+    The first is given the loader's iterator, the second the batch; None at the end of the data.
 
     Without it: what a user-defined function waits for its data is not known.
     """
     return _around(_BaseDataLoaderIter, "__next__", begin, end)
 
 
-def around_backward_passes(begin: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[object]:
+def around_backward_passes(
+    begin: Callable[..., object], end: Callable[[Any], object]
+) -> AbstractContextManager[object]:
     """Call two functions before and after each backward pass, while the context lasts.
+
+    The first is given what the pass begins with, a tensor or several.
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
     """
     return _around(torch.autograd, "backward", begin, end)
 
 
+def after_each_scaled_loss(scaled: Callable[[Any, Any], object]) -> AbstractContextManager[object]:
+    """Call a function with each loss that a GradScaler scales, and the scaled loss, while the context lasts.
+
+    Without it: losses of a script in mixed precision are those that its scaler has made of them.
+    """
+    scale = torch.amp.GradScaler.scale
+
+    def surrounded(scaler: torch.amp.GradScaler, loss: Any) -> Any:
+        result = scale(scaler, loss)
+        scaled(loss, result)
+        return result
+
+    return patch.object(torch.amp.GradScaler, "scale", surrounded)
+
+
 def _around(
-    owner: object, name: str, begin: Callable[[], None], end: Callable[[], None]
+    owner: object, name: str, begin: Callable[..., object], end: Callable[[Any], object]
 ) -> AbstractContextManager[object]:
-    """Call two functions before and after a function of PyTorch."""
+    """Call two functions before and after a function of PyTorch: with its arguments, and with what it returns."""
     function = getattr(owner, name)
 
     def surrounded(*args: Any, **kwargs: Any) -> Any:
-        begin()
+        begin(*args, **kwargs)
+        returned = None
         try:
-            return function(*args, **kwargs)
+            returned = function(*args, **kwargs)
         finally:
-            end()
+            end(returned)
+        return returned
 
     return patch.object(owner, name, surrounded)
 
 
-def after_each_ddp(made: Callable[[DistributedDataParallel], None]) -> AbstractContextManager[object]:
-    """Call a function with each model that is put under DDP, while the context lasts.
+def after_each(made: type, called: Callable[[Any], object]) -> AbstractContextManager[object]:
+    """Call a function with each new object of a class of PyTorch, as DDP or an optimizer, while the context lasts.
 
     Without it: communication of a user-defined function is not known.
     """
-    initialize = DistributedDataParallel.__init__
+    initialize = made.__init__  # type: ignore[misc]
 
-    def surrounded(ddp: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
-        initialize(ddp, *args, **kwargs)
-        made(ddp)
+    def surrounded(item: Any, *args: Any, **kwargs: Any) -> None:
+        initialize(item, *args, **kwargs)
+        called(item)
 
-    return patch.object(DistributedDataParallel, "__init__", surrounded)
+    return patch.object(made, "__init__", surrounded)
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:

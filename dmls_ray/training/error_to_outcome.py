@@ -44,12 +44,12 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
 
     counted: Counter[str] = Counter()
     of_rank = around_optimizer_steps(lambda: None, lambda optimizer: counted.update(["steps"]))
-    set_torchrun_environment(rank, config.threads_per_rank)
+    set_torchrun_environment(rank, config.threads_per_rank or 1)
     with of_rank if rank.world_size > 1 else nullcontext():
         try:
             began = time.perf_counter()
             check_code(rank.identity, rank.machine)
-            if rank.identity.code:
+            if rank.identity.code and config.joins_group:
                 wait_for_others(rank)
             rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
             returned = train(config, rank, checked_emit)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.identity import Identity
-from dmls_ray.records.run_events import EpochEnded, RankEvent
+from dmls_ray.records.run_events import Progress, RankEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,8 @@ class RankInfo:
     """Where this rank trains: `cpu` or `cuda:N`."""
     backend: str | None = None
     """Backend of the default process group; None at world size 1."""
+    name: str = ""
+    """Name of this attempt at a run, which no other at its store has."""
     machine: str = "localhost"
     """Name of the machine this rank is on."""
     machines: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ def limit_progress(emit: Emit) -> Emit:
 
     def limited(event: RankEvent) -> bool | None:
         nonlocal last
-        if not isinstance(event, EpochEnded) and time.monotonic() - last < PROGRESS_INTERVAL_S:
+        if isinstance(event, Progress) and time.monotonic() - last < PROGRESS_INTERVAL_S:
             return None
         last = time.monotonic()
         return emit(event)

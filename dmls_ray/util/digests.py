@@ -56,7 +56,15 @@ def source_digests(modules: Iterable[str]) -> dict[str, str]:
 
 
 def _files_of(module: str) -> dict[str, str]:
-    """The digest of each file of a module and of what it imports; its own file is the first."""
+    """The digest of each file of a module, or of a script, and of what it imports; its own file is the first."""
+    if module.endswith(".py"):
+        with _in_front_of_path(os.path.dirname(os.path.abspath(module))):
+            return _files_from(Path(module).stem, main=module)
+    return _files_from(module)
+
+
+def _files_from(module: str, main: str = "") -> dict[str, str]:
+    """As `_files_of`; of a script, `main`, the block that runs only there counts."""
     waiting = _with_parents(module)
     installed, seen = waiting[0], set(waiting)
     digests: dict[str, str] = {}
@@ -72,7 +80,7 @@ def _files_of(module: str) -> dict[str, str]:
         if path.suffix == ".py":
             # Without: no valid Python, or an expression of thousands of operands.
             with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-                tree = _parsed(content)
+                tree = _parsed(content, as_main=bool(main) and os.path.samefile(path, main))
                 imported = set(_imports(tree, name if is_package else name.rpartition(".")[0]))
                 waiting += imported - seen
                 seen |= imported
@@ -133,8 +141,18 @@ def _find(name: str) -> ModuleSpec | None:
     return None
 
 
-def _parsed(content: bytes) -> ast.Module:
-    """The code of a module, without what runs only if it is the main program.
+@contextlib.contextmanager
+def _in_front_of_path(folder: str) -> Iterator[None]:
+    before = [*sys.path]
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _parsed(content: bytes, *, as_main: bool) -> ast.Module:
+    """The code of a module, without what runs only if it is the main program, but for that one.
 
     Raises:
         SyntaxError, ValueError, RecursionError: it is no valid Python.
@@ -142,7 +160,8 @@ def _parsed(content: bytes) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's code: its import shows them
         tree = ast.parse(content)
-    tree.body = [statement for statement in tree.body if not _is_main_block(statement)]
+    if not as_main:
+        tree.body = [statement for statement in tree.body if not _is_main_block(statement)]
     return tree
 
 

@@ -142,8 +142,11 @@ def _way_out(reference: str) -> str:
 def try_import(module: str) -> None:
     """Import a user-defined module, as a module may extend the search path of the modules that it imports.
 
-    A failure is not reported here: `import_function` of the same module reports it.
+    A failure is not reported here: `import_function` of the same module reports it. A script is not imported, since it
+    would run.
     """
+    if module.endswith(".py"):
+        return
     with contextlib.suppress(Exception, SystemExit):
         _import(module)
 

@@ -8,6 +8,7 @@ Importing the module of a workload must load neither PyTorch nor Ray.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -47,10 +48,17 @@ class Workload:
     """Recorded values that are no fields; None: the name of the workload."""
     saves_weights: ClassVar[bool] = False
     """Whether its runs save their weights where `--save-weights` asks for them."""
+    keeps_output: ClassVar[bool] = False
+    """Whether its ranks write what they print into the folder of the run."""
     presentation: ClassVar[str] = "dmls_ray.analysis.table.presentation:Presentation"
     """`module:Class` of the columns, notes and figures, loaded when results are read."""
     questions: ClassVar[str] = "dmls_ray.analysis.findings.sweep_trials:Questions"
     """`module:Class` of what results are asked, likewise."""
+
+    @property
+    def folder_name(self) -> str:
+        """The name of the results folder where none is given: `module-function` for a function."""
+        return re.sub(r"[^A-Za-z0-9_]+", "-", self.name.partition("#")[0]).strip("-") or "function"
 
     def specs(self) -> Mapping[str, FieldSpec]:
         """The fields of the configuration class, without importing user code."""

@@ -19,6 +19,7 @@ from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.script.workload import ScriptWorkload
 from dmls_ray.workloads.user_function.schema import UserFunctionWorkload
 
 _RESERVED_FIELDS = ("train", "workload", CODE_FIELD)
@@ -71,6 +72,17 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
             if _class_of(point).fixed == {"train": train}:
                 return _class_of(point)()
     return UserFunctionWorkload(train, names)
+
+
+def workload_of_script(script: str, arguments: Sequence[str] = (), **given: Any) -> Workload:
+    """Return the workload that runs a script.
+
+    Args:
+        script: its path.
+        arguments: those that it has in every run.
+        given: further arguments of `ScriptWorkload`.
+    """
+    return ScriptWorkload(script, arguments, **given)
 
 
 @functools.cache

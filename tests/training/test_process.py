@@ -12,8 +12,9 @@ from unittest.mock import patch
 import psutil
 import pytest
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
-from dmls_ray.training.compat import after_each_ddp, ddp_logging_data
+from dmls_ray.training.compat import after_each, ddp_logging_data
 from dmls_ray.training.process import discard_first_run, process_group, set_torchrun_environment, store_at
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -125,7 +126,7 @@ def _losses(*, discards: bool) -> list[Any]:
 
 def test_a_discarded_run_trains_under_ddp_and_leaves_no_process_group() -> None:
     models: list[Any] = []
-    with after_each_ddp(models.append):
+    with after_each(DistributedDataParallel, models.append):
         assert 0 < discard_first_run("cpu") < 60
     (model,) = models
     assert ddp_logging_data(model)["avg_backward_comm_time"] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import find_sweeps
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
-from dmls_ray.util.files import is_inside
+from dmls_ray.util.files import is_inside, open_regular
 from dmls_ray.util.text import utf8_safe
 
 _SECTIONS = (
@@ -28,6 +29,9 @@ _SECTIONS = (
     "earlier_attempts", "picture",
 )  # fmt: skip
 """Fields of a record that `show` prints apart from the others."""
+
+_SHOWN_BYTES = 20_000
+"""Of the log of a rank, from its end."""
 
 _WIDEST_CELL = 60
 """Characters of a text in a table of `show`."""
@@ -117,6 +121,16 @@ def show(given: argparse.Namespace, console: Console) -> None:
     if files.is_dir() and is_inside(files, results.folder):
         names = sorted(path.name for path in files.iterdir() if not path.name.startswith("."))
         say(console, f"\nFiles: {files}/ ({', '.join(names)})")
+        for path in sorted(files.glob("rank*.log")):
+            say(console, f"\n{path.name}", style="bold")
+            say(console, _end_of(path))
+
+
+def _end_of(log: Path) -> str:
+    """The last lines of what a rank printed."""
+    with open_regular(log) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _SHOWN_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from dmls_ray.records.metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
@@ -17,7 +18,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported, part_of
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchronize
-from dmls_ray.training.compat import after_each_ddp, around_backward_passes, around_loader_waits, is_profiling
+from dmls_ray.training.compat import after_each, around_backward_passes, around_loader_waits, is_profiling
 from dmls_ray.training.ddp import DDPTimers, with_exposed
 from dmls_ray.training.further_steps import traced
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
@@ -28,7 +29,7 @@ from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.workloads.base import Workload, check_data
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
 
-_WARMUP_STEPS = 5
+WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
 
 _TRACED_AFTER = 2
@@ -174,10 +175,11 @@ class FunctionSteps:
         rank: this rank.
         emit: takes the signs of progress.
         clock: leaves the work of `agreement` and of a trace out of the times of the run.
+        warmup_steps: first steps that count in no percentile, at most.
     """
 
-    def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock) -> None:
-        self.timer = StepTimer(torch.device(rank.device), _WARMUP_STEPS, on_warm=self._count_from_here)
+    def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock, warmup_steps: int = WARMUP_STEPS) -> None:
+        self.timer = StepTimer(torch.device(rank.device), warmup_steps, on_warm=self._count_from_here)
         self.count = 0
         # It keeps the parameters of optimizers that the function no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
@@ -192,13 +194,12 @@ class FunctionSteps:
     def counted(self) -> Iterator[None]:
         """While the context lasts, steps and their parts are measured."""
         self.timer.begin_epoch()
-        after = self.timer.phases.after
         try:
             with (
                 around_optimizer_steps(self.leave_out, self._step),
-                around_loader_waits(self.leave_out, lambda: after("data_wait")),
+                around_loader_waits(self.leave_out, self._loaded),
                 around_backward_passes(self._begin_backward, self._end_backward),
-                after_each_ddp(lambda ddp: self._models.append(DDPTimers(ddp))),
+                after_each(DistributedDataParallel, lambda ddp: self._models.append(DDPTimers(ddp))),
             ):
                 yield
         finally:
@@ -206,9 +207,12 @@ class FunctionSteps:
                 self._tracing.close()
             self.timer.end_epoch()
 
-    def leave_out(self) -> None:
+    def leave_out(self, *_: Any) -> None:
         """What the function did since the last mark is neither computation of a step nor a wait for data."""
         self.timer.phases.after("rest")
+
+    def _loaded(self, batch: Any) -> None:
+        self.timer.phases.after("data_wait")
 
     def parts_ms(self) -> dict[str, float]:
         """Milliseconds of the parts of a counted step, and of its communication under DDP.
@@ -233,16 +237,19 @@ class FunctionSteps:
         for model in self._models:
             model.count_from_here()
 
-    def _begin_backward(self) -> None:
+    def _begin_backward(self, roots: Any, *_: Any, **__: Any) -> None:
         if not self._backward_depth:
             self._has_backward = True
             self.timer.phases.after("forward")
         self._backward_depth += 1
 
-    def _end_backward(self) -> None:
+    def _end_backward(self, _: Any) -> None:
         self._backward_depth -= 1
         if not self._backward_depth:
             self.timer.phases.after("backward")
+
+    def _end_timed_step(self) -> None:
+        self.timer.step()
 
     def _step(self, optimizer: Optimizer) -> None:
         self.count += 1
@@ -250,11 +257,11 @@ class FunctionSteps:
         if self.count == _TRACED_AFTER and self._rank.is_traced and not is_profiling():
             with self._untimed():
                 self._tracing.enter_context(traced(self._rank))
-        elif self.count == _WARMUP_STEPS:
+        elif self.count == WARMUP_STEPS:
             with self._untimed():
                 self._tracing.close()
         self.timer.phases.after("optimizer")
-        self.timer.step()
+        self._end_timed_step()
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
             for model in self._models:
                 model.read()

@@ -1,0 +1,49 @@
+"""`dmls-ray sweep WHAT`: a script, or a function, in place of a sweep script."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_OK, print_error
+from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.util.text import did_you_mean
+
+_USAGE = """usage: dmls-ray sweep WHAT [flags] [-- arguments of the script]
+
+Run WHAT once for each combination of the values that its flags are given, several times with different seeds, and say
+which differences are real, why, and at what memory.
+
+WHAT is
+  train.py          a training script, which runs unchanged: its own flags take several values
+  module:function   a training function
+  batch_size, ...   a question about image classification: {", ".join(NAMES)}
+
+dmls-ray sweep WHAT --help lists the flags.
+Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4
+"""
+
+
+def sweep_what(words: Sequence[str]) -> NoReturn:
+    """Run the sweep that the words after `dmls-ray sweep` ask for, and exit as `main` does."""
+    what = words[0] if words else "--help"
+    if not (what.endswith(".py") or ":" in what):
+        _sweep_preset(what)
+    name = re.sub(r"\W+", "-", what.removesuffix(".py")).strip("-")
+    description = f"Sweep {what}: a flag with several values is an axis."
+    main(Preset(name=name, axis=None, axes={}, description=description, given=("--train", what)), skipped=2)
+
+
+def _sweep_preset(name: str) -> NoReturn:
+    from dmls_ray.cli.presets import PRESETS
+
+    if name in ("-h", "--help"):
+        print(_USAGE.format(presets=", ".join(PRESETS)), end="")
+        sys.exit(EXIT_OK)
+    if name in PRESETS:
+        main(name, skipped=2)
+    way_out = f"give a script (train.py), a function (module:function) or one of {', '.join(PRESETS)}"
+    meant = did_you_mean(name, [*PRESETS])
+    sys.exit(print_error(f"dmls-ray sweep {name}: {meant}{way_out}.", EXIT_BAD_INPUT))

@@ -1,0 +1,1 @@
+"""Workload of training scripts, which are run unchanged and measured from outside."""

@@ -1,0 +1,104 @@
+"""A process that runs a script up to where it reads its command line, and answers what its argparse parser takes.
+
+    python -m dmls_ray.workloads.script.flag_reader SCRIPT WORD ...
+
+The parser of the script answers questions then: one JSON list of words a line, as the arguments of a run. Each answer
+is a line, too: its error in JSON, empty if the script takes the words. The script never goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+from dmls_ray.util.importing import is_installed
+from dmls_ray.workloads.script.as_main import run_as_main
+
+_PLAIN = {None: "str", str: "str", int: "int", float: "float"}
+"""Names of the types of flags; any other is a function of the script."""
+
+
+def main() -> NoReturn:
+    script, *words = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # What the script prints before it reads its command line is nobody's answer.
+    os.dup2(2, 1)
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def answer(parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
+        if _is_of_library(sys._getframe(1)):
+            return parse(parser, *args, **kwargs)
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+        is_strict = sys._getframe(1).f_code.co_name == "parse_args"
+        flags = [described for action in parser._actions if (described := _describe(action))]
+        print(json.dumps(flags), file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(_error_of(parser, json.loads(line), is_strict=is_strict)), file=answers, flush=True)
+        os._exit(0)
+
+    argparse.ArgumentParser.parse_known_args = answer  # type: ignore[method-assign, assignment]
+    with contextlib.suppress(SystemExit):
+        run_as_main(script, words)
+    os._exit(0)
+
+
+def _is_of_library(frame: FrameType | None) -> bool:
+    """Whether an installed package parses words while it is imported."""
+    while frame is not None and frame.f_code.co_filename == argparse.__file__:
+        frame = frame.f_back
+    if frame is None or not is_installed(frame.f_code.co_filename):
+        return False
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _describe(action: argparse.Action) -> dict[str, Any] | None:
+    """What is known of one argument; None for --help and --version."""
+    if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
+        return None
+    longest = max(action.option_strings, key=len, default="")
+    is_switch = action.nargs == 0
+    has_no = isinstance(action, argparse.BooleanOptionalAction)
+    default = action.default if isinstance(action.default, str | int | float | bool) else None
+    return {
+        "option": longest,
+        "dest": action.dest,
+        "kind": "bool" if has_no else "switch" if is_switch else "value",
+        "type": _PLAIN.get(action.type, "any") if action.choices is None else "str",  # type: ignore[arg-type]
+        "choices": None if action.choices is None else [str(choice) for choice in action.choices],
+        "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
+        "default": default,
+        "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
+    }
+
+
+def _error_of(parser: argparse.ArgumentParser, words: list[str], *, is_strict: bool) -> str:
+    """What the parser says against these words; empty if it takes them.
+
+    Args:
+        parser: the script's.
+        words: the arguments of a run.
+        is_strict: whether the script refuses words that the parser does not know.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            _, unknown = parser.parse_known_args(words)
+    except SystemExit as end:
+        return (said.getvalue().strip().splitlines() or [""])[-1] if end.code else ""
+    except Exception as error:  # noqa: BLE001 - a type of the script's own may raise anything
+        return f"{type(error).__name__}: {error}"
+    return f"unrecognized arguments: {' '.join(unknown)}" if is_strict and unknown else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Numbers that a script prints: by patterns that are asked for, and in lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from dmls_ray.records.returned import is_number
+
+_MOST_LINE = 10_000
+"""Characters from which on a line is none of JSON."""
+_END_BYTES = 4000
+
+
+def numbers_printed(log: str, patterns: Mapping[str, str]) -> dict[str, float]:
+    """The last number of each name that a script has printed.
+
+    Args:
+        log: path of the file of its output.
+        patterns: name -> regular expression, whose first group, or all of it, is the number.
+    """
+    named = [(name, re.compile(pattern)) for name, pattern in patterns.items()]
+    found: dict[str, float] = {}
+    with open(log, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("{") and len(line) < _MOST_LINE:
+                found |= _numbers_of(line)
+            for name, pattern in named:
+                for match in pattern.finditer(line):
+                    found[name] = float(match[1] if pattern.groups else match[0])
+    return found
+
+
+def _numbers_of(line: str) -> dict[str, float]:
+    """The numbers of a JSON object by name; none in any other line."""
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return {}
+    return {name: value for name, value in values.items() if is_number(value)}
+
+
+def last_line_of(log: str) -> str:
+    """The last line that a script has printed that is not empty."""
+    with open(log, "rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - _END_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,251 @@
+"""The part of one rank in a run of a script: the script becomes the main module of this process, and is observed."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import torch
+from torch import distributed as dist
+
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import Reported
+from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.clocks import PhaseClock, device_name
+from dmls_ray.training.error_to_outcome import failure
+from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
+from dmls_ray.training.process import seed_process, store_at
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.script.as_main import place_in, run_as_main
+from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
+from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
+from dmls_ray.workloads.script.workload import ScriptConfig
+
+_end_process = os._exit
+"""While a script runs, os._exit is another function."""
+
+_WAIT_AT_END_S = 30.0
+"""How long a rank waits after its last step for the others: a connection that is closed would end theirs."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a script ended."""
+
+    code: int = 0
+    """Its exit code."""
+    error: BaseException | None = None
+    at_last_step: bool = False
+
+
+def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Run a script on this rank; `emit` and the result are as those of `run_training`.
+
+    Args:
+        config: the configuration of the run.
+        rank: this rank.
+        emit: receives signs of progress.
+    """
+    device = torch.device(rank.device)
+    clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
+    memory = MemoryMeter(device)
+    store = _become_fresh_process(config, rank)
+    steps = ScriptSteps(rank, emit, clock, config.steps, lambda: _wait_for_others(store, rank))
+    utilization = UtilizationSampler(device)
+
+    def measured(ended: Ended) -> dict[str, Any]:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        outcome, reason = _outcome_of(config, ended, steps, rank, log)
+        losses = steps.losses
+        reported = Reported(taken=config.canonical())
+        printed = reported.read(numbers_printed(log, config.patterns), set())
+        return {
+            "outcome": outcome.value,
+            "reason": reason,
+            "setup_s": steps.first_step_s,
+            "total_s": clock.total_s,
+            "instruments_s": clock.instruments_s,
+            **steps.timer.percentiles(),
+            **steps.parts_ms(),
+            **steps.rates(),
+            **memory.read(),
+            "no_tensor_mem": "a script has no step that can be repeated after it",
+            **(steps.agreement.read_optimizers() if steps.agreement is not None else {}),
+            "utilization": utilization.series,
+            "run": {
+                "device": device_name(device),
+                "backend": rank.backend or "",
+                "steps": steps.count,
+                "counted_by": steps.counted_by,
+                "exit_code": ended.code,
+                "first_loss": losses[0] if losses else None,
+                "last_loss": losses[-1] if losses else None,
+                "not_recorded": reported.left_out,
+                **printed,
+            },
+        }
+
+    def end_here() -> NoReturn:
+        facts: dict[str, Any] = {"rank": rank.rank, "machine": rank.machine, "device": rank.device}
+        result: Any = RankResult.of(measured(Ended(at_last_step=True)), **facts)
+        emit(result)  # to the process that waits for the result of this one
+        _end_process(0)
+
+    steps.end_process = end_here
+    with _output_in_file(rank) as log, _working_folder(config):
+        with utilization, steps.counted():
+            ended = _run(config)
+        return measured(ended)
+
+
+def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore:
+    """Give this fork of a server what a new interpreter has; returns the store of the run's ranks."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        del os.environ[name]
+    os.environ |= config.variables()
+    threads = config.threads_per_rank or max(1, _cores() // rank.local_world_size)
+    if "OMP_NUM_THREADS" in config.variables():
+        threads = int(config.variables()["OMP_NUM_THREADS"])
+    torch.set_num_threads(threads)
+    # Unseeded generators would draw the same in all forks. A rank has its own seed, as a process of torchrun has.
+    seed_process(config.seed + rank.rank)
+    store = _store_of_run(rank)
+    os.environ |= {
+        "RANK": str(rank.rank),
+        "LOCAL_RANK": str(rank.local_rank),
+        "WORLD_SIZE": str(rank.world_size),
+        "LOCAL_WORLD_SIZE": str(rank.local_world_size),
+        "GROUP_RANK": str(rank.machine_rank),
+        "ROLE_RANK": str(rank.rank),
+        "ROLE_WORLD_SIZE": str(rank.world_size),
+        "MASTER_ADDR": store.host,
+        "MASTER_PORT": str(store.port),
+        "OMP_NUM_THREADS": str(threads),
+        "TORCHELASTIC_USE_AGENT_STORE": str(True),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": rank.name,
+    }
+    return store
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _store_of_run(rank: RankInfo) -> dist.TCPStore:
+    """The key-value store of a run, as torchrun's agent has one: in the process of rank 0.
+
+    The store of the worker group tells the other ranks its port. It cannot be the script's itself, which has no names
+    of its own for the keys of each run.
+    """
+    if rank.store_address is None:
+        return store_at("127.0.0.1")
+    host, port = rank.store_address
+    meeting = dist.PrefixStore(rank.name, dist.TCPStore(host, port, is_master=False))
+    if rank.rank == 0:
+        store = store_at(host)
+        meeting.set("port", str(store.port))
+        return store
+    return dist.TCPStore(host, int(meeting.get("port")), is_master=False)
+
+
+@contextlib.contextmanager
+def _output_in_file(rank: RankInfo) -> Iterator[str]:
+    """While the context lasts, the process writes its output into a file, whose path is given."""
+    folder = tempfile.gettempdir() if rank.artifacts is None else rank.artifacts.folder
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"rank{rank.rank}.log")
+    before = os.dup(1), os.dup(2)
+    written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (written, 1), (written, 2)):
+        os.dup2(source, target)
+    os.close(written)
+    os.close(nothing)
+    sys.stdin = os.fdopen(os.dup(0), encoding="utf-8")
+    yield path
+    for source, target in zip(before, (1, 2), strict=True):
+        os.dup2(source, target)
+
+
+@contextlib.contextmanager
+def _working_folder(config: ScriptConfig) -> Iterator[None]:
+    if not config.own_folder:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as folder, contextlib.chdir(folder):
+        yield
+
+
+class _Exited(BaseException):
+    """Raised in place of os._exit, which would end this process before it has reported anything."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+def _run(config: ScriptConfig) -> Ended:
+    """Run the script, and say how it ended."""
+    script = os.path.abspath(config.script)
+    process = os.getpid()
+
+    def raise_exited(code: int) -> NoReturn:
+        # Processes and threads that the script has started end as they would.
+        if os.getpid() != process or threading.current_thread() is not threading.main_thread():
+            _end_process(code)
+        raise _Exited(code)
+
+    try:
+        with patch.object(os, "_exit", raise_exited):
+            run_as_main(script, config.words())
+    except LastStep:
+        return Ended(at_last_step=True)
+    except _Exited as end:
+        return Ended(end.code)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return Ended(code)
+    except BaseException as error:  # noqa: BLE001 - whatever a script raises ends its run only
+        traceback.print_exc()
+        return Ended(1, error)
+    return Ended()
+
+
+def _outcome_of(
+    config: ScriptConfig, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
+) -> tuple[Outcome, str]:
+    """The outcome of a run, and why it is not ok."""
+    if ended.error is not None:
+        failed = failure(ended.error, rank)
+        place = place_in(config.script, ended.error)
+        return failed.outcome, f"{failed.reason} ({place})" if place else failed.reason
+    for number, loss in enumerate(steps.losses, 1):
+        if loss is not None and not math.isfinite(loss):
+            return Outcome.DIVERGED, f"the loss of step {number} is not finite"
+    if ended.code:
+        return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps: {last_line_of(log)}"
+    if not steps.count:
+        return Outcome.ERROR, "the script ended and no optimizer step or backward pass was seen in its process"
+    return Outcome.OK, ""
+
+
+def _wait_for_others(store: dist.Store, rank: RankInfo) -> None:
+    """After the last step, wait until all ranks have made it: the end of one would end a collective of the others."""
+    store = dist.PrefixStore("dmls_ray/last-step", store)
+    store.set(str(rank.rank), "")
+    with contextlib.suppress(dist.DistError):  # a rank that makes fewer steps does not come
+        store.wait([str(item) for item in range(rank.world_size)], timedelta(seconds=_WAIT_AT_END_S))

@@ -1,0 +1,199 @@
+"""The workload of training scripts: what can be varied of one, and the words of its command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, setting
+from dmls_ray.config.identity import digest_of_changes
+from dmls_ray.config.options import RESERVED
+from dmls_ray.config.runtime import Conflict, RuntimeConfig, Schema, without_derived_fields
+from dmls_ray.records.codec import check_field_values
+from dmls_ray.records.metrics import TRAINING_METRICS
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.script.flags import ScriptFlag, reader_of
+
+SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
+"""Names of flags that seed a script."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptOptions(RuntimeConfig):
+    """How a script is run and measured: fields that all scripts have."""
+
+    threads_per_rank: Count | None = setting(None, group="computation", unit="threads")  # type: ignore[assignment]
+    """CPU threads a rank computes with; without it, the cores of its machine, divided among its ranks."""
+    steps: Count | None = setting(50, group="")
+    """Optimizer steps after which the script is ended; none: it runs to its end."""
+    seed_flag: str = setting("auto", group="")
+    """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
+    own_folder: bool = setting(False, group="")
+    """Whether each run has an empty working folder of its own."""
+
+    CONFLICTS: ClassVar[Sequence[Conflict]] = (
+        Conflict(
+            lambda config: config.launcher != "ray",
+            "launcher={launcher} starts the ranks of built-in workloads and functions; a script needs launcher ray.",
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptConfig(ScriptOptions):
+    """One configuration of a script.
+
+    Raises:
+        ConfigError, ConflictError: as `RuntimeConfig`.
+    """
+
+    joins_group: ClassVar[bool] = False
+
+    script: str
+    """Path of the script."""
+    arguments: str = ""
+    """Its fixed arguments, as a line of a shell."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Flags, variables and names in braces, with their values."""
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    """Name of a metric -> regular expression; the group of its last match in what the script prints is the number."""
+    flags: Mapping[str, ScriptFlag] = field(default_factory=dict, compare=False, repr=False)
+    """How each of the values is given to the script."""
+
+    @classmethod
+    def specs_to_check(cls) -> Mapping[str, FieldSpec]:
+        return field_specs(ScriptOptions)
+
+    def canonical(self) -> dict[str, Any]:
+        own = {name: spec.plain(getattr(self, name)) for name, spec in field_specs(ScriptOptions).items()}
+        world_size = own.pop("world_size")
+        recorded = {"script": self.script, "arguments": self.arguments, "world_size": world_size, **self.values, **own}
+        return recorded | ({"metric_regex": dict(self.patterns)} if self.patterns else {})
+
+    def replace(self, **changes: Any) -> ScriptConfig:
+        return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
+
+    @property
+    def hash(self) -> str:
+        return digest_of_changes(self.canonical(), field_defaults(ScriptOptions))
+
+    def words(self) -> list[str]:
+        """The arguments of the script, with the seed of the run."""
+        words = [re.sub(r"\{(\w+)\}", self._filled, word) for word in shlex.split(self.arguments)]
+        for name, value in self.values.items():
+            words += self.flags[name].words(value)
+        if self.seed_flag not in ("", "none"):
+            words += [self.seed_flag, str(self.seed)]
+        return words
+
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment that vary or are set."""
+        return {name: str(value) for name, value in self.values.items() if self.flags[name].kind == "variable"}
+
+    def _filled(self, braces: re.Match[str]) -> str:
+        return str(self.values.get(braces[1], braces[0]))
+
+
+class ScriptWorkload(Workload):
+    """One script; without a name, that of records.
+
+    Args:
+        script: path of the script.
+        arguments: its fixed arguments; `{name}` stands for the value of an axis.
+        variables: names of variables of the environment that are given values.
+        patterns: as those of `ScriptConfig`.
+    """
+
+    name = "script"
+    config = ScriptConfig
+    entrypoint = "dmls_ray.workloads.script.rank_run:run_script"
+    metrics = TRAINING_METRICS
+    throughput = "samples_per_s"
+    keeps_output = True
+    presentation = "dmls_ray.workloads.script.presentation:ScriptPresentation"
+
+    def __init__(
+        self,
+        script: str = "",
+        arguments: Sequence[str] = (),
+        variables: Sequence[str] = (),
+        patterns: Mapping[str, str] | None = None,
+    ) -> None:
+        self.script, self.arguments, self.patterns = script, tuple(arguments), patterns or {}
+        self._others = {name: ScriptFlag(name, "variable") for name in variables}
+        for name in re.findall(r"\{(\w+)\}", " ".join(arguments)):
+            self._others[name] = ScriptFlag(name, "template")
+
+    @property
+    def folder_name(self) -> str:
+        return Path(self.script).stem
+
+    def specs(self) -> Mapping[str, FieldSpec]:
+        return field_specs(ScriptOptions)
+
+    def schema(self) -> Schema:
+        """The flags of the script, the variables and names in braces, and `ScriptOptions`.
+
+        Raises:
+            ConfigError: there is no script.
+            UserCodeError: it fails before it reads its command line.
+        """
+        own = dict(field_specs(ScriptOptions))
+        if not self.script:
+            raise ConfigError("--workload script names no script; give its path: dmls-ray sweep train.py.")
+        if not Path(self.script).is_file():
+            raise ConfigError(f"{self.script}: there is no such file; give the path of a script.")
+        reader = reader_of(self.script, self.arguments)
+        flags = {**{_free(name, own): flag for name, flag in reader.flags.items()}, **self._others}
+        named = {_free(name, own): spec for name, spec in reader.specs.items()}
+        custom = {name: replace(spec, name=name) for name, spec in named.items()}
+        custom |= {name: FieldSpec(name) for name in self._others}
+        return Schema(
+            title=self.script,
+            specs={"world_size": own.pop("world_size"), **custom, **own},
+            build=lambda **given: self._build(flags, given),
+            hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
+            fixed={"workload": self.name, "script": self.script},
+        )
+
+    def _build(self, flags: Mapping[str, ScriptFlag], given: Mapping[str, Any]) -> ScriptConfig:
+        values = {name: value for name, value in given.items() if name in flags}
+        own = {name: value for name, value in given.items() if name not in flags}
+        seed_flag = own.get("seed_flag", "auto")
+        if seed_flag == "auto":
+            found = [
+                flag.option for name, flag in reader_of(self.script, self.arguments).flags.items() if name in SEED_FLAGS
+            ]
+            own["seed_flag"] = found[0] if found else "none"
+        arguments = shlex.join(self.arguments)
+        return ScriptConfig(
+            script=self.script, arguments=arguments, values=values, flags=flags, patterns=self.patterns, **own
+        )
+
+    def check(self, configs: Sequence[ScriptConfig]) -> None:
+        for config in configs:
+            words = config.words()
+            if error := reader_of(config.script, tuple(shlex.split(config.arguments))).error_of(words):
+                raise ConfigError(f"{config.script} {shlex.join(words)}: {error}.")
+
+    def check_recorded(self, config: Mapping[str, Any]) -> None:
+        check_field_values(field_specs(ScriptOptions), config)
+
+    def modules(self, config: ScriptConfig) -> Sequence[str]:
+        return (config.script,)
+
+    def data_sets(self, config: ScriptConfig) -> Mapping[str, tuple[Any, ...]]:
+        return {}  # what a script reads is not known
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """The name of a flag's field: that of the flag, or with a prefix where dmls_ray has a field of this name."""
+    return f"script_{name}" if name in taken or name in RESERVED else name
+
+
+WORKLOAD = ScriptWorkload

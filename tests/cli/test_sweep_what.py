@@ -1,0 +1,123 @@
+"""`dmls-ray sweep WHAT`: scripts, functions and presets, from the command line and from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmls_ray import load, sweep
+from dmls_ray.cli.presets import PRESETS
+from dmls_ray.util.errors import ConfigError
+from tests.conftest import PROJECT
+
+SCRIPT = """
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=16, help="samples of a step")
+parser.add_argument("--opt", choices=["sgd", "adam"], default="sgd")
+parser.add_argument("--amp", action="store_true")
+parser.add_argument("--steps", type=int)
+parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--data", required=True)
+given = parser.parse_args()
+
+import torch
+
+torch.manual_seed(given.seed)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for number in range(10**6):
+    optimizer.zero_grad()
+    model(torch.randn(given.batch_size, 8)).square().mean().backward()
+    optimizer.step()
+    if number % 10 == 0:
+        print("step", number)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def dmls_ray(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dmls_ray", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=None, check=False)
+
+
+def test_the_names_of_presets_are_those_of_the_scripts_in_sweeps() -> None:
+    assert sorted(PRESETS) == sorted(path.stem for path in (PROJECT / "sweeps").glob("*.py"))
+
+
+def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
+    shown = dmls_ray("sweep", "train.py", "--help", folder=folder)
+    assert shown.returncode == 0, shown.stderr
+    for text in (
+        "--batch-size INT",
+        "samples of a step",
+        "--opt {sgd,adam}",
+        "--amp",
+        "--script-steps INT",
+        "--steps INT",
+    ):
+        assert text in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("sweep missing.py", "missing.py: there is no such file"),
+        ("sweep batch_siz", "did you mean batch_size?"),
+        ("sweep train.py --batch-sise 16 -- --data d", "did you mean --batch-size"),
+        ("sweep train.py --opt rmsprop -- --data d", "opt=rmsprop is unknown; choose from sgd, adam"),
+        ("sweep train.py --batch-size x -- --data d", "batch_size=x: expected int"),
+        ("sweep train.py --batch-size 16", "the following arguments are required: --data"),
+        ("sweep train.py --batch-size 16 -- --data d --lr 1", "unrecognized arguments: --lr 1"),
+        ("sweep train.py --env OMP_NUM_THREADS -- --data d", "--env OMP_NUM_THREADS has no value"),
+        ("sweep train.py --metric-regex loss ( -- --data d", "is no regular expression"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_before_anything_starts(folder: Path, words: str, line: str) -> None:
+    done = dmls_ray(*words.split(), folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) -> None:
+    flags = ("--batch-size", "8", "64", "--env", "MODE=a", "--repeats", "3", "--steps", "20", "--out", "out")
+    done = dmls_ray("sweep", "train.py", *flags, "--", "--data", "d", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "batch_size 64 vs 8" in done.stdout
+    results = load(folder / "out")
+    assert [record.outcome.value for record in results.records] == ["ok"] * 6
+    for record in results.records:
+        assert record.metrics["steps"] == 20
+        assert record.metrics["samples_per_step"] == record.config["batch_size"]
+        log = (folder / "out" / record.folder / "rank0.log").read_text()
+        assert "step 10" in log
+    # Each repeat has its own seed, and both trials of a block have the same.
+    assert len({record.metrics["first_loss"] for record in results.records}) == 6
+    shown = dmls_ray("show", results.records[0].run_id, "out", folder=folder)
+    assert "step 10" in shown.stdout
+    again = dmls_ray("sweep", "train.py", *flags, "--", "--data", "d", folder=folder)
+    assert "all runs are there" in again.stdout
+
+
+def test_an_edited_script_makes_other_trials(folder: Path) -> None:
+    from dmls_ray.util.digests import source_digests
+
+    before = source_digests([str(folder / "train.py")])
+    (folder / "train.py").write_text(SCRIPT.replace("lr=0.01", "lr=0.02"))
+    assert source_digests([str(folder / "train.py")]) != before
+
+
+def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="args and env are those of a script"):
+        sweep({"batch_per_rank": 8}, args=["--lr", "1"])

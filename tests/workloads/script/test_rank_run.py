@@ -1,0 +1,285 @@
+"""Scripts of all kinds, each run in a fork of a server as a rank runs it: what is seen of them, and how they end."""
+
+from __future__ import annotations
+
+import socket
+import textwrap
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.child_run import run_in_child
+from dmls_ray.training.process import store_at
+from dmls_ray.training.rank import ArtifactOptions, RankInfo
+from dmls_ray.util.fork_server import ForkServer
+from dmls_ray.workloads.script.flags import ScriptFlag
+from dmls_ray.workloads.script.workload import ScriptConfig, ScriptWorkload
+
+ENTRY = ScriptWorkload.entrypoint
+
+BEGIN = """
+import os, sys, time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+model = nn.Linear(8, 4)
+data = TensorDataset(torch.randn(256, 8), torch.randint(0, 4, (256,)))
+loader = DataLoader(data, 16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def step(x, y):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+LOOP = """
+for epoch in range(100):
+    for x, y in loader:
+        step(x, y)
+"""
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[ForkServer]]:
+    servers = [ForkServer("dmls_ray.training.rank:preload", ENTRY) for _ in range(2)]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+class Runner:
+    """Runs scripts on one or two ranks."""
+
+    def __init__(self, servers: Sequence[ForkServer], folder: Path) -> None:
+        self.servers, self.folder = servers, folder
+        self.number = 0
+
+    def ranks(self, source: str, *, world_size: int = 1, **changes: Any) -> list[RankResult]:
+        """The results of the ranks; one whose process ended without a result is killed."""
+        self.number += 1
+        script = self.folder / "train.py"
+        script.write_text(textwrap.dedent(source))
+        config = ScriptConfig(
+            script=str(script), world_size=world_size, **{"steps": 20, "seed_flag": "none", **changes}
+        )
+        meeting = store_at("127.0.0.1")
+        results: list[RankResult | int] = [0] * world_size
+
+        def run(rank: int) -> None:
+            info = RankInfo(
+                rank=rank, world_size=world_size, name=f"{self.folder}-{self.number}",
+                store_address=("127.0.0.1", meeting.port) if world_size > 1 else None,
+                artifacts=ArtifactOptions(folder=str(self.folder)),
+            )  # fmt: skip
+
+            def finish(result: RankResult) -> None:
+                results[rank] = result
+
+            code = run_in_child(self.servers[rank], ENTRY, config, info, info.name, lambda event: None, finish)
+            if code:
+                results[rank] = RankResult(rank=rank, outcome=Outcome.KILLED, reason=str(code))
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(run, range(world_size)))
+        return results  # type: ignore[return-value]
+
+    def one(self, source: str, **changes: Any) -> RankResult:
+        (result,) = self.ranks(source, **changes)
+        return result
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "rank0.log").read_text(encoding="utf-8", errors="replace")
+
+
+@pytest.fixture
+def run(servers: list[ForkServer], tmp_path: Path) -> Runner:
+    return Runner(servers, tmp_path)
+
+
+def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader_and_model(run: Runner) -> None:
+    result = run.one(BEGIN + LOOP)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.run["steps"] == 20
+    assert result.values["samples_per_step"] == 16
+    assert result.run["counted_by"] == "loader and model agree"
+    assert result.values["samples_per_s"] > 0
+    assert result.run["last_loss"] > 0
+    assert result.values["backward_ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "reason"),
+    [
+        ("raise ArithmeticError('a fault')", Outcome.ERROR, "ArithmeticError: a fault (train.py, line "),
+        ("sys.exit(3)", Outcome.ERROR, "exit code 3"),
+        ("sys.exit('no data')", Outcome.ERROR, "exit code 1 after 1 steps: no data"),
+        ("os._exit(5)", Outcome.ERROR, "exit code 5"),
+        ("os.kill(os.getpid(), 11)", Outcome.KILLED, "-11"),
+        ("torch.empty(2**48)", Outcome.OOM, "can't allocate memory"),
+        ("loss = step(x * float('nan'), y)", Outcome.DIVERGED, "the loss of step 2 is not finite"),
+        ("print(open('/dev/stdin').read() == '')", Outcome.OK, ""),
+        ("print('x' * 2**22)", Outcome.OK, ""),
+    ],
+)
+def test_a_run_says_how_its_script_ended(run: Runner, end: str, outcome: Outcome, reason: str) -> None:
+    result = run.one(BEGIN + f"x, y = next(iter(loader))\nstep(x, y)\n{end}\n")
+    assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def test_a_script_that_trains_nothing_says_so(run: Runner) -> None:
+    assert "no optimizer step" in run.one("print('hello')").reason
+
+
+@pytest.mark.parametrize("caught", ["Exception", "BaseException"])
+def test_a_script_that_catches_errors_around_its_steps_is_ended_all_the_same(run: Runner, caught: str) -> None:
+    loop = f"""
+for epoch in range(100):
+    for x, y in loader:
+        try:
+            step(x, y)
+        except {caught} as error:
+            print("caught", type(error).__name__)
+"""
+    result = run.one(BEGIN + loop)
+    assert result.outcome is Outcome.OK
+    assert 20 <= result.run["steps"] <= 25
+
+
+def test_steps_of_the_first_optimizer_count_and_accumulation_is_seen(run: Runner) -> None:
+    loop = """
+other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+for epoch in range(100):
+    for number, (x, y) in enumerate(loader):
+        nn.functional.cross_entropy(model(x), y).backward()
+        if number % 2:
+            optimizer.step()
+            other.step()
+"""
+    result = run.one(BEGIN + loop)
+    assert result.run["steps"] == 20
+    assert result.values["backward_passes"] == 2
+    assert result.values["samples_per_step"] == 32
+
+
+def test_a_script_that_changes_its_parameters_by_hand_makes_a_step_with_each_backward_pass(run: Runner) -> None:
+    loop = """
+del optimizer
+for epoch in range(100):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+"""
+    source = BEGIN.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "optimizer = None")
+    result = run.one(source + loop)
+    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+
+
+def test_tests_between_steps_are_in_no_step(run: Runner) -> None:
+    loop = """
+for epoch in range(100):
+    for x, y in loader:
+        step(x, y)
+    with torch.no_grad():
+        model(data.tensors[0])
+        time.sleep(0.3)
+"""
+    result = run.one(BEGIN + loop, steps=40)
+    assert result.values["step_ms_p95"] < 100
+    assert result.values["rest_ms"] < 30
+
+
+def test_integers_of_two_dimensions_are_tokens(run: Runner) -> None:
+    loop = """
+model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    text = torch.randint(0, 50, (4, 33))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()).backward()
+    optimizer.step()
+"""
+    result = run.one(BEGIN + loop)
+    assert result.run["counted_by"] == "model"
+    assert result.values["tokens_per_s"] / result.values["samples_per_s"] == pytest.approx(32)
+
+
+def test_what_a_script_prints_is_in_its_log_and_numbers_become_metrics(run: Runner) -> None:
+    loop = (
+        """
+print("quality: 0.25")
+print('{"perplexity": 7.5, "name": "x"}')
+print("on stderr", file=sys.stderr)
+"""
+        + LOOP
+    )
+    result = run.one(BEGIN + loop, patterns={"quality": "quality: (.*)"})
+    assert (result.run["quality"], result.run["perplexity"]) == (0.25, 7.5)
+    assert "on stderr" in run.log
+
+
+def test_a_script_is_the_main_module_and_its_arguments_are_those_of_the_run(run: Runner) -> None:
+    source = """
+import sys
+assert __name__ == "__main__" and sys.modules["__main__"].__file__ == __file__
+print(sys.argv[1:])
+"""
+    run.one(
+        source,
+        arguments="--data '/a b' --lr={rate}",
+        values={"rate": 0.5},
+        flags={"rate": ScriptFlag("rate", "template")},
+    )
+    assert "['--data', '/a b', '--lr=0.5']" in run.log
+
+
+def test_two_ranks_meet_by_the_variables_of_torchrun(run: Runner) -> None:
+    loop = (
+        """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+        + LOOP
+    )
+    for _ in range(2):
+        results = run.ranks(BEGIN + loop, world_size=2)
+        assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK], results[0].reason
+        assert all(result.values["comm_ms"] > 0 for result in results)
+
+
+def test_a_later_run_is_that_of_a_fresh_process(run: Runner) -> None:
+    source = """
+import os, threading, time, torch
+print("variable", os.environ.get("LEFT_BEHIND"), "threads", threading.active_count())
+os.environ["LEFT_BEHIND"] = "yes"
+torch.set_default_dtype(torch.float64)
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+"""
+    run.one(source)
+    first = run.log
+    run.one(source)
+    assert run.log == first
+    assert "variable None threads 1" in first or "variable None threads 2" in first
+
+
+def test_each_run_has_its_own_port(run: Runner) -> None:
+    run.one("import os; print(os.environ['MASTER_ADDR'], os.environ['MASTER_PORT'])")
+    host, port = run.log.split()[:2]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=1)
