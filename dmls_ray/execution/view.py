@@ -119,9 +119,10 @@ def describe_end(record: RunRecord) -> str:
     parts = ["ok"]
     if record.is_stopped:
         parts = [f"stopped after epoch {metrics['stopped_epoch']}"]
-    rate = workload_of(record.config).throughput
-    if rate in metrics and is_alone:
-        parts.append(f"{metrics[rate]:,.0f} {label_of(rate)}")
+    workload = workload_of(record.config)
+    for rate in (workload.throughput, workload.other_throughput):
+        if rate in metrics and is_alone:
+            parts.append(f"{metrics[rate]:,.0f} {label_of(rate)}")
     if "test_accuracy" in metrics:
         parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
     parts += compared_metrics(metrics)

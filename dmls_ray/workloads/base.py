@@ -40,6 +40,8 @@ class Workload:
     """What a run reports, in the order of the table's columns."""
     throughput: ClassVar[str | None] = None
     """Name of the metric of kind `rate` from which speed-up and efficiency follow; None: runs per second."""
+    other_throughput: ClassVar[str | None] = None
+    """Name of the rate of runs that have no such metric."""
     epoch_metrics: ClassVar[Sequence[str] | None] = None
     """Metrics that `--metric` of a search may name; None: any that a run reports."""
     durations_compare: ClassVar[bool] = False

@@ -271,7 +271,11 @@ class Trial:
     @property
     def throughput(self) -> str:
         """The metric that says how fast its runs go."""
-        return self.workload.throughput or "images_per_s"
+        name, other = self.workload.throughput or "images_per_s", self.workload.other_throughput
+        has_other = other is not None and any(other in record.metrics for record in self.counted)
+        if other is not None and has_other and not any(name in record.metrics for record in self.counted):
+            return other
+        return name
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""

@@ -99,18 +99,22 @@ class ScriptSteps(FunctionSteps):
     @property
     def counted_by(self) -> str:
         """How samples are known: from the loaders, the models, or both."""
-        loaded, given, _ = self._per_step()
+        loaded, given, tokens = self._per_step()
         if loaded and given:
             return "loader and model agree" if loaded == given else f"loader; the model was given {given:g}"
-        return "loader" if loaded else "model" if given else "unknown"
+        if loaded:
+            return "loader"
+        return "tokens of the model" if tokens else "model" if given else "unknown"
 
     def rates(self) -> dict[str, float | None]:
         """Samples and tokens of a step of this rank, and of a second of the counted steps."""
         loaded, given, tokens = self._per_step()
-        samples = loaded or given
+        # Without a loader, a model of tokens may be given them in either order of batch and length.
+        is_unknown = not loaded and tokens > 0
+        samples = 0.0 if is_unknown else loaded or given
         seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else math.inf
         return {
-            "samples_per_step": self._usual_samples() or None,
+            "samples_per_step": None if is_unknown else self._usual_samples() or None,
             "samples_per_s": samples / seconds or None,
             "tokens_per_s": tokens / seconds or None,
             "backward_passes": self.backward_passes / max(self.count, 1),

@@ -24,7 +24,7 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.clocks import PhaseClock, device_name
 from dmls_ray.training.error_to_outcome import failure
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
-from dmls_ray.training.process import seed_process, store_at
+from dmls_ray.training.process import VARIABLES, seed_process, store_at
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.script.as_main import place_in, run_as_main
 from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
@@ -109,8 +109,12 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         return measured(ended)
 
 
-def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore:
-    """Give this fork of a server what a new interpreter has; returns the store of the run's ranks."""
+def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore | None:
+    """Give this fork of a server what a new interpreter has, and more than one rank what torchrun gives them.
+
+    Returns:
+        The store where the ranks meet; None at world size 1.
+    """
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
     os.environ |= config.variables()
@@ -120,7 +124,10 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
     torch.set_num_threads(threads)
     # Unseeded generators would draw the same in all forks. A rank has its own seed, as a process of torchrun has.
     seed_process(config.seed + rank.rank)
-    store = _store_of_run(rank)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    if rank.store_address is None:
+        return None  # as `python train.py`, which has no ranks
+    store = _store_of_run(rank, *rank.store_address)
     os.environ |= {
         "RANK": str(rank.rank),
         "LOCAL_RANK": str(rank.local_rank),
@@ -131,7 +138,6 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
         "ROLE_WORLD_SIZE": str(rank.world_size),
         "MASTER_ADDR": store.host,
         "MASTER_PORT": str(store.port),
-        "OMP_NUM_THREADS": str(threads),
         "TORCHELASTIC_USE_AGENT_STORE": str(True),
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
@@ -144,15 +150,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _store_of_run(rank: RankInfo) -> dist.TCPStore:
+def _store_of_run(rank: RankInfo, host: str, port: int) -> dist.TCPStore:
     """The key-value store of a run, as torchrun's agent has one: in the process of rank 0.
 
     The store of the worker group tells the other ranks its port. It cannot be the script's itself, which has no names
     of its own for the keys of each run.
     """
-    if rank.store_address is None:
-        return store_at("127.0.0.1")
-    host, port = rank.store_address
     meeting = dist.PrefixStore(rank.name, dist.TCPStore(host, port, is_master=False))
     if rank.rank == 0:
         store = store_at(host)
@@ -232,7 +235,10 @@ def _outcome_of(
     if ended.error is not None:
         failed = failure(ended.error, rank)
         place = place_in(config.script, ended.error)
-        return failed.outcome, f"{failed.reason} ({place})" if place else failed.reason
+        reason = f"{failed.reason} ({place})" if place else failed.reason
+        if isinstance(ended.error, KeyError) and ended.error.args[0] in VARIABLES:
+            reason += "; without ranks as torchrun has them: leave world size 1 out, or set the variables by --env"
+        return failed.outcome, reason
     for number, loss in enumerate(steps.losses, 1):
         if loss is not None and not math.isfinite(loss):
             return Outcome.DIVERGED, f"the loss of step {number} is not finite"
@@ -243,8 +249,10 @@ def _outcome_of(
     return Outcome.OK, ""
 
 
-def _wait_for_others(store: dist.Store, rank: RankInfo) -> None:
+def _wait_for_others(store: dist.Store | None, rank: RankInfo) -> None:
     """After the last step, wait until all ranks have made it: the end of one would end a collective of the others."""
+    if store is None:
+        return
     store = dist.PrefixStore("dmls_ray/last-step", store)
     store.set(str(rank.rank), "")
     with contextlib.suppress(dist.DistError):  # a rank that makes fewer steps does not come

@@ -114,6 +114,7 @@ class ScriptWorkload(Workload):
     entrypoint = "dmls_ray.workloads.script.rank_run:run_script"
     metrics = TRAINING_METRICS
     throughput = "samples_per_s"
+    other_throughput = "tokens_per_s"
     keeps_output = True
     presentation = "dmls_ray.workloads.script.presentation:ScriptPresentation"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -214,8 +213,9 @@ while True:
     optimizer.step()
 """
     result = run.one(BEGIN + loop)
-    assert result.run["counted_by"] == "model"
-    assert result.values["tokens_per_s"] / result.values["samples_per_s"] == pytest.approx(32)
+    assert result.run["counted_by"] == "tokens of the model"
+    assert result.values["tokens_per_s"] > 0
+    assert result.values["samples_per_s"] is None
 
 
 def test_what_a_script_prints_is_in_its_log_and_numbers_become_metrics(run: Runner) -> None:
@@ -278,8 +278,7 @@ threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
     assert "variable None threads 1" in first or "variable None threads 2" in first
 
 
-def test_each_run_has_its_own_port(run: Runner) -> None:
-    run.one("import os; print(os.environ['MASTER_ADDR'], os.environ['MASTER_PORT'])")
-    host, port = run.log.split()[:2]
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=1)
+def test_one_rank_is_run_as_python_runs_it_and_says_what_lacks(run: Runner) -> None:
+    result = run.one("import os; print(os.environ['LOCAL_RANK'])")
+    assert result.outcome is Outcome.ERROR
+    assert "KeyError: 'LOCAL_RANK' (train.py, line 1); without ranks as torchrun has them" in result.reason
