@@ -101,7 +101,7 @@ class ScriptSteps(FunctionSteps):
         """How samples are known: from the loaders, the models, or both."""
         loaded, given, tokens = self._per_step()
         if loaded and given:
-            return "loader and model agree" if loaded == given else f"loader; the model was given {given:g}"
+            return "loader and model agree" if loaded == given else f"loader (the model was given {given:g})"
         if loaded:
             return "loader"
         return "tokens of the model" if tokens else "model" if given else "unknown"

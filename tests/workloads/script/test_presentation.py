@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import RunRecord
+from dmls_ray.workloads.script.workload import ScriptConfig
+from tests.records.test_model import record
+
+SURE = "loader and model agree"
+
+
+def runs(*losses: float, counted_by: str = SURE) -> list[RunRecord]:
+    config = {"workload": "script", **ScriptConfig(script="train.py").canonical()}
+    return [
+        record(
+            workload="script", trial_id="a", run_id=f"a-{repeat}", repeat=repeat, config=config,
+            metrics={"samples_per_s": 10.0, "first_loss": loss}, facts={"counted_by": counted_by},
+        )
+        for repeat, loss in enumerate(losses)
+    ]  # fmt: skip
+
+
+def test_a_note_says_how_samples_are_known_where_that_is_not_sure() -> None:
+    sure, unsure = (make_table(Results("", runs(1.0, 2.0, counted_by=by))) for by in (SURE, "model"))
+    assert not any("samples of a step" in note for note in sure.notes)
+    assert any("samples of a step are those of the model" in note for note in unsure.notes)
+
+
+def test_a_script_that_seeds_itself_is_named() -> None:
+    varied, same = (make_table(Results("", runs(*losses))) for losses in ((1.0, 2.0), (1.0, 1.0)))
+    assert not any("seeds itself" in note for note in varied.notes)
+    assert any("seeds itself" in note for note in same.notes)
