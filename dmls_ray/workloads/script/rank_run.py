@@ -103,7 +103,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         _end_process(0)
 
     steps.end_process = end_here
-    with _output_in_file(rank) as log, _working_folder(config):
+    log = _output_in_file(rank)
+    with _working_folder(config):
         with utilization, steps.counted():
             ended = _run(config)
         return measured(ended)
@@ -164,13 +165,11 @@ def _store_of_run(rank: RankInfo, host: str, port: int) -> dist.TCPStore:
     return dist.TCPStore(host, int(meeting.get("port")), is_master=False)
 
 
-@contextlib.contextmanager
-def _output_in_file(rank: RankInfo) -> Iterator[str]:
-    """While the context lasts, the process writes its output into a file, whose path is given."""
+def _output_in_file(rank: RankInfo) -> str:
+    """Let this process write its output into a file from now on, up to its exit handlers; returns the path."""
     folder = tempfile.gettempdir() if rank.artifacts is None else rank.artifacts.folder
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"rank{rank.rank}.log")
-    before = os.dup(1), os.dup(2)
     written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (written, 1), (written, 2)):
@@ -178,9 +177,7 @@ def _output_in_file(rank: RankInfo) -> Iterator[str]:
     os.close(written)
     os.close(nothing)
     sys.stdin = os.fdopen(os.dup(0), encoding="utf-8")
-    yield path
-    for source, target in zip(before, (1, 2), strict=True):
-        os.dup2(source, target)
+    return path
 
 
 @contextlib.contextmanager

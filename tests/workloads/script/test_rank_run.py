@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -282,3 +284,27 @@ def test_one_rank_is_run_as_python_runs_it_and_says_what_lacks(run: Runner) -> N
     result = run.one("import os; print(os.environ['LOCAL_RANK'])")
     assert result.outcome is Outcome.ERROR
     assert "KeyError: 'LOCAL_RANK' (train.py, line 1); without ranks as torchrun has them" in result.reason
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise SystemExit", "sys.exit('no more')", "raise OSError('disk')"])
+def test_a_script_that_runs_to_its_end_prints_and_exits_as_under_python(run: Runner, end: str) -> None:
+    source = f"""
+import atexit, sys, torch
+atexit.register(print, "at exit")
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    print("step", number, __name__, sys.argv[1:], flush=True)
+print("to stderr", file=sys.stderr)
+{end}
+"""
+    result = run.one(source, steps=None, arguments="--lr 1")
+    command = [sys.executable, str(run.folder / "train.py"), "--lr", "1"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.run["exit_code"] == alone.returncode
+    assert result.run["steps"] == 3
+    printed = [line for line in run.log.splitlines() if not line.startswith(("Traceback", " "))]
+    expected = [line for line in (alone.stdout + alone.stderr).splitlines() if not line.startswith(("Traceback", " "))]
+    assert sorted(printed) == sorted(expected)
