@@ -30,7 +30,9 @@ COMMANDS = {
 }
 """Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
 
-_DESCRIPTION = "Read what sweeps have left: tables, reports, figures, comparisons and advice. Nothing is started."
+_DESCRIPTION = (
+    "Read what sweeps have left: tables, figures, comparisons and advice. dmls-ray sweep --help tells how to start one."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

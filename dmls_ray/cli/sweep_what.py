@@ -19,7 +19,7 @@ which differences are real, why, and at what memory.
 WHAT is
   train.py          a training script, which runs unchanged: its own flags take several values
   module:function   a training function
-  batch_size, ...   a question about image classification: {", ".join(NAMES)}
+  batch_size, ...   a question about the built-in models: {presets}
 
 dmls-ray sweep WHAT --help lists the flags.
 Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4

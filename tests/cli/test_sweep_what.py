@@ -55,6 +55,14 @@ def test_the_names_of_presets_are_those_of_the_scripts_in_sweeps() -> None:
     assert sorted(PRESETS) == sorted(path.stem for path in (PROJECT / "sweeps").glob("*.py"))
 
 
+@pytest.mark.parametrize("words", [["sweep"], ["sweep", "--help"]])
+def test_help_says_what_can_be_swept(folder: Path, words: list[str]) -> None:
+    shown = dmls_ray(*words, folder=folder)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "train.py" in shown.stdout
+    assert "batch_size, critical_batch" in shown.stdout
+
+
 def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
     shown = dmls_ray("sweep", "train.py", "--help", folder=folder)
     assert shown.returncode == 0, shown.stderr

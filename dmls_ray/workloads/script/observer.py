@@ -69,7 +69,7 @@ class ScriptSteps(FunctionSteps):
         self._unscaled: tuple[int, Any] = (0, None)
         """The scaled loss, by its id, and the loss."""
         self._seen: list[tuple[int, int, int]] = []
-        """Of each counted step: samples from loaders, samples and tokens of the models."""
+        """Of each step without a test: samples from loaders, samples and tokens of the models."""
         self._has_optimizer = False
         self._step_began = time.perf_counter()
         self._early_s: list[float] = []
@@ -112,7 +112,9 @@ class ScriptSteps(FunctionSteps):
         # Without a loader, a model of tokens may be given them in either order of batch and length.
         is_unknown = not loaded and tokens > 0
         samples = 0.0 if is_unknown else loaded or given
-        seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else math.inf
+        # A script that ends within its warm-up has steps, too: the later half of them.
+        early_s = self._early_s[len(self._early_s) // 2 :] or [math.inf]
+        seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else fmean(early_s)
         return {
             "samples_per_step": None if is_unknown else self._usual_samples() or None,
             "samples_per_s": samples / seconds or None,
@@ -121,9 +123,10 @@ class ScriptSteps(FunctionSteps):
         }
 
     def _per_step(self) -> tuple[float, float, float]:
-        if not self._seen:
+        counted = self._seen[-len(self.timer.step_ms) :]  # all of them where none is timed
+        if not counted:
             return 0.0, 0.0, 0.0
-        loaded, given, tokens = (fmean(column) for column in zip(*self._seen, strict=True))
+        loaded, given, tokens = (fmean(column) for column in zip(*counted, strict=True))
         return loaded, given, tokens
 
     def _usual_samples(self) -> float:
@@ -169,7 +172,7 @@ class ScriptSteps(FunctionSteps):
         seen = (self._samples_loaded, *self._inputs.take())
         self._step_losses.append(self._losses)
         self._samples_loaded, self._losses = 0, []
-        if self.timer.is_warm and not self.is_interrupted:
+        if not self.is_interrupted:
             self._seen.append(seen)
         if optimizer is None:
             self.count += 1

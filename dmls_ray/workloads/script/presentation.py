@@ -13,9 +13,7 @@ _SURE = "loader and model agree"
 
 
 class ScriptPresentation(Presentation):
-    """Of a script, what it was and for how long it ran are named below a table."""
-
-    always_named = ("script", "arguments", "steps")
+    """Notes on what was seen of a script."""
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """How samples are known where that is not sure, and which trials have the same losses in all repeats."""

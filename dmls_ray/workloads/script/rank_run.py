@@ -240,7 +240,9 @@ def _outcome_of(
         if loss is not None and not math.isfinite(loss):
             return Outcome.DIVERGED, f"the loss of step {number} is not finite"
     if ended.code:
-        return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps: {last_line_of(log)}"
+        # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
+        said = "" if steps.count else f": {last_line_of(log)}"
+        return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said}"
     if not steps.count:
         return Outcome.ERROR, "the script ended and no optimizer step or backward pass was seen in its process"
     return Outcome.OK, ""

@@ -72,7 +72,13 @@ class ScriptConfig(ScriptOptions):
     def canonical(self) -> dict[str, Any]:
         own = {name: spec.plain(getattr(self, name)) for name, spec in field_specs(ScriptOptions).items()}
         world_size = own.pop("world_size")
-        recorded = {"script": self.script, "arguments": self.arguments, "world_size": world_size, **self.values, **own}
+        recorded = {
+            "script": self.script,
+            "arguments": self.arguments or None,
+            "world_size": world_size,
+            **self.values,
+            **own,
+        }
         return recorded | ({"metric_regex": dict(self.patterns)} if self.patterns else {})
 
     def replace(self, **changes: Any) -> ScriptConfig:

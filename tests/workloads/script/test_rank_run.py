@@ -124,7 +124,7 @@ def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader
     [
         ("raise ArithmeticError('a fault')", Outcome.ERROR, "ArithmeticError: a fault (train.py, line "),
         ("sys.exit(3)", Outcome.ERROR, "exit code 3"),
-        ("sys.exit('no data')", Outcome.ERROR, "exit code 1 after 1 steps: no data"),
+        ("sys.exit('no data')", Outcome.ERROR, "exit code 1 after 1 steps"),
         ("os._exit(5)", Outcome.ERROR, "exit code 5"),
         ("os.kill(os.getpid(), 11)", Outcome.KILLED, "-11"),
         ("torch.empty(2**48)", Outcome.OOM, "can't allocate memory"),
@@ -136,6 +136,17 @@ def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader
 def test_a_run_says_how_its_script_ended(run: Runner, end: str, outcome: Outcome, reason: str) -> None:
     result = run.one(BEGIN + f"x, y = next(iter(loader))\nstep(x, y)\n{end}\n")
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def test_a_script_that_ends_before_it_trains_says_why(run: Runner) -> None:
+    assert run.one("raise SystemExit('no data')").reason == "exit code 1 after 0 steps: no data"
+
+
+def test_a_script_that_ends_within_its_warm_up_has_a_rate(run: Runner) -> None:
+    result = run.one(BEGIN + "for x, y in loader:\n    step(x, y)\n", steps=200)
+    assert result.run["steps"] == 16
+    assert result.values["samples_per_step"] == 16
+    assert result.values["samples_per_s"] > 0
 
 
 def test_a_script_that_trains_nothing_says_so(run: Runner) -> None:
