@@ -16,6 +16,7 @@ from tests.conftest import PROJECT
 SCRIPT = """
 import argparse
 
+print("more than a pipe holds " * 10_000)
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16, help="samples of a step")
 parser.add_argument("--opt", choices=["sgd", "adam"], default="sgd")

@@ -10,6 +10,7 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +66,15 @@ class FlagReader:
         """By the name of the field."""
         self.specs: dict[str, FieldSpec] = {}
         self._process: subprocess.Popen[str] | None = None
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - open as long as the process
+        """What the script prints: a pipe that nobody reads would stop it."""
         if _has_parser(script):
             self._start(words)
 
     def _start(self, words: Sequence[str]) -> None:
         command = [sys.executable, "-m", "dmls_ray.workloads.script.flag_reader", self.script, *words]
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, encoding="utf-8"
         )
         self._process = process
         assert process.stdout is not None
@@ -122,8 +125,9 @@ class FlagReader:
 
     def _last_line(self) -> str:
         assert self._process is not None
-        _, said = self._process.communicate()
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        self._process.communicate()
+        self._said.seek(0)
+        lines = [line.strip() for line in self._said if line.strip()]
         return lines[-1].rstrip(".") if lines else f"exit code {self._process.returncode}"
 
 

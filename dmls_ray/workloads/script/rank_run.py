@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+import joblib
 import torch
 from torch import distributed as dist
 
@@ -119,7 +120,7 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
     os.environ |= config.variables()
-    threads = config.threads_per_rank or max(1, _cores() // rank.local_world_size)
+    threads = config.threads_per_rank or max(1, joblib.cpu_count() // rank.local_world_size)
     if "OMP_NUM_THREADS" in config.variables():
         threads = int(config.variables()["OMP_NUM_THREADS"])
     torch.set_num_threads(threads)
@@ -129,12 +130,8 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
     if rank.store_address is None:
         return None  # as `python train.py`, which has no ranks
     store = _store_of_run(rank, *rank.store_address)
+    # Besides those that ranks of every workload have.
     os.environ |= {
-        "RANK": str(rank.rank),
-        "LOCAL_RANK": str(rank.local_rank),
-        "WORLD_SIZE": str(rank.world_size),
-        "LOCAL_WORLD_SIZE": str(rank.local_world_size),
-        "GROUP_RANK": str(rank.machine_rank),
         "ROLE_RANK": str(rank.rank),
         "ROLE_WORLD_SIZE": str(rank.world_size),
         "MASTER_ADDR": store.host,
@@ -145,10 +142,6 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
         "TORCHELASTIC_RUN_ID": rank.name,
     }
     return store
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _store_of_run(rank: RankInfo, host: str, port: int) -> dist.TCPStore:

@@ -84,10 +84,6 @@ class ScriptConfig(ScriptOptions):
     def replace(self, **changes: Any) -> ScriptConfig:
         return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
 
-    @property
-    def hash(self) -> str:
-        return digest_of_changes(self.canonical(), field_defaults(ScriptOptions))
-
     def words(self) -> list[str]:
         """The arguments of the script, with the seed of the run."""
         words = [re.sub(r"\{(\w+)\}", self._filled, word) for word in shlex.split(self.arguments)]
