@@ -6,7 +6,6 @@ import importlib
 for name in (
     "torch._dynamo",
     "torchvision",
-    "sklearn.datasets",
     "dmls_ray.analysis.export.files",
     "tests.training.probes",
 ):

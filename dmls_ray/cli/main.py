@@ -9,6 +9,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import NoReturn
 
 from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Console, Parser, parse, print_error
@@ -76,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _parser(name: str, words: Sequence[str]) -> Parser:
     """The parser of the command that the words begin with, or of all commands."""
     parser = Parser(prog=name, description=_DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"dmls_ray {version('dmls_ray')}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     # The other commands' modules are not loaded.
     for command in {*words[:1]} & COMMANDS.keys() or COMMANDS:

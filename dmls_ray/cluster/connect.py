@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import joblib
 import psutil
 
 from dmls_ray.cluster.compat import (
@@ -26,6 +25,7 @@ from dmls_ray.cluster.compat import (
 )
 from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
+from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.files import PREFIX, TemporaryFolder, short_folder
 from dmls_ray.util.text import first_line
@@ -273,7 +273,7 @@ def start_cluster(**options: Any) -> LocalCluster:
         with loopback_only():
             ray.init(
                 address="local",
-                num_cpus=joblib.cpu_count(),
+                num_cpus=usable_cores(),
                 # Ray also counts those that PyTorch cannot use.
                 num_gpus=usable_gpus(),
                 dashboard_host=LOOPBACK,

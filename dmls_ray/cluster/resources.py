@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import joblib
-
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.provenance import describe_machine
+from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError
 
 
@@ -119,7 +118,7 @@ def _fits(capacity: dict[str, int], need: RankRequest, *, oversubscribe: bool = 
 
 def local_resources() -> Resources:
     """What this machine has for this process (affinity and container limits count); starts nothing."""
-    return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), usable_gpus()),))
+    return Resources((Machine(socket.gethostname(), "", usable_cores(), usable_gpus()),))
 
 
 def cluster_resources() -> Resources:

@@ -22,6 +22,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.workloads.registry import workload_of
 
@@ -188,7 +189,7 @@ class Executor:
         )
         try:
             with group:
-                if self.options.tensorboard == "live":
+                if self._writes_board():
                     self._begin_board({run.run_id for run in first})
                 trials = listed(jobs, self._in_turn(first))
                 if self.search:
@@ -200,6 +201,15 @@ class Executor:
             self.view.note("Stopping: the runs that have ended are kept.")
             raise
         return group.resources
+
+    def _writes_board(self) -> bool:
+        """Whether files for TensorBoard are written: it is an extra, and its absence is no fault."""
+        if self.options.tensorboard == "off":
+            return False
+        reason = missing_extra("tensorboard", "tensorboard", "--tensorboard live")
+        if reason:
+            self.view.note(f"{reason} The sweep goes on without.")
+        return not reason
 
     def _begin_board(self, again: Collection[str]) -> None:
         """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""

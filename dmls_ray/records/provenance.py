@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import joblib
 import psutil
+
+from dmls_ray.util.cores import usable_cores
 
 
 @functools.cache
@@ -28,7 +29,7 @@ def describe_machine() -> dict[str, Any]:
         "host": socket.gethostname(),
         "os": platform.platform(),
         "cpu": _cpu_model(),
-        "cores": joblib.cpu_count(),
+        "cores": usable_cores(),
         "memory_mib": round(psutil.virtual_memory().total / 2**20),
     }
     return described | _gpus()
@@ -135,6 +136,8 @@ def _cpu_model() -> str:
 
 
 def _gpus() -> dict[str, Any]:
+    if importlib.util.find_spec("pynvml") is None:
+        return {"gpus": []}
     import pynvml
 
     try:

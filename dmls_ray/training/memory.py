@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 import torch
 
+from dmls_ray.util.importing import missing_extra
+
 MIB = 2**20
 
 
@@ -223,6 +225,9 @@ class UtilizationSampler:
 
 def _nvml_handle(device: torch.device) -> Any:
     """The NVML handle of the device, by its UUID, since NVML numbers devices differently; None without support."""
+    if reason := missing_extra("pynvml", "gpu", "The GPU's utilization"):
+        warnings.warn(reason, stacklevel=2)
+        return None
     import pynvml
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -15,6 +16,19 @@ from typing import Any
 
 from dmls_ray.util.errors import UnknownNameError, UserCodeError
 from dmls_ray.util.text import did_you_mean
+
+
+def missing_extra(module: str, extra: str, asked: str) -> str:
+    """Why what was asked for cannot be done without an optional library, and the way out; empty if it is installed.
+
+    Args:
+        module: the library.
+        extra: the extra of this package that brings it.
+        asked: what needs it: a flag with its value.
+    """
+    if importlib.util.find_spec(module) is not None:
+        return ""
+    return f"{asked} needs {module}, which is not installed: pip install 'dmls_ray[{extra}]'."
 
 
 def search_working_folder() -> None:

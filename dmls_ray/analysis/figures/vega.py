@@ -19,7 +19,9 @@ from typing import Any
 
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.files import atomic_replace
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import escape_control_chars as escaped
 
 WIDTH, HEIGHT = 330, 250
@@ -97,6 +99,8 @@ def save(charts: Sequence[Chart], folder: str | os.PathLike[str]) -> list[Path]:
     Returns:
         The files. They are the same byte for byte with the same version of vl-convert and the same fonts.
     """
+    if reason := missing_extra("vl_convert", "figures", "A figure as a file"):
+        raise ConfigError(reason)
     import vl_convert
 
     target = Path(folder)

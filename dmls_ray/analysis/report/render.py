@@ -24,6 +24,7 @@ from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.runs_file import RUNS
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import escape_control_chars
 
 MOST_RUNS = 5_000
@@ -51,6 +52,9 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     sessions = read_sweep(results.folder).get("sessions", [])
     css = _theme_css() + (_HERE / "page.css").read_text(encoding="utf-8")
     script = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    no_figures = missing_extra("vl_convert", "figures", "Its figures") if charts else ""
+    if no_figures:
+        charts = ()
     vega = _vega() if charts else ""
     styles = Styles(charts)
     data = {
@@ -82,6 +86,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             trials={record.trial_id for record in shown},
             rows_left_out=max(0, len(table.rows) - MOST_RUNS),
             charts=charts,
+            no_figures=no_figures,
             runs=len(shown),
             left_out=len(results) - len(shown),
             source=RUNS,

@@ -19,6 +19,7 @@ from dmls_ray.storage.location import local_copy, open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.files import atomic_replace
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.uri import below, check_location, is_uri
 
 
@@ -88,6 +89,8 @@ def figures(given: argparse.Namespace, console: Console) -> None:
 
 def tensorboard(given: argparse.Namespace, console: Console) -> None:
     """Write the files of TensorBoard afresh, from the records."""
+    if reason := missing_extra("tensorboard", "tensorboard", "TensorBoard's files"):
+        raise ConfigError(reason)
     # Imported here: it loads TensorBoard's packages, which no other command needs.
     from dmls_ray.analysis.tensorboard.writer import FOLDER, TensorBoardWriter
 

@@ -1,6 +1,6 @@
 """The built-in data sets, the entries of `DATASETS`. A new entry is a new data set.
 
-digits          1,797 images of 8x8 pixels, which scikit-learn brings along
+digits          1,797 images of 8x8 pixels, a file of this package
 mnist, ...      downloaded and unpacked by torchvision
 synthetic       `synthetic:shape=3x32x32,classes=10,train=2048,test=512,seed=0`: a pattern per class, and noise
 image_folder    images of the user: train/<class>/<image> and test/<class>/<image> under data_dir
@@ -23,6 +23,7 @@ from filelock import FileLock
 from dmls_ray.util.digests import digest_of_files, files_below
 from dmls_ray.util.errors import ConfigError, DataError
 from dmls_ray.util.files import cache_root
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.image_files import SUFFIXES, ImageFolder
 
@@ -119,17 +120,20 @@ def builtin_dataset(name: str) -> DatasetSpec | None:
     return spec
 
 
+_DIGITS = Path(__file__).parent / "data" / "digits.npz"
+"""`images`: 1,797 x 8 x 8, uint8 from 0 to 16; `labels`: 1,797. digits.md beside it says whose they are."""
+
+
 def _open_digits() -> tuple[Samples, Samples]:
     """The values 0 to 16 are stretched to 0 to 255; every fifth sample is a test sample.
 
     The file is sorted by writer, so a single cut would test on writers that were not trained on.
     """
     import numpy as np
-    from sklearn.datasets import load_digits
 
-    bunch = load_digits()
-    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
-    samples = list(zip(images, bunch.target.tolist(), strict=True))
+    with np.load(_DIGITS, allow_pickle=False) as file:
+        images = np.rint(file["images"] * (255 / 16)).astype(np.uint8)
+        samples = list(zip(images, file["labels"].tolist(), strict=True))
     test = samples[4::5]
     del samples[4::5]
     return samples, test
@@ -244,6 +248,10 @@ def _torchvision(
                     f"{', '.join(archives)} there, or name another folder with data_dir."
                 ) from error
 
+    def check(name: str, data_dir: str | None) -> None:
+        if reason := missing_extra("torchvision", "vision", f"dataset={name}"):
+            raise DataError(reason)
+
     def open_source(name: str, data_dir: str | None) -> Source:
         root = Path(data_dir).expanduser() if data_dir else cache_root() / "downloads"
         # Unpacked files identify the data set, so missing files are downloaded first.
@@ -255,7 +263,7 @@ def _torchvision(
         files = [file for file in files_below(str(unpacked)) if not file.endswith((".gz", *unread))]
         return f"torchvision {name} {digest_of_files(unpacked, files)}"
 
-    return DatasetSpec(open=open_source)
+    return DatasetSpec(open=open_source, check=check)
 
 
 # --- a folder of images ---------------------------------------------------------------------------------------------
@@ -266,6 +274,8 @@ _LAYOUT = "it holds train/<class>/<image> and test/<class>/<image>"
 def _check_image_folder(name: str, data_dir: str | None) -> Path:
     if data_dir is None:
         raise DataError(f"dataset=image_folder needs data_dir; name the folder: {_LAYOUT}.")
+    if reason := missing_extra("PIL", "vision", f"dataset={name}"):
+        raise DataError(reason)
     root = Path(data_dir).expanduser()
     for split in ("train", "test"):
         if not (root / split).is_dir():

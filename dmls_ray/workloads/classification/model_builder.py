@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from dmls_ray.util.errors import ConfigError, InputError, UnknownNameError, UserCodeError
-from dmls_ray.util.importing import is_reference
+from dmls_ray.util.importing import is_reference, missing_extra
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import peek_dataset
@@ -45,6 +45,8 @@ def find_model(name: str) -> ModelBuilder:
     if name in MODELS:
         return MODELS[name]
     if name.startswith("torchvision:"):
+        if reason := missing_extra("torchvision", "vision", f"model={name}"):
+            raise UnknownNameError(reason)
         from torchvision import models
 
         names = models.list_models(module=models)

@@ -10,7 +10,6 @@ dynamic   trained in fp32; linear layers are converted, and ranges of activation
 from __future__ import annotations
 
 import copy
-import importlib.util
 import io
 import time
 import warnings
@@ -28,6 +27,7 @@ from dmls_ray.training.compat import inductor_freezing
 from dmls_ray.training.sharding import hold_out
 from dmls_ray.training.task import Forward
 from dmls_ray.util.errors import UnavailableError
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
@@ -47,8 +47,8 @@ def check_available(config: TrialConfig) -> None:
     """
     name = "inference_batch" if config.quantization == "off" else "quantization"
     given = f"{name}={getattr(config, name)}"
-    if name == "quantization" and importlib.util.find_spec("torchao") is None:
-        raise UnavailableError(f"{given} needs torchao: pip install torchao.")
+    if name == "quantization" and (reason := missing_extra("torchao", "int8", given)):
+        raise UnavailableError(reason)
     if getattr(config, name) is not None and not has_cpp_compiler():
         raise UnavailableError(f"{given} compiles, and no C++ compiler is on the path; install g++, or leave it out.")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.util.errors import UnavailableError
+from dmls_ray.util.importing import missing_extra
 
 if TYPE_CHECKING:
     import torch
@@ -115,6 +116,8 @@ def _torch(images: Images) -> Pass:
 @implementation("torchvision")
 def _torchvision(images: Images) -> Pass:
     """torchvision's transform, which takes planes, or a view that looks like them, and allocates its result."""
+    if reason := missing_extra("torchvision", "vision", "implementation=torchvision"):
+        raise UnavailableError(reason)
     from torchvision.transforms.v2.functional import rgb_to_grayscale
 
     planes = images.pixels if images.planar else images.pixels.permute(0, 3, 1, 2)
@@ -139,12 +142,9 @@ def _torch_compile(images: Images) -> Pass:
 @implementation("opencv", interleaved_only=True)
 def _opencv(images: Images) -> Pass:
     """cvtColor, on all images at once, one below the other."""
-    try:
-        import cv2
-    except ImportError as error:
-        raise UnavailableError(
-            "implementation=opencv needs OpenCV; pip install opencv-python-headless (or pip install -e '.[images]')."
-        ) from error
+    if reason := missing_extra("cv2", "kernels", "implementation=opencv"):
+        raise UnavailableError(reason)
+    import cv2
     import torch
 
     cv2.setNumThreads(torch.get_num_threads())

@@ -72,7 +72,7 @@ def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:
     # In an environment that was not activated, ninja lies next to Python, outside of PATH.
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
     if not cpp_extension.is_ninja_available():
-        raise UnavailableError(f"{name} needs ninja; pip install ninja.")
+        raise UnavailableError(f"{name} needs ninja: pip install 'dmls_ray[kernels]'.")
     # Of these sources with this PyTorch and this compiler, for this GPU.
     key = hashlib.sha256(f"{torch.__version__} {compiler}".encode())
     if torch.cuda.is_available():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -12,6 +12,8 @@ from dmls_ray.config.fields import Count, NonNegativeNumber, field_specs
 from dmls_ray.config.runtime import DeviceName, Schema
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import TRAINING_METRICS, Metric
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.workloads.base import Workload, files_named
 from dmls_ray.workloads.grayscale import implementations
 from dmls_ray.workloads.grayscale.implementations import INTERLEAVED_ONLY, ON_A_GPU
@@ -120,6 +122,15 @@ class GrayscaleWorkload(Workload):
 
     def check_recorded(self, config: Mapping[str, Any]) -> None:
         check_field_values({**self.specs(), **field_specs(GrayscaleConfig)}, config)
+
+    def check(self, configs: Sequence[UserFunctionConfig]) -> None:
+        for config in configs:
+            asked = "the workload grayscale"
+            reason = missing_extra("PIL", "kernels", asked)
+            if config.values.get("pictures") is None:
+                reason = reason or missing_extra("sklearn", "kernels", f"{asked} without --pictures")
+            if reason:
+                raise ConfigError(reason)
 
     def data_sets(self, config: UserFunctionConfig) -> Mapping[str, tuple[str]]:
         return files_named({"pictures": config.values.get("pictures")})

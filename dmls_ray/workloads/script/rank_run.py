@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Any, NoReturn
 from unittest.mock import patch
 
-import joblib
 import torch
 from torch import distributed as dist
 
@@ -27,6 +26,7 @@ from dmls_ray.training.error_to_outcome import failure
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.process import VARIABLES, seed_process, store_at
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in, run_as_main
 from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
 from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
@@ -120,7 +120,7 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
     os.environ |= config.variables()
-    threads = config.threads_per_rank or max(1, joblib.cpu_count() // rank.local_world_size)
+    threads = config.threads_per_rank or max(1, usable_cores() // rank.local_world_size)
     if "OMP_NUM_THREADS" in config.variables():
         threads = int(config.variables()["OMP_NUM_THREADS"])
     torch.set_num_threads(threads)

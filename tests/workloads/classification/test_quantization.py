@@ -153,13 +153,13 @@ def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_th
 
 @pytest.mark.parametrize(
     ("missing", "message"),
-    [("torchao", "needs torchao: pip install torchao"), ("g++", "no C++ compiler is on the path")],
+    [("torchao", "needs torchao, which is not installed"), ("g++", "no C++ compiler is on the path")],
 )
 def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
     missing: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if missing == "torchao":
-        monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setitem(sys.modules, "torchao", None)
     else:
         monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config(quantization="static"))

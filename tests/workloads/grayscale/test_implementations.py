@@ -67,7 +67,7 @@ def grey_by(name: str, pictures: NDArray[np.uint8], *, planar: bool, device: str
 @pytest.mark.parametrize(("name", "planar"), parameters())
 def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, planar: bool, sample: str) -> None:
     if name == "opencv":
-        pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
+        pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[kernels]')")
     torch._dynamo.reset()
     pictures = PICTURES[sample]
     grey = grey_by(name, pictures, planar=planar, device="cuda" if name in ON_A_GPU else "cpu")
@@ -88,7 +88,7 @@ def test_every_colour_there_is_becomes_the_right_grey_in_our_kernel() -> None:
 
 
 def test_opencv_has_as_many_threads_as_the_others() -> None:
-    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[kernels]')")
     cv2.setNumThreads(3)
     IMPLEMENTATIONS["opencv"](Images(PICTURES["random"], planar=False, device=torch.device("cpu")))
     assert cv2.getNumThreads() == torch.get_num_threads()
@@ -97,7 +97,7 @@ def test_opencv_has_as_many_threads_as_the_others() -> None:
 @pytest.mark.parametrize(
     ("name", "missing", "message"),
     [
-        ("opencv", "cv2", "needs OpenCV; pip install opencv-python-headless"),
+        ("opencv", "cv2", r"needs cv2, which is not installed: pip install 'dmls_ray\[kernels\]'"),
         ("triton", "triton", r"needs Triton \(.*\); pip install triton"),
     ],
 )

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from PIL import Image
 
+from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.files import TemporaryFolder, cache_root
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.sources import cached_source, read_sample
 from dmls_ray.workloads.classification.datasets import Samples, Source, Split
@@ -215,7 +215,7 @@ def _decode(folder: Path, samples: DecodedSplit) -> None:
             images[index], labels[index] = samples[index]
 
     # PIL releases the interpreter's lock while it decodes, so threads are enough.
-    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         list(pool.map(fill, [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]))
     images.flush()
     labels.flush()
@@ -247,12 +247,16 @@ def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> N
         ValueError: it is no such image.
         OSError, SyntaxError, EOFError, struct.error: PIL cannot read its file.
     """
-    if isinstance(image, Image.Image):
+    if hasattr(image, "getbands"):  # an image of PIL
         is_grey = channels == 1 or (channels is None and image.mode in _GREY_MODES)
         image = to_8_bits(image, "L" if is_grey else "RGB")
     array = _channels_first(image)
     if image_size is None or array.shape[1:] == (image_size, image_size):
         return array
+    if reason := missing_extra("PIL", "vision", f"image_size={image_size}"):
+        raise DataError(reason)
+    from PIL import Image
+
     planes = [Image.fromarray(plane).resize((image_size, image_size), Image.Resampling.BILINEAR) for plane in array]
     return np.stack([np.asarray(plane) for plane in planes])
 
