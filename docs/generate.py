@@ -47,7 +47,12 @@ def regenerated(page: str) -> str:
 def quickstart() -> str:
     """The README's command, with the first and the last lines that it printed."""
     lines = (REFERENCE / "batch_size" / "console.txt").read_text(encoding="utf-8").splitlines()
-    shown = ['$ pip install -e ".[vision,tensorboard,figures]" && python sweeps/batch_size.py', *lines[:2], "...", lines[-1]]
+    shown = [
+        '$ pip install -e ".[vision,tensorboard,figures]" && python sweeps/batch_size.py',
+        *lines[:2],
+        "...",
+        lines[-1],
+    ]
     return "\n".join(["```console", *shown, "```"])
 
 

@@ -66,7 +66,7 @@ def new_environment(folder: Path, *, sees_installed: bool) -> Path:
     venv.create(folder, with_pip=False)
     packages = next(folder.glob("lib/python*/site-packages"))
     if sees_installed:
-        # What a .pth file names is searched for modules, and not for further .pth files, as that of an editable install.
+        # Folders that a .pth file names are not searched for further .pth files, as that of an editable install.
         (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
     return folder / "bin" / "python"
 
@@ -102,7 +102,7 @@ def test_an_environment_with_a_torch_of_its_own_keeps_it(archives: Mapping[str, 
     if done.returncode:
         pytest.skip(f"pip reached no package index: {done.stderr.strip().splitlines()[-1]}")
     report = json.loads((tmp_path / "report.json").read_text())
-    names = {item["metadata"]["name"].lower() for item in report["install"]}
-    assert {"ray", "pandas", "dmls_ray"} <= names
+    names = {item["metadata"]["name"].lower().replace("_", "-") for item in report["install"]}
+    assert {"ray", "pandas", "dmls-ray"} <= names
     assert not names & {"torch", "torchvision", "triton", "torchao", "scikit-learn", "tensorboard"}
     assert len(names) <= 45

@@ -28,6 +28,7 @@ from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import ClusterError, ClusterLostError
 from dmls_ray.util.files import PREFIX, TemporaryFolder, short_folder
+from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
@@ -100,10 +101,15 @@ class RaySession:
         joined: address of the cluster to join; None to start one.
         dashboard: whether Ray shows its dashboard.
         verbose: whether Ray and the ranks print.
+
+    Raises:
+        ClusterError: the dashboard of Ray is not installed.
     """
 
     def __init__(self, joined: str | None, *, dashboard: bool, verbose: bool) -> None:
         self.started_here = joined is None
+        if dashboard and self.started_here and (reason := missing_extra("aiohttp_cors", "dashboard", "--dashboard")):
+            raise ClusterError(reason)
         self._joined, self._dashboard, self._verbose = joined, dashboard, verbose
         self._cluster: LocalCluster | None = None
         """The cluster, if it was started here."""

@@ -99,7 +99,7 @@ def save(charts: Sequence[Chart], folder: str | os.PathLike[str]) -> list[Path]:
     Returns:
         The files. They are the same byte for byte with the same version of vl-convert and the same fonts.
     """
-    if reason := missing_extra("vl_convert", "figures", "A figure as a file"):
+    if reason := missing_extra("vl_convert", "figures", "A figure in a file"):
         raise ConfigError(reason)
     import vl_convert
 

@@ -89,7 +89,7 @@ def figures(given: argparse.Namespace, console: Console) -> None:
 
 def tensorboard(given: argparse.Namespace, console: Console) -> None:
     """Write the files of TensorBoard afresh, from the records."""
-    if reason := missing_extra("tensorboard", "tensorboard", "TensorBoard's files"):
+    if reason := missing_extra("tensorboard", "tensorboard", "This command"):
         raise ConfigError(reason)
     # Imported here: it loads TensorBoard's packages, which no other command needs.
     from dmls_ray.analysis.tensorboard.writer import FOLDER, TensorBoardWriter

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -7,7 +8,6 @@ import torch
 
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.sharding import hold_out
-from dmls_ray.workloads.classification import quantization
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
