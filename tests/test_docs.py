@@ -37,6 +37,7 @@ ELSEWHERE = {
     "sbatch ": "tests/multihost/test_slurm.py",
     "ssh ": "docs/clusters.md",
     "train.py": "tests/cli/test_sweep_what.py",
+    "sweep.toml": "tests/cli/test_sweep_what.py",
 }
 """Part of a command that needs what a quick test does not have -> where such commands are run."""
 

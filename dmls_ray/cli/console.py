@@ -27,6 +27,27 @@ if TYPE_CHECKING:
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
+_SYNONYMS = {
+    "--ranks": ("--world-size",),
+    "--nproc-per-node": ("--world-size",),
+    "--nproc_per_node": ("--world-size",),
+    "--num-processes": ("--world-size",),
+    "--gpus": ("--world-size",),
+    "--nnodes": ("--machines",),
+    "--num-workers": ("--loader-workers", "--workers"),
+    "--workers": ("--loader-workers", "--num-workers"),
+    "--learning-rate": ("--lr",),
+    "--batch-size": ("--batch-per-rank",),
+    "--bf16": ("--precision amp-bf16",),
+    "--fp16": ("--precision amp-fp16",),
+    "--amp": ("--precision amp-bf16",),
+    "--gradient-accumulation-steps": ("--accum-steps",),
+    "--num-epochs": ("--epochs",),
+    "--num-samples": ("--samples",),
+    "--storage-path": ("--out",),
+}
+"""Flags of other programs -> what may be meant; the first that there is."""
+
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
 
@@ -53,7 +74,9 @@ class Parser(argparse.ArgumentParser):
         """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2."""
         if not unknown.startswith("-"):
             self.error(f"{unknown} is one argument too many; --help shows what is expected.")
-        meant = did_you_mean(unknown.partition("=")[0], [*self._option_string_actions])
+        flag = unknown.partition("=")[0]
+        usual = [known for known in _SYNONYMS.get(flag, ()) if known.split()[0] in self._option_string_actions]
+        meant = f"did you mean {usual[0]}? " if usual else did_you_mean(flag, [*self._option_string_actions])
         self.error(f"{unknown} is no flag; {meant}--help lists them all.")
 
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +38,10 @@ class Request:
     variants: Sequence[Variant]
     left_out: Sequence[str]
     """Axes of the script that the workload does not take."""
-    script_fields: Collection[str]
-    """Fields that the script has values of: without a flag, they would be varied."""
     options: Options
     dry_run: bool
     restarts: int
     """How often the supervisor starts the sweep again without a new run in between."""
-    set_fields: Sequence[str]
-    """Fields of a training function without a dataclass, whose flag is --set."""
 
 
 def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
@@ -56,7 +52,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     """
     for word in words:
         check_utf8(word)
-    arguments: list[str] = []
+    arguments = list(preset.arguments)
     if "--" in words:
         end = words.index("--")
         words, arguments = words[:end], words[end + 1 :]
@@ -75,7 +71,6 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     add_flags(parser, schema, defaults, preset_options)
     given = vars(parse(parser, words))
     axes = read_axes(given, schema) | _variables(first)
-    script_fields = {*defaults}.union(*variants)
     if any(axes.keys() & variant.keys() for variant in variants):
         variants, left_out = [{}], []
     axis = preset.axis
@@ -96,11 +91,9 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         axes=merge_axes(defaults, axes),
         variants=variants,
         left_out=[field for field in left_out if field not in axes],
-        script_fields=script_fields,
         options=Options(name=name, axis=axis, question=question, layout=layout, **options),
         dry_run=given["dry_run"],
         restarts=given["restarts"],
-        set_fields=_named_fields(first) if ":" in workload.name else [],
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import shlex
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,21 +16,21 @@ from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.cli.commands.tables import print_summary
 from dmls_ray.cli.console import say
-from dmls_ray.cli.request import Request, flag_of
+from dmls_ray.cli.request import Request
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
-from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
-from dmls_ray.config.value_texts import as_flag_value, duration, guess_value
+from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
+from dmls_ray.config.value_texts import duration
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import FolderState, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.model import Durations
 from dmls_ray.storage.location import records_at
-from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below, is_uri
+from dmls_ray.workloads.base import Workload
 
 CONFIRMING_REPEATS = 5
 
@@ -132,6 +130,8 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
         files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")
         say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
+        if plan.asked is not None:
+            say(console, f"Again: dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}")
 
 
 def describe_saved_weights(results: Results) -> str:
@@ -152,72 +152,45 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
     if not rows:
         say(console, f"No run that ended ok reported {metric}, so none is the best; --metric names another.\n")
         return
-    config, where = rows[0].records[0].config, summary.results.where
-    try:
-        command = training_command(request, config, sys.argv[0])
-        words = shlex.join(confirming_flags(config, plan.repeats, where))
-        say(console, f"Train the best configuration with other seeds:\n  {command} {words}")
-        if request.workload.saves_weights:
-            words = shlex.join(weights_flags(config, where))
-            say(console, f"Train it for its weights:\n  {command} {words}")
-    except ConfigError as error:
-        say(console, str(error))
+    described = describe_winner(request.workload, rows[0].records[0].config)
+    if described is None:
+        say(console, "Train the best configuration from Python, with the objects that it was searched with.\n")
+        return
+    seed, where = rows[0].records[0].seed, summary.results.where.rstrip("/")
+    folder = below("results", where.rpartition("/")[2]) if is_uri(where) else where
+    path = Path(f"{folder}-best.toml")
+    text = sweep_file_text(
+        {**described, "axes": {**described["axes"], "seed": [seed + plan.repeats * SEED_STRIDE]}},
+        winner_options(request.options),
+        repeats=CONFIRMING_REPEATS,
+        out=f"{where}-best",
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    command = f"dmls-ray sweep {shlex.quote(str(path))}"
+    # The seed that won is one of the reasons why it did.
+    say(console, f"Train the best configuration with other seeds:\n  {command}")
+    if request.workload.saves_weights:
+        weights = shlex.quote(f"{folder}-weights")
+        flags = f"--seed {seed} --repeats 1 --save-weights --out {weights}"
+        say(console, f"Train it for its weights:\n  {command} {flags}")
     say(console, "")
 
 
-def confirming_flags(config: Mapping[str, Any], repeats: int, where: str) -> list[str]:
-    """The flags that train with other seeds: the seed that won is one of the reasons why it did.
-
-    Args:
-        config: the recorded configuration.
-        repeats: how many seeds the search has used.
-        where: the results folder, or its URI.
-    """
-    seed = config["seed"] + repeats * SEED_STRIDE
-    return ["--seed", str(seed), "--repeats", str(CONFIRMING_REPEATS), "--out", f"{where.rstrip('/')}-best"]
-
-
-def weights_flags(config: Mapping[str, Any], where: str) -> list[str]:
-    """The flags that train with the seed that won, and keep the weights; a folder is needed for them."""
-    folder = where.rstrip("/")
-    if is_uri(folder):
-        folder = below("results", folder.rpartition("/")[2])
-    return ["--seed", str(config["seed"]), "--repeats", "1", "--save-weights", "--out", f"{folder}-weights"]
-
-
-def training_command(request: Request, config: Mapping[str, Any], program: str) -> str:
-    """The command that trains a recorded configuration, as the command line of its search would.
-
-    Raises:
-        ConfigError: a value has no text of a flag; the message says how to train it from Python.
-    """
-    workload = request.workload.name
-    words = [program, "--train" if ":" in workload else "--workload", workload, "--mode", "bench"]
-    if program.endswith(".py"):
-        words.insert(0, "python")
-    for name, spec in request.workload.schema().specs.items():
+def describe_winner(workload: Workload, config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A recorded configuration as a sweep file has it; None where no file can say it."""
+    axes = {}
+    for name, spec in workload.schema().specs.items():
         # world_size and machines give ranks_per_machine.
         if name in ("seed", "ranks_per_machine") or name not in config:
             continue
         value = spec.check(config[name])  # a tuple is a list in a record
-        if name in request.set_fields:
-            words += ["--set", name, _text(spec, value)]
-        elif repr(value) != repr(spec.default) or name in request.script_fields:
-            words += [flag_of(name), _text(spec, value)]
-    for name, spec in FLAGS.items():
-        value = getattr(request.options, name)
-        if name not in _NOT_KEPT and value != spec.default:
-            words += [flag_of(name), _text(spec, value)]
-    return shlex.join(words)
+        if repr(value) != repr(spec.default):
+            axes[name] = [value]
+    return workload.describe_sweep(axes)
 
 
-def _text(spec: FieldSpec, value: Any) -> str:
-    """The text that the flag reads as this very value: bare, or as JSON."""
-    text = as_flag_value(value)
-    # argparse takes it for a flag.
-    is_flag = text.startswith("-") and isinstance(guess_value(text), str)
-    with contextlib.suppress(ConfigError):
-        # By what they look like: 1 is not true.
-        if not is_flag and repr(spec.parse(text)) == repr(value):
-            return text
-    return json.dumps(value)
+def winner_options(options: Options) -> Options:
+    """The options that the best configuration of a search is trained with."""
+    kept = {name: getattr(options, name) for name in FLAGS if name not in _NOT_KEPT}
+    return Options(name=f"{options.name}-best", **kept)

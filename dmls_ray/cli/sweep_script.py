@@ -40,6 +40,8 @@ class Preset:
     """Workload that runs unless a flag names another; by default image classification."""
     given: Sequence[str] = ()
     """Words that stand before those of the command line: `--train train.py`."""
+    arguments: Sequence[str] = ()
+    """What a script has after `--` where the command line has nothing."""
     layout: str | None = None
     """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
 

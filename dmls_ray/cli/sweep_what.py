@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_OK, print_error
 from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
 
 _USAGE = """usage: dmls-ray sweep WHAT [flags] [-- arguments of the script]
@@ -19,6 +20,7 @@ which differences are real, why, and at what memory.
 WHAT is
   train.py          a training script, which runs unchanged: its own flags take several values
   module:function   a training function
+  sweep.toml        a file that says all of it, as each results folder has one
   batch_size, ...   a question about the built-in models: {presets}
 
 dmls-ray sweep WHAT --help lists the flags.
@@ -29,11 +31,40 @@ Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --dat
 def sweep_what(words: Sequence[str]) -> NoReturn:
     """Run the sweep that the words after `dmls-ray sweep` ask for, and exit as `main` does."""
     what = words[0] if words else "--help"
+    if what.endswith(".toml"):
+        _sweep_file(what)
     if not (what.endswith(".py") or ":" in what):
         _sweep_preset(what)
     name = re.sub(r"\W+", "-", what.removesuffix(".py")).strip("-")
     description = f"Sweep {what}: a flag with several values is an axis."
     main(Preset(name=name, axis=None, axes={}, description=description, given=("--train", what)), skipped=2)
+
+
+def preset_of_file(path: str) -> Preset:
+    """What a sweep file asks.
+
+    Raises:
+        ConfigError: the file is wrong; the message names it.
+    """
+    from dmls_ray.config.sweep_file import read_sweep_file
+
+    file = read_sweep_file(path)
+    return Preset(
+        axes={},
+        description=f"The sweep of {path}; flags go before its values.",
+        variants=file.variants,
+        given=file.words,
+        arguments=file.arguments,
+        **{"name": "sweep", "axis": None, **file.script_options},
+    )
+
+
+def _sweep_file(path: str) -> NoReturn:
+    try:
+        preset = preset_of_file(path)
+    except ConfigError as error:
+        sys.exit(print_error(f"dmls-ray sweep {error}", EXIT_BAD_INPUT))
+    main(preset, skipped=2)
 
 
 def _sweep_preset(name: str) -> NoReturn:

@@ -81,6 +81,8 @@ class Plan:
     runs: tuple[Run, ...]
     changed: tuple[str, ...] = ()
     """The fields that variants change."""
+    asked: Mapping[str, Any] | None = None
+    """What was asked, as a sweep file has it; None where no file can."""
 
     @property
     def varied(self) -> tuple[str, ...]:

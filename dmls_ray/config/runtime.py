@@ -206,6 +206,8 @@ class Schema:
     """The user's code and data that a run of a configuration has."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
+    hint: str = ""
+    """How a name becomes a field, for the error about one that is none."""
 
     def make(self, **values: Any) -> RuntimeConfig:
         """The configuration with these fields.
@@ -251,5 +253,7 @@ class Schema:
         """
         if name not in self.specs:
             meant = did_you_mean(name, [*self.specs])
-            raise ConfigError(f"{name} is no field of {self.title}; {meant}the fields are {', '.join(self.specs)}.")
+            hint = f" {self.hint}" if self.hint else ""
+            fields = ", ".join(self.specs)
+            raise ConfigError(f"{name} is no field of {self.title}; {meant}the fields are {fields}.{hint}")
         return self.specs[name]

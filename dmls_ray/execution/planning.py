@@ -79,10 +79,14 @@ def plan_sweep(
             f"{', '.join(ranges)} has a range, which a grid has no values of; add --mode search --searcher random (or "
             "optuna), or give values."
         )
+    asked = workload.describe_sweep(axes)
+    if asked is not None:
+        asked = {**asked, "variants": variants}
     space = make_search_space(axes, schema) if drawn else None
     if space is not None:
         axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
     plan = build_plan(axes, schema, variants=variants, repeats=options.blocks, order_seed=options.order_seed)
+    plan = dataclasses.replace(plan, asked=asked)
     _check_validation(plan, options)
     if space is None:
         return plan, None

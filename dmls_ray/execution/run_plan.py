@@ -21,6 +21,7 @@ from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import (
     FolderState,
@@ -39,6 +40,7 @@ from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
+from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import import_function, is_importing
 from dmls_ray.util.text import did_you_mean
 from dmls_ray.util.uri import below, is_uri
@@ -166,6 +168,10 @@ def run_plan(
             # An edit was undone, so that stale trials are current again: no new run says so.
             started_at = datetime.now(UTC).isoformat(timespec="seconds")
             store.add_sessions({"started_at": started_at, **describe_session(plan, options)})
+        if plan.asked is not None:
+            text = sweep_file_text(plan.asked, options, out=str(folder))
+            with atomic_replace(store.folder / SWEEP_FILE) as aside:
+                aside.write_text(text, encoding="utf-8")
         before, has_space = len(store.all_records), True
         try:
             if state.missing:

@@ -83,6 +83,17 @@ class Workload:
         """The axes of a sweep that is called from Python, with plain values in place of objects that fields take."""
         return axes
 
+    def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What is run and varied, as a sweep file has it; None where no file can say it, as of objects of a program."""
+        values: list[Any] = []
+        for given in axes.values():
+            values += given if isinstance(given, list | tuple) else [given]
+        # An object that was sent along is a text with a class of its own.
+        return None if any(isinstance(value, str) and type(value) is not str for value in values) else self._named(axes)
+
+    def _named(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"workload": self.name, "axes": axes}
+
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""
         return dict(config)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,21 +13,24 @@ import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
+from dmls_ray.cli.console import Parser
+from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_output import (
     _show_best,
-    confirming_flags,
     describe_estimate,
     describe_saved_weights,
-    training_command,
-    weights_flags,
+    describe_winner,
+    winner_options,
 )
+from dmls_ray.cli.sweep_what import preset_of_file
 from dmls_ray.config.options import Options
-from dmls_ray.config.runtime import Schema
+from dmls_ray.config.sweep_file import sweep_file_text
 from dmls_ray.execution.planning import FolderState, make_plan
 from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
-from dmls_ray.workloads.user_function.schema import user_function_schema
+from dmls_ray.workloads.user_function.schema import UserFunctionWorkload
 from tests.analysis.samples import results
 from tests.conftest import SMALL, Command
 
@@ -51,67 +56,54 @@ def of_a_rate(config: dict[str, Any], rank: Any, emit: Any) -> None:
     emit({"train_loss": config["rate"]})
 
 
-def command_of(
-    config: dict[str, Any] | None = None, schema: Schema | None = None, name: str = "classification", **changes: Any
-) -> str:
-    config, schema = config or BEST, schema or ClassificationWorkload().schema()
-    asked = {
-        "options": Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60),
-        "workload": SimpleNamespace(name=name, schema=lambda: schema),
-        "script_fields": {"epochs", "augmentation"}, "set_fields": (), **changes,
-    }  # fmt: skip
-    return training_command(SimpleNamespace(**asked), config, "sweeps/search.py")  # type: ignore[arg-type]
+def asked_again(workload: Workload, config: dict[str, Any], folder: Path) -> Request:
+    """What a command line asks that names the file of a recorded configuration."""
+    described = describe_winner(workload, json.loads(json.dumps(config)))
+    assert described is not None
+    asked = Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60)
+    (folder / "best.toml").write_text(sweep_file_text(described, winner_options(asked), repeats=5))
+    preset = preset_of_file(str(folder / "best.toml"))
+    return parse_request(Parser(), preset, list(preset.given))
 
 
-def test_the_best_configuration_is_trained_again_with_seeds_that_the_search_has_not_used() -> None:
-    assert command_of() == (
-        "python sweeps/search.py --workload classification --mode bench --model simplecnn --batch-per-rank 8 "
-        "--epochs 5 --dropout 0.25 --augmentation none --oversubscribe true --run-timeout 60.0"
-    )
-    flags = confirming_flags(BEST, 2, "s3://bucket/lr search/")
-    assert flags == ["--seed", "20007", "--repeats", "5", "--out", "s3://bucket/lr search-best"]
+def test_the_best_configuration_is_trained_again_as_it_was(tmp_path: Path) -> None:
+    request = asked_again(ClassificationWorkload(), BEST, tmp_path)
+    assert request.axes == {"model": ["simplecnn"], "dropout": [0.25], "batch_per_rank": [8]}
+    assert (request.options.mode, request.options.repeats, request.options.run_timeout) == ("bench", 5, 60.0)
+    assert request.options.oversubscribe
 
 
-@pytest.mark.parametrize("where", ["results/lr search", "s3://bucket/lr search/"])
-def test_its_weights_are_those_of_the_seed_that_won_and_lie_in_a_folder(where: str) -> None:
-    flags = ["--seed", "7", "--repeats", "1", "--save-weights", "--out", "results/lr search-weights"]
-    assert weights_flags(BEST, where) == flags
-
-
-def test_a_field_of_a_dict_is_given_as_what_it_was() -> None:
-    schema = user_function_schema(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
-    config = schema.make(x=0.5, name="12").canonical()
-    name = f"{FUNCTIONS}:of_a_dict"
-    command = command_of(config, schema, name, set_fields=("x", "name"), script_fields=(), options=Options())
-    words = shlex.split(command)
-    assert words[1:4] == ["sweeps/search.py", "--train", f"{FUNCTIONS}:of_a_dict"]
-    assert words[6:12] == ["--set", "x", "0.5", "--set", "name", '"12"']
-    assert schema.specs["name"].parse(words[11]) == "12"
+def test_a_field_of_a_dict_is_given_as_what_it_was(tmp_path: Path) -> None:
+    workload = UserFunctionWorkload(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
+    config = workload.schema().make(x=0.5, name="12").canonical()
+    assert asked_again(workload, config, tmp_path).axes == {"x": [0.5], "name": ["12"]}
 
 
 @pytest.mark.parametrize(
-    ("given", "texts"),
+    "given",
     [
-        ({"one_or_several": [1]}, ["--one-or-several", "[1]"]),
-        ({"one_or_several": 1}, ["--one-or-several", "1"]),
-        ({"truth_or_number": True}, ["--truth-or-number", "true"]),
-        ({"numbers": [-1, 2]}, ["--numbers", "[-1, 2]"]),
-        ({"numbers": [1]}, ["--numbers", "1"]),
-        ({"texts": ["a b", "c"]}, ["--texts", "a b,c"]),
-        ({"texts": ["[x]"]}, ["--texts", '["[x]"]']),
-        ({"texts": ["a,b"]}, ["--texts", '["a,b"]']),
-        ({"text": "-x"}, ["--text", '"-x"']),
-        ({"texts": [" a"]}, ["--texts", '[" a"]']),
-        ({"texts": ["a", "", "'b'"]}, ["--texts", "a,,'b'"]),
-        ({"mixed": (1, "b", 2.5)}, ["--mixed", "1,b,2.5"]),
-        ({"mixed": (1, "a,b", 2.0)}, ["--mixed", '[1, "a,b", 2.0]']),
+        {"one_or_several": [1]},
+        {"one_or_several": 1},
+        {"truth_or_number": True},
+        {"numbers": [-1, 2]},
+        {"numbers": [1]},
+        {"texts": ["a b", "c"]},
+        {"texts": ["[x]"]},
+        {"texts": ["a,b"]},
+        {"text": "-x"},
+        {"text": '"quoted" \\ [x]'},
+        {"texts": [" a"]},
+        {"texts": ["a", "", "'b'"]},
+        {"mixed": (1, "b", 2.5)},
+        {"mixed": (1, "a,b", 2.0)},
     ],
 )
-def test_each_flag_of_the_command_is_read_as_the_value_that_won(given: dict[str, Any], texts: list[str]) -> None:
-    schema = user_function_schema(f"{MODULE}:of_values")
-    config = json.loads(json.dumps(schema.make(**given).canonical()))
-    words = shlex.split(command_of(config, schema, script_fields=(), options=Options()))
-    assert words[6:] == texts
+def test_each_value_of_the_file_is_read_as_the_value_that_won(given: dict[str, Any], tmp_path: Path) -> None:
+    workload = UserFunctionWorkload(f"{MODULE}:of_values")
+    schema = workload.schema()
+    ((name, won),) = given.items()
+    (value,) = asked_again(workload, schema.make(**given).canonical(), tmp_path).axes.get(name, [0])
+    assert repr(value) == repr(schema.check(name, won))
 
 
 def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,13 +149,11 @@ def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Comman
     flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--samples", "2", "--epochs", "1"]
     searched = sweep_command("search", *flags, "--batch-per-rank", "8", "16", "--scheduler", "none")
     assert searched.returncode == 0, searched.stderr
-    commands = [line for line in searched.stdout.splitlines() if line.startswith("  python ")]
+    commands = [line for line in searched.stdout.splitlines() if line.startswith("  dmls-ray sweep ")]
     assert len(commands) == 2
     for command in commands:
-        script, *words = shlex.split(command)[1:]
-        assert script.endswith("sweeps/search.py")
-        done = sweep_command("search", *words)
-        assert done.returncode == 0, done.stderr
+        done = subprocess.run([sys.executable, "-m", "dmls_ray", *shlex.split(command)[1:]], check=False)
+        assert done.returncode == 0
 
 
 @pytest.mark.slow
@@ -172,7 +162,7 @@ def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted
     how = ["--searcher", "random", "--samples", "2", "--metric", "train_loss", "--scheduler", "none"]
     searched = sweep_command("search", *flags, *how, "--log-range", "rate", "0.01", "1")
     assert searched.returncode == 0, searched.stderr
-    (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  python ")]
-    words = shlex.split(command)[2:]
-    assert words[words.index("rate") - 1] == "--set"
-    assert sweep_command("search", *words).returncode == 0
+    (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  dmls-ray sweep ")]
+    words = shlex.split(command)[1:]
+    assert "[set]\nrate = [" in Path(words[1]).read_text()
+    assert subprocess.run([sys.executable, "-m", "dmls_ray", *words], check=False).returncode == 0

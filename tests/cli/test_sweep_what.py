@@ -43,6 +43,9 @@ for number in range(10**6):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "bad.toml").write_text('script = "train.py"\nrepeat = 3')
+    (tmp_path / "nothing.toml").write_text("repeats = 3")
+    (tmp_path / "axis.toml").write_text('script = "train.py"\nargs = ["--data", "d"]\n[axes]\nbatch_sise = [16]')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -88,6 +91,14 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         ("sweep train.py --batch-size x -- --data d", "batch_size=x: expected int"),
         ("sweep train.py --batch-size 16", "the following arguments are required: --data"),
         ("sweep train.py --batch-size 16 -- --data d --lr 1", "unrecognized arguments: --lr 1"),
+        ("sweep train.py --batch-size 16 -- --data d --batch-s=8", "--batch-size is given before -- and after it"),
+        ("sweep train.py --batch-size 16 -- --data d --dry-run", "--dry-run is a flag of dmls-ray"),
+        ("sweep train.py --set rate 1 2 -- --data d", "A name in braces among the words after -- is a field"),
+        ("sweep train.py --gpus 1 2 -- --data d", "--gpus is no flag; did you mean --world-size?"),
+        ("sweep missing.toml", "missing.toml cannot be read"),
+        ("sweep bad.toml", "bad.toml: repeat is no key of a sweep; did you mean repeats?"),
+        ("sweep nothing.toml", "nothing.toml: it names nothing to run; give one of script, train, workload"),
+        ("sweep axis.toml", "--batch-sise is no flag; did you mean --batch-size?"),
         ("sweep train.py --env OMP_NUM_THREADS -- --data d", "--env OMP_NUM_THREADS has no value"),
         ("sweep train.py --metric-regex loss ( -- --data d", "is no regular expression"),
     ],
@@ -115,8 +126,10 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) 
     assert len({record.metrics["first_loss"] for record in results.records}) == 6
     shown = dmls_ray("show", results.records[0].run_id, "out", folder=folder)
     assert "step 10" in shown.stdout
-    again = dmls_ray("sweep", "train.py", *flags, "--", "--data", "d", folder=folder)
-    assert "all runs are there" in again.stdout
+    for again in (["train.py", *flags, "--", "--data", "d"], ["out/sweep.toml"]):
+        assert "all runs are there" in dmls_ray("sweep", *again, folder=folder).stdout
+    other = dmls_ray("sweep", "out/sweep.toml", "--batch-size", "16", "--dry-run", folder=folder)
+    assert "3 runs in 3 blocks" in other.stdout
 
 
 def test_an_edited_script_makes_other_trials(folder: Path) -> None:

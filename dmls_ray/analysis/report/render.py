@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,15 +18,18 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.style import DARK, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.report.content import build_payload, commands, environments, methodology, run_counts
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import NoteKind, Table
+from dmls_ray.config.sweep_file import SWEEP_FILE
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.text import escape_control_chars
+from dmls_ray.util.uri import below
 
 MOST_RUNS = 5_000
 """Maximum runs and table rows in a report; beyond these, the page says where the others are."""
@@ -94,6 +98,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             min_repeats=MIN_REPEATS,
             places=environments(results.records),
             calls=commands(sessions),
+            again=_command_again(results),
         )
     )  # fmt: skip
 
@@ -115,6 +120,13 @@ def to_json(values: Any) -> bytes:
 
 def _note(table: Table, kind: NoteKind) -> str:
     return next((note.text for note in table.typed_notes if note.kind == kind), "")
+
+
+def _command_again(results: Results) -> str:
+    """The command that asks the same as the last call; empty where no file can say it."""
+    if not (results.folder / SWEEP_FILE).exists():
+        return ""
+    return f"dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}"
 
 
 def _policy(css: str, scripts: Sequence[str]) -> str:

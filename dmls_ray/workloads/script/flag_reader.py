@@ -36,7 +36,8 @@ def main() -> NoReturn:
             return parse(parser, *args, **kwargs)
         argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
         is_strict = sys._getframe(1).f_code.co_name == "parse_args"
-        flags = [described for action in parser._actions if (described := _describe(action))]
+        given = _given(parser, words)
+        flags = [described for action in parser._actions if (described := _describe(action, given))]
         print(json.dumps(flags), file=answers, flush=True)
         for line in sys.stdin:
             print(json.dumps(_error_of(parser, json.loads(line), is_strict=is_strict)), file=answers, flush=True)
@@ -61,7 +62,24 @@ def _is_of_library(frame: FrameType | None) -> bool:
     return False
 
 
-def _describe(action: argparse.Action) -> dict[str, Any] | None:
+def _given(parser: argparse.ArgumentParser, words: list[str]) -> dict[str, Any]:
+    """The values that the words give to arguments, however they spell them, without those of defaults."""
+    actions = [(action, action.default, action.required) for action in parser._actions]
+    for action, *_ in actions:
+        action.default, action.required = argparse.SUPPRESS, False
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            namespace, _ = parser.parse_known_args(words)
+    except (SystemExit, Exception):  # noqa: BLE001 - what the parser refuses is said when the runs are checked
+        return {}
+    finally:
+        for action, default, required in actions:
+            action.default, action.required = default, required
+    return vars(namespace)
+
+
+def _describe(action: argparse.Action, given: dict[str, Any]) -> dict[str, Any] | None:
     """What is known of one argument; None for --help and --version."""
     if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
         return None
@@ -77,6 +95,7 @@ def _describe(action: argparse.Action) -> dict[str, Any] | None:
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
         "default": default,
+        "is_given": action.dest in given,
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
     }
 

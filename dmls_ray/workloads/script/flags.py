@@ -37,6 +37,8 @@ class ScriptFlag:
     """value: followed by its value; switch: given or not; bool: `--flag` or `--no-flag`."""
     several: bool = False
     """Whether several words may follow it; they are separated by spaces in one value."""
+    is_given: bool = False
+    """Whether the fixed arguments of the script give it a value."""
 
     def words(self, value: Any) -> list[str]:
         """The words of the command line that give it this value."""
@@ -98,7 +100,9 @@ class FlagReader:
         name = re.sub(r"\W", "_", described["option"].lstrip("-") or described["dest"])
         if not described["option"]:
             return  # a word without a flag is given after --
-        self.flags[name] = ScriptFlag(described["option"], described["kind"], described["several"])
+        self.flags[name] = ScriptFlag(
+            described["option"], described["kind"], described["several"], described["is_given"]
+        )
         hint: Any = bool if described["kind"] != "value" else _HINTS[described["type"]]
         if described["several"]:
             hint = str

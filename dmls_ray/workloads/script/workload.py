@@ -162,6 +162,7 @@ class ScriptWorkload(Workload):
             build=lambda **given: self._build(flags, given),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
+            hint="A name in braces among the words after -- is a field, too: --flag={name}.",
         )
 
     def _build(self, flags: Mapping[str, ScriptFlag], given: Mapping[str, Any]) -> ScriptConfig:
@@ -178,11 +179,29 @@ class ScriptWorkload(Workload):
             script=self.script, arguments=arguments, values=values, flags=flags, patterns=self.patterns, **own
         )
 
+    def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
+        described: dict[str, Any] = {"script": self.script, "args": list(self.arguments)}
+        described |= {"axes": {}, "set": {}, "env": {}, "metric_regex": dict(self.patterns)}
+        tables = {"template": "set", "variable": "env"}
+        for name, given in axes.items():
+            flag = self._others.get(name)
+            described[tables[flag.kind] if flag else "axes"][name] = given
+        return described
+
     def check(self, configs: Sequence[ScriptConfig]) -> None:
         for config in configs:
-            words = config.words()
-            if error := reader_of(config.script, tuple(shlex.split(config.arguments))).error_of(words):
-                raise ConfigError(f"{config.script} {shlex.join(words)}: {error}.")
+            words, fixed = config.words(), tuple(shlex.split(config.arguments))
+            for name in config.values:
+                if config.flags[name].is_given:
+                    flag = config.flags[name].option
+                    raise ConfigError(f"{flag} is given before -- and after it; leave one of them out.")
+            if error := reader_of(config.script, fixed).error_of(words):
+                ours = [word for word in fixed if word.removeprefix("--").replace("-", "_") in self._flags_of_sweeps()]
+                way_out = f"; {ours[0]} is a flag of dmls-ray, which stands before --" if ours else ""
+                raise ConfigError(f"{config.script} {shlex.join(words)}: {error}{way_out}.")
+
+    def _flags_of_sweeps(self) -> set[str]:
+        return {*RESERVED, *field_specs(ScriptOptions)}
 
     def check_recorded(self, config: Mapping[str, Any]) -> None:
         check_field_values(field_specs(ScriptOptions), config)

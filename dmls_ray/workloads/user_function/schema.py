@@ -296,6 +296,12 @@ class UserFunctionWorkload(Workload):
         """
         return user_function_schema(self.train, self.names)
 
+    def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if "#" in self.name:
+            return None
+        named = {name: given for name, given in axes.items() if name in self.names and name not in RUNTIME_FIELDS}
+        return {"train": self.name, "axes": {name: axes[name] for name in axes if name not in named}, "set": named}
+
     def modules(self, config: UserFunctionConfig) -> Sequence[str]:
         return (config.train.partition(":")[0],) if config.sent is None else config.sent.modules
 
