@@ -56,15 +56,16 @@ def quickstart() -> str:
     return "\n".join(["```console", *shown, "```"])
 
 
+def script() -> str:
+    """The command of a sweep of a script, and its answer without the line on what is undecided."""
+    lines = summarize(load(REFERENCE / "script")).answer.lines(100)
+    command = "dmls-ray sweep train.py --batch-size 16 64 --world-size 1 2"
+    return "\n".join(["```console", f"$ {command}", "...", *lines[:-2], "```"])
+
+
 def batch_size() -> str:
-    """An excerpt of the README's table, and the answer."""
-    summary = summarize(load(REFERENCE / "batch_size"))
-    frame = summary.table.frame()
-    columns = ["world_size", "batch_per_rank", "images/s [95%]", "tensor MiB", "test acc. [95%]", "n"]
-    return (
-        f"The sweep ends with a table ({len(columns)} of its {frame.shape[1]} columns are shown) and an answer:\n\n"
-        f"{_excerpt(frame, columns)}\n\n{_answer(summary.answer)}"
-    )
+    """The answer of the README's command."""
+    return _answer(summarize(load(REFERENCE / "batch_size")).answer)
 
 
 def grayscale() -> str:
@@ -140,6 +141,7 @@ def commands() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "quickstart": quickstart,
+    "script": script,
     "batch_size": batch_size,
     "grayscale": grayscale,
     "grayscale_memory": grayscale_memory,

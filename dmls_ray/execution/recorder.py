@@ -133,7 +133,7 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
     identity = join_identities(run.identity for run in (*plan.runs, *proposable))
     session: dict[str, Any] = {
         # The words of the command line; none in a notebook.
-        "command": [] if "ipykernel" in sys.modules else ["python", *sys.argv],
+        "command": _command(),
         "name": options.name,
         "question": options.question,
         "axis": options.axis,
@@ -160,6 +160,13 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
     if identity.data:
         session["data"] = dict(identity.data)
     return session
+
+
+def _command() -> list[str]:
+    if "ipykernel" in sys.modules:
+        return []
+    program = os.path.basename(sys.argv[0])
+    return ["dmls-ray", *sys.argv[1:]] if program == "dmls-ray" else ["python", *sys.argv]
 
 
 def _code_of_the_user(identity: Identity) -> Path:
