@@ -19,6 +19,7 @@ from dmls_ray.analysis.advise.rank import race_for
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_of, decide
+from dmls_ray.analysis.findings.same_training import training_change
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
@@ -44,6 +45,9 @@ class AnswerTable:
         """The answer in a sentence."""
         self.why = words.why_text(self.answer.why)
         """Where the difference between the two trials of the headline goes; empty where it is not known."""
+        change = training_change(self.answer.lead[0].pair) if self.answer.lead else None
+        self.training = words.training_text(change)
+        """Whether these two trials train the same; empty where that was not seen."""
         self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
         count = len(self.answer.comparisons) - MOST_ROWS
@@ -60,7 +64,7 @@ class AnswerTable:
             width: characters of a line.
         """
         lines = []
-        for text in (self.headline, self.why):
+        for text in (self.headline, self.training, self.why):
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
         for frame in self.frames:
             lines += ["", *_fitted(frame, width)]
@@ -75,6 +79,7 @@ class AnswerTable:
         decision = self.decision
         return {
             "headline": self.headline,
+            "training": self.training,
             "effects": [effect.as_dict() for comparison in self.answer.comparisons for effect in comparison],
             "comparisons": decision and len(decision.claims),
             "open": decision and list(map(words.claim_text, decision.open)),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
+from dmls_ray.analysis.findings.same_training import TrainingChange
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -163,6 +164,32 @@ def why_text(change: StepChange | None) -> str:
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
     samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
     return f"Why: {times}{samples}: {', '.join(parts)}."
+
+
+def training_text(change: TrainingChange | None) -> str:
+    """Whether the training of two trials is the same; empty where that was not seen."""
+    if change is None:
+        return ""
+    batch, base_batch = change.global_batch
+    changes = []
+    if batch != base_batch:
+        changes.append(f"{batch:,.10g} samples a step instead of {base_batch:,.10g}")
+    if change.number_format[0] != change.number_format[1]:
+        changes.append(f"{change.number_format[0] or 'unknown'} instead of {change.number_format[1] or 'unknown'}")
+    if changes:
+        return (
+            f"The training itself changed: {', '.join(changes)}. Compare the loss at equal samples before you choose."
+        )
+    same = f"{batch:,.10g} samples a step in both"
+    if change.losses == "equal":
+        return f"The training did not change: {same}, and equal losses of the first steps, within rounding."
+    if change.losses == "unknown":
+        return f"{same[0].upper()}{same[1:]}; whether the training is the same was not checked."
+    losses = "{:.4g} and {:.4g}".format(*change.first_losses)
+    return (
+        f"The training may have changed: {same}, but the losses of the first steps differ ({losses}), as with dropout, "
+        "another order of samples, or a script without a seed."
+    )
 
 
 def progress_text(decision: Decision) -> str:

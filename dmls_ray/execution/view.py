@@ -120,7 +120,7 @@ def describe_end(record: RunRecord) -> str:
     if record.is_stopped:
         parts = [f"stopped after epoch {metrics['stopped_epoch']}"]
     workload = workload_of(record.config)
-    for rate in (workload.throughput, workload.other_throughput):
+    for rate in workload.throughput:
         if rate in metrics and is_alone:
             parts.append(f"{metrics[rate]:,.0f} {label_of(rate)}")
     if "test_accuracy" in metrics:

@@ -307,6 +307,10 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Loss of the last step of a script, of one batch of rank 0.",
     ),
     Metric(
+        name="early_loss", kind="amount", direction="none", scope="run",
+        doc="Mean loss of the first three steps of a script on rank 0; equal where two trials train the same.",
+    ),
+    Metric(
         name="first_loss", label="first loss", kind="amount", direction="min", scope="run", shown="detail",
         doc="Loss of the first step of a script, of one batch of rank 0.",
     ),

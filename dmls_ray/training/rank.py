@@ -27,6 +27,10 @@ class ArtifactOptions:
     """Write a trace of a few further steps of each rank."""
 
 
+def _count_nothing(*_: float) -> None:
+    """For code that is not observed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankInfo:
     """One worker process of a run.
@@ -62,6 +66,16 @@ class RankInfo:
     """time.perf_counter of this process when it received the run: making the process group is part of the run."""
     instruments_s: float = field(default=0.0, compare=False)
     """Seconds since then that were spent on measurements and preparations, which are no part of the run."""
+
+    counter: Callable[..., None] = field(default=_count_nothing, repr=False, compare=False)
+    """Takes what `count` is given."""
+
+    def count(self, *, samples: float = 0, tokens: float = 0) -> None:
+        """Say how many samples or tokens this rank has processed since its last optimizer step.
+
+        Rates are in this unit then, and no longer those of the samples that loaders and models had.
+        """
+        self.counter(samples, tokens)
 
     @property
     def is_traced(self) -> bool:

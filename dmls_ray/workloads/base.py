@@ -38,10 +38,9 @@ class Workload:
     """`module:function`, called on every rank as `function(config, rank, emit)`; returns a dict of plain values."""
     metrics: ClassVar[Sequence[Metric]] = ()
     """What a run reports, in the order of the table's columns."""
-    throughput: ClassVar[str | None] = None
-    """Name of the metric of kind `rate` from which speed-up and efficiency follow; None: runs per second."""
-    other_throughput: ClassVar[str | None] = None
-    """Name of the rate of runs that have no such metric."""
+    throughput: ClassVar[Sequence[str]] = ("images_per_s",)
+    """Names of metrics of kind `rate`. From the first that a run reports, speed-up and efficiency follow; of runs
+    without any, from runs per second."""
     epoch_metrics: ClassVar[Sequence[str] | None] = None
     """Metrics that `--metric` of a search may name; None: any that a run reports."""
     durations_compare: ClassVar[bool] = False

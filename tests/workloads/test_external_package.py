@@ -46,7 +46,7 @@ class PiWorkload(Workload):
         Metric(name="points_per_s", label="points/s", kind="rate", direction="max", scope="run", format="rate"),
         Metric(name="pi_error", label="error of pi", kind="amount", direction="min", scope="run"),
     )
-    throughput = "points_per_s"
+    throughput = ("points_per_s",)
     epoch_metrics = ("pi_error",)
 
     def infeasible_reason(self, config):

@@ -10,7 +10,7 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of, memor
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial
+from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, common_rate
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import is_compared, metric_direction
@@ -141,15 +141,14 @@ class Objective:
 
 
 class Throughput(Objective):
-    """The most images per second; the shortest runs where no rate is known."""
+    """The most samples per second; the shortest runs where no rate is known."""
 
     name = "throughput"
     needs_times = True
 
     def choose_metric(self, table: Table) -> str:
         timed = [row for row in table.rows if row.value_of("total_s") is not None]
-        rates = [row.value_of("images_per_s") for row in timed]
-        return "total_s" if None in rates else "images_per_s"
+        return common_rate(timed) or "total_s"
 
 
 class Accuracy(Objective):

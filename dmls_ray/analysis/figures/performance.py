@@ -29,7 +29,7 @@ def scaling_chart(table: Table) -> Chart | None:
 
     Without a measured world size 1 there is no ideal, no efficiency and no fit.
     """
-    rates = plot.Plotted(Axis("throughput (images/s)", from_zero=True), Trial.rates, quantity="rate")
+    rates = plot.plotted_rates(table.rows)
     x, lines, notes = plot.metric_lines(table, rates, "world_size")
     throughput: list[Series] = []
     efficiency: list[Series] = []

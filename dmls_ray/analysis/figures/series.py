@@ -12,7 +12,7 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, res
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values, is_number
-from dmls_ray.analysis.trials.trial import Trial, name_of_change
+from dmls_ray.analysis.trials.trial import Trial, common_rate, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -144,15 +144,20 @@ def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: 
     return Plotted(y, partial(Trial.by_block, metric=name), name)
 
 
+def plotted_rates(rows: Sequence[Trial]) -> Plotted:
+    """The throughput of these trials, in its unit."""
+    rate = common_rate(row for row in rows if row.rates())
+    unit = label_of(rate) if rate else "runs/s"
+    return Plotted(Axis(f"throughput ({unit})", from_zero=True), Trial.rates, quantity="rate")
+
+
 def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
     """The measures by which the answer compares these trials, the most important first."""
     measures = [item for item in table.questions.measures(rows) if any(row.by_block(item.metric) for row in rows)]
     plotted = []
     for measure in measures[:_MOST_MEASURES]:
         if measure.kind == "speed":
-            names = {row.throughput for row in rows if row.by_block(row.throughput)}
-            unit = label_of(names.pop()) if len(names) == 1 else "runs/s"
-            plotted.append(Plotted(Axis(f"throughput ({unit})", from_zero=True), Trial.rates, quantity="rate"))
+            plotted.append(plotted_rates(rows))
         else:
             plotted.append(plotted_metric(measure.metric, from_zero=measure.is_ratio))
     return plotted

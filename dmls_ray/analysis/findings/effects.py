@@ -119,8 +119,8 @@ Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
 chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
 is compared with nothing."""
 
-_SETTINGS = {"steps": "optimizer steps", "scaled_lr": "lr"}
-"""What differs along with a field and explains an accuracy -> its words."""
+_SETTINGS = {"steps": "optimizer steps", "scaled_lr": "lr", "samples_per_step": "samples a step"}
+"""What differs along with a field and explains a speed or an accuracy -> its words."""
 HOPELESS = 101
 """Repeats from which on more are not advised."""
 

@@ -17,7 +17,7 @@ from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_i
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.steps import bounds_of
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, common_rate
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ def _first_metric(table: Table) -> str:
     """The metric whose column follows the factors: what was searched for; else the speed, or the accuracy."""
     if table.best_by is not None:
         return table.best_by[0]
-    if table.has("images_per_s"):
-        return "images_per_s"
+    if rate := common_rate(row for row in table.rows if row.counted):
+        return rate
     return "total_s" if table.is_timed else "test_accuracy"
 
 

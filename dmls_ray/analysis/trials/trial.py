@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,10 +28,15 @@ TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
 
 
+def common_rate(trials: Iterable[Trial]) -> str:
+    """The throughput that all of some trials have; empty where they have none in common."""
+    names = {trial.throughput if trial.by_block(trial.throughput) else "" for trial in trials}
+    return names.pop() if len(names) == 1 else ""
+
+
 def speed_metric(*trials: Trial) -> str:
     """The metric of the speed of some trials: their throughput if all have the same, else runs per second."""
-    names = {trial.throughput if trial.by_block(trial.throughput) else RUNS_PER_S for trial in trials}
-    return names.pop() if len(names) == 1 else RUNS_PER_S
+    return common_rate(trials) or RUNS_PER_S
 
 
 class Comparisons:
@@ -270,12 +275,9 @@ class Trial:
 
     @property
     def throughput(self) -> str:
-        """The metric that says how fast its runs go."""
-        name, other = self.workload.throughput or "images_per_s", self.workload.other_throughput
-        has_other = other is not None and any(other in record.metrics for record in self.counted)
-        if other is not None and has_other and not any(name in record.metrics for record in self.counted):
-            return other
-        return name
+        """The metric that says how fast its runs go: the first of its workload's that a run reports."""
+        names = self.workload.throughput
+        return next((name for name in names if any(name in record.metrics for record in self.counted)), names[0])
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""

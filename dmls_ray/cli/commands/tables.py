@@ -131,7 +131,7 @@ def print_summary(
 def compare_arguments(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
     parser.add_argument("b", metavar="B", help="Results folder that is compared, or its URI")
-    parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
+    parser.add_argument("--measure", help="What to compare; without it, the throughput, or seconds a run")
     parser.add_argument(
         "--fail-if-slower",
         metavar="SHARE",

@@ -69,7 +69,6 @@ class ClassificationWorkload(Workload):
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     saves_weights = True
     metrics = (*TRAINING_METRICS, *INFERENCE_METRICS)
-    throughput = "images_per_s"
     durations_compare = True
     presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"
     questions = "dmls_ray.workloads.classification.presentation:ClassificationQuestions"

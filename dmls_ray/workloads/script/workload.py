@@ -115,8 +115,7 @@ class ScriptWorkload(Workload):
     config = ScriptConfig
     entrypoint = "dmls_ray.workloads.script.rank_run:run_script"
     metrics = TRAINING_METRICS
-    throughput = "samples_per_s"
-    other_throughput = "tokens_per_s"
+    throughput = ("samples_per_s", "tokens_per_s")
     keeps_output = True
     presentation = "dmls_ray.workloads.script.presentation:ScriptPresentation"
 

@@ -282,6 +282,7 @@ class UserFunctionWorkload(Workload):
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.user_function.rank_run:run_user_function"
     metrics = TRAINING_METRICS
+    throughput = ("images_per_s", "samples_per_s", "tokens_per_s")
 
     def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
         self.train = train

@@ -1,0 +1,96 @@
+"""`ModelInputs`: what the models of training code are given, by hooks on the models that a look around finds."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class ModelInputs:
+    """Samples and tokens that models are given in training, and the number format in which they compute.
+
+    Args:
+        on_begin: called when a model begins to compute.
+        on_end: called when it has returned.
+        on_test: called when a model that trains is given something without gradients.
+        device: type of the device.
+    """
+
+    def __init__(
+        self, on_begin: Callable[[], None], on_end: Callable[[], None], on_test: Callable[[], None], device: str
+    ) -> None:
+        self._on_begin, self._on_end, self._on_test, self._device = on_begin, on_end, on_test, device
+        self.is_paused = False
+        """Whether models are given nothing new, as in a backward pass."""
+        self.number_format = ""
+        """In what the first model computed: `float32`, `tf32`, `autocast bfloat16`; empty where none was seen."""
+        self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._samples: Counter[int] = Counter()
+        self._tokens: Counter[int] = Counter()
+
+    def find(self) -> None:
+        """Look at the outermost models with parameters to train; not at compiled ones, which would compile the look."""
+        modules = [item for item in gc.get_objects() if isinstance(item, nn.Module)]
+        inner = {id(child) for module in modules for child in module.children()}
+        for module in modules:
+            if id(module) in inner or module in self._models or module._compiled_call_impl is not None:
+                continue
+            if any(parameter.requires_grad for parameter in module.parameters()):
+                self._models.add(module)
+                module.register_forward_pre_hook(self._given, with_kwargs=True)
+                module.register_forward_hook(self._returned)
+
+    def take(self) -> tuple[int, int]:
+        """Samples and tokens since the last call, of the model that had most."""
+        most = max(self._samples.values(), default=0), max(self._tokens.values(), default=0)
+        self._samples.clear()
+        self._tokens.clear()
+        return most
+
+    def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() or self.is_paused:
+            return
+        if not torch.is_grad_enabled():
+            self._on_test()
+            return
+        self._on_begin()
+        if not self.number_format:
+            self.number_format = self._format_of(module)
+        tensor = first_tensor((args, kwargs))
+        if tensor is None or not tensor.ndim:
+            return
+        self._samples[id(module)] += len(tensor)
+        if tensor.ndim == 2 and not tensor.is_floating_point():
+            self._tokens[id(module)] += tensor.numel()
+
+    def _returned(self, *_: Any) -> None:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling() and not self.is_paused:
+            self._on_end()
+
+    def _format_of(self, module: nn.Module) -> str:
+        if torch.is_autocast_enabled(self._device):
+            return f"autocast {_name(torch.get_autocast_dtype(self._device))}"
+        parameter = next(module.parameters())
+        has_tf32 = self._device == "cuda" and torch.get_float32_matmul_precision() != "highest"
+        return "tf32" if has_tf32 and parameter.dtype == torch.float32 else _name(parameter.dtype)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The first tensor in lists, tuples and mappings."""
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "values") and callable(value.values):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return None
+    return next((tensor for item in value if (tensor := first_tensor(item)) is not None), None)
