@@ -119,7 +119,7 @@ def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
         ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
-        "table.csv", "report.html", "tensorboard",
+        "table.csv", "report.html", "tensorboard", "sweep.toml",
     }  # fmt: skip
     answer = summarize(load(folder)).answer
     shown = "\n".join(answer.lines(100))

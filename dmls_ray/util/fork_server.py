@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
+import functools
 import os
 import pkgutil
 import select
@@ -17,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
@@ -87,6 +90,10 @@ class ForkServer:
         self._process.wait()
 
 
+_STACKS_S = 0.1
+"""How long a child that is killed has for the stacks of its threads."""
+
+
 class ForkedProcess:
     """A child of a `ForkServer`."""
 
@@ -123,7 +130,7 @@ class ForkedProcess:
 def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     """Serve the client at the other end of a socket until it closes its end, in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the client decides
-    signal.signal(signal.SIGTERM, _end_all)
+    signal.signal(signal.SIGTERM, functools.partial(_end_all, ()))
     # The end of the socket would not be seen while another process has inherited the client's end of it.
     prctl(DEATH_SIGNAL, signal.SIGTERM)
     prctl(CHILD_SUBREAPER, 1)
@@ -135,6 +142,8 @@ def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     os.set_blocking(wakeup, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup)
+    children: list[int] = []
+    signal.signal(signal.SIGTERM, functools.partial(_end_all, children))
     while True:
         try:
             command, descriptors, _, _ = socket.recv_fds(client, 1, 2)
@@ -153,7 +162,9 @@ def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
                 os.close(inherited)
             _run_child(connection, server)
         os.close(connection)
+        children[:] = [pid]
         _watch(pid, status, client, ended)
+        children.clear()
 
 
 def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
@@ -164,7 +175,7 @@ def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
         if client.fileno() in ready:
             with contextlib.suppress(ConnectionResetError):
                 client.recv(1)  # a request to kill the child, or nothing or a reset, where the client has ended
-            os.kill(pid, signal.SIGKILL)
+            _kill_after_its_stacks(pid)
         if ended in ready:
             os.read(ended, 4096)
             waited, code = os.waitpid(pid, os.WNOHANG)
@@ -173,7 +184,18 @@ def _watch(pid: int, status: int, client: socket.socket, ended: int) -> None:
         file.write(str(os.waitstatus_to_exitcode(code)))
 
 
-def _end_all(*_: object) -> NoReturn:
+def _kill_after_its_stacks(pid: int) -> None:
+    """Let a child write the stacks of its threads, which say where it hangs, and kill it."""
+    os.kill(pid, signal.SIGUSR1)
+    time.sleep(_STACKS_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _end_all(children: Sequence[int], *_: object) -> NoReturn:
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            _kill_after_its_stacks(pid)
     kill_descendants()
     os._exit(1)
 
@@ -188,6 +210,9 @@ def _run_child(connection: int, server: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Into its standard error, whatever that is by then.
+    faulthandler.enable(file=2)
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     code = 1
     try:
         pipe = Connection(connection)

@@ -35,7 +35,7 @@ def common_rate(trials: Iterable[Trial]) -> str:
 
 
 def speed_metric(*trials: Trial) -> str:
-    """The metric of the speed of some trials: their throughput if all have the same, else runs per second."""
+    """The metric of the speed of some trials: their common throughput, else runs per second."""
     return common_rate(trials) or RUNS_PER_S
 
 
@@ -268,8 +268,7 @@ class Trial:
         for name in (*table_metrics(), *without_entry):
             values = list(self.by_block(name).values())
             if values:
-                quantity = quantity_of(name, values)
-                resolution = resolution_of(name, self.counted)
+                quantity, resolution = quantity_of(name, values), resolution_of(name, self.counted)
                 found[name] = estimate(values, quantity, resolution=resolution, is_once=self.is_once(name))
         return found
 

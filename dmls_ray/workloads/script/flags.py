@@ -126,6 +126,7 @@ class FlagReader:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
+        self._said.close()
 
     def _last_line(self) -> str:
         assert self._process is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from dmls_ray.analysis.table.model import Note
@@ -16,7 +17,7 @@ class ScriptPresentation(Presentation):
     """Notes on what was seen of a script."""
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
-        """How samples are known where that is not sure, and which trials have the same losses in all repeats."""
+        """How samples are known where that is not sure, which trials have one loss, and which files runs share."""
         notes = []
         for counted_by in sorted({_counted_by(row) for row in rows} - {_SURE, ""}):
             named = _named([row for row in rows if _counted_by(row) == counted_by])
@@ -24,6 +25,10 @@ class ScriptPresentation(Presentation):
         if same := _named([row for row in rows if _has_one_loss(row)]):
             reason = "losses are equal in all repeats, so the script seeds itself; name its flag by --seed-flag"
             notes.append(Note("repeats", f"{same}: {reason}."))
+        writers = Counter(path for row in rows for record in row.records for path in record.facts.get("written", ()))
+        if shared := sorted(path for path, runs in writers.items() if runs > 1):
+            way_out = "each run overwrites what the one before left, or reads it; --own-folder gives each a folder"
+            notes.append(Note("method", f"Several runs wrote {join_names(shared, separator=', ')}: {way_out}."))
         return notes
 
 

@@ -28,9 +28,11 @@ from dmls_ray.training.process import VARIABLES, seed_process, store_at
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in, run_as_main
+from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
 from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
 from dmls_ray.workloads.script.workload import ScriptConfig
+from dmls_ray.workloads.script.written import stamps_of, written
 
 _end_process = os._exit
 """While a script runs, os._exit is another function."""
@@ -70,7 +72,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         outcome, reason = _outcome_of(config, ended, steps, rank, log)
         losses = steps.losses
         reported = Reported(taken=config.canonical())
-        printed = reported.read(numbers_printed(log, config.patterns), set())
+        told = reported.read({**logged, **numbers_printed(log, config.patterns)}, set())
         return {
             "outcome": outcome.value,
             "reason": reason,
@@ -93,7 +95,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "first_loss": losses[0] if losses else None,
                 "last_loss": losses[-1] if losses else None,
                 "not_recorded": reported.left_out,
-                **printed,
+                "written": [] if config.own_folder else written(before, stamps_of(place, folder)),
+                **told,
             },
         }
 
@@ -105,7 +108,10 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
 
     steps.end_process = end_here
     log = _output_in_file(rank)
-    with _working_folder(config):
+    folder = os.path.dirname(log)
+    with _working_folder(config), numbers_logged(folder) as logged:
+        place = os.getcwd()
+        before = stamps_of(place, folder)
         with utilization, steps.counted():
             ended = _run(config)
         return measured(ended)
@@ -237,7 +243,10 @@ def _outcome_of(
         said = "" if steps.count else f": {last_line_of(log)}"
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said}"
     if not steps.count:
-        return Outcome.ERROR, "the script ended and no optimizer step or backward pass was seen in its process"
+        return Outcome.ERROR, (
+            "the script ended and no optimizer step or backward pass was seen in its process; if it starts processes "
+            "that train, leave that to dmls_ray: --world-size 2"
+        )
     return Outcome.OK, ""
 
 

@@ -4,108 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.child_run import run_in_child
-from dmls_ray.training.process import store_at
-from dmls_ray.training.rank import ArtifactOptions, RankInfo
-from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.script.flags import ScriptFlag
-from dmls_ray.workloads.script.workload import ScriptConfig, ScriptWorkload
-
-ENTRY = ScriptWorkload.entrypoint
-
-BEGIN = """
-import os, sys, time
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-model = nn.Linear(8, 4)
-data = TensorDataset(torch.randn(256, 8), torch.randint(0, 4, (256,)))
-loader = DataLoader(data, 16)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-def step(x, y):
-    optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-"""
-
-LOOP = """
-for epoch in range(100):
-    for x, y in loader:
-        step(x, y)
-"""
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[list[ForkServer]]:
-    servers = [ForkServer("dmls_ray.training.rank:preload", ENTRY) for _ in range(2)]
-    yield servers
-    for server in servers:
-        server.close()
-
-
-class Runner:
-    """Runs scripts on one or two ranks."""
-
-    def __init__(self, servers: Sequence[ForkServer], folder: Path) -> None:
-        self.servers, self.folder = servers, folder
-        self.number = 0
-
-    def ranks(self, source: str, *, world_size: int = 1, **changes: Any) -> list[RankResult]:
-        """The results of the ranks; one whose process ended without a result is killed."""
-        self.number += 1
-        script = self.folder / "train.py"
-        script.write_text(textwrap.dedent(source))
-        config = ScriptConfig(
-            script=str(script), world_size=world_size, **{"steps": 20, "seed_flag": "none", **changes}
-        )
-        meeting = store_at("127.0.0.1")
-        results: list[RankResult | int] = [0] * world_size
-
-        def run(rank: int) -> None:
-            info = RankInfo(
-                rank=rank, world_size=world_size, name=f"{self.folder}-{self.number}",
-                store_address=("127.0.0.1", meeting.port) if world_size > 1 else None,
-                artifacts=ArtifactOptions(folder=str(self.folder)),
-            )  # fmt: skip
-
-            def finish(result: RankResult) -> None:
-                results[rank] = result
-
-            code = run_in_child(self.servers[rank], ENTRY, config, info, info.name, lambda event: None, finish)
-            if code:
-                results[rank] = RankResult(rank=rank, outcome=Outcome.KILLED, reason=str(code))
-
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(run, range(world_size)))
-        return results  # type: ignore[return-value]
-
-    def one(self, source: str, **changes: Any) -> RankResult:
-        (result,) = self.ranks(source, **changes)
-        return result
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "rank0.log").read_text(encoding="utf-8", errors="replace")
-
-
-@pytest.fixture
-def run(servers: list[ForkServer], tmp_path: Path) -> Runner:
-    return Runner(servers, tmp_path)
+from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
 
 def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader_and_model(run: Runner) -> None:

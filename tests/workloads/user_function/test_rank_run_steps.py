@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.further_steps import trace_name
@@ -194,3 +195,25 @@ def test_a_trace_of_a_function_has_a_few_steps_of_every_rank(tmp_path: Path, wor
 def test_a_function_of_fewer_steps_is_traced_to_its_end(steps: int, has_trace: bool, tmp_path: Path) -> None:
     call(train, steps, tmp_path)
     assert (tmp_path / trace_name(0)).exists() is has_trace
+
+
+def counts(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(128, 4)), 8)
+    for (batch,) in loader:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        if config["counts"]:
+            rank.count(samples=3, tokens=24)
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("says", "samples", "counted_by"), [(True, 3, "user"), (False, 8, "loader and model agree")])
+def test_rates_are_of_what_a_function_counts_or_else_of_what_is_seen(says: bool, samples: int, counted_by: str) -> None:
+    schema = user_function_schema(counts, {"counts": says})
+    result = run_inline(schema.make(counts=says), train=run_user_function)
+    assert result.outcome == "ok", result.traceback
+    assert result.values["samples_per_step"] == samples
+    assert result.run["counted_by"] == counted_by
+    assert (result.values["tokens_per_s"] is not None) == says

@@ -1,0 +1,130 @@
+"""Numbers that a script gives to a logger of experiments: TensorBoard's writer, Weights & Biases, trackio, MLflow.
+
+Each is looked at when the script imports it, and never otherwise. Nothing of a run goes over the network, unless the
+user's environment says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+Numbers = Mapping[str, Any]
+
+
+def _of_scalar(tag: Any, value: Any, *_: Any, **__: Any) -> Numbers:
+    return {tag: value}
+
+
+def _of_named_scalar(tag: Any = None, scalar_value: Any = None, *_: Any, **__: Any) -> Numbers:
+    return _of_scalar(tag, scalar_value)
+
+
+def _of_dict(data: Any = None, *_: Any, **named: Any) -> Numbers:
+    given = data if data is not None else named.get("metrics")
+    return given if isinstance(given, Mapping) else {}
+
+
+def _of_mlflow(run_id: Any, key: Any, value: Any, *_: Any, **__: Any) -> Numbers:
+    return {key: value}
+
+
+def _of_batch(run_id: Any, metrics: Sequence[Any] = (), *_: Any, **__: Any) -> Numbers:
+    return {metric.key: metric.value for metric in metrics}
+
+
+_METHODS: Mapping[str, Mapping[str, Callable[..., Numbers]]] = {
+    "torch.utils.tensorboard.writer": {"SummaryWriter.add_scalar": _of_named_scalar},
+    "tensorboardX.writer": {"SummaryWriter.add_scalar": _of_named_scalar},
+    "wandb.sdk.wandb_run": {"Run.log": _of_dict},
+    "trackio.run": {"Run.log": _of_dict},
+    "mlflow.tracking.client": {"MlflowClient.log_metric": _of_mlflow, "MlflowClient.log_batch": _of_batch},
+}
+"""Module -> its methods that take numbers -> what finds these in the arguments."""
+
+
+@contextmanager
+def numbers_logged(folder: str) -> Iterator[dict[str, float]]:
+    """While the context lasts, collect the last number of each name that is logged.
+
+    Args:
+        folder: where loggers write that would send their numbers elsewhere.
+    """
+    found: dict[str, float] = {}
+    for name, value in {
+        "WANDB_MODE": "offline",
+        "WANDB_SILENT": "true",
+        "WANDB_DIR": folder,
+        "TRACKIO_DIR": os.path.join(folder, "trackio"),
+        "MLFLOW_TRACKING_URI": f"file:{folder}/mlruns",
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+    }.items():
+        os.environ.setdefault(name, value)
+    finder = _Finder(found)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield found
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of loggers as usual, and lets their methods tell what they are given.
+
+    Args:
+        found: receives the numbers.
+    """
+
+    def __init__(self, found: dict[str, float]) -> None:
+        self._found = found
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _METHODS:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = functools.partial(self._execute, execute)  # type: ignore[method-assign]
+        return spec
+
+    def _execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        execute(module)
+        for path, numbers_of in _METHODS[module.__name__].items():
+            owner, _, name = path.partition(".")
+            method = getattr(getattr(module, owner, None), name, None)
+            if method is not None:
+                setattr(getattr(module, owner), name, self._telling(method, numbers_of))
+
+    def _telling(self, method: Callable[..., Any], numbers_of: Callable[..., Numbers]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def telling(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            returned = method(self_, *args, **kwargs)
+            for name, value in numbers_of(*args, **kwargs).items():
+                number = _number(value)
+                if number is not None:
+                    self._found[str(name)] = number
+            return returned
+
+        return telling
+
+
+def _number(value: Any) -> float | None:
+    """The value as a number; None for pictures, tables and texts."""
+    if isinstance(value, str | bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
+        return None
