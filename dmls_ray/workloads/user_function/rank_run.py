@@ -21,6 +21,7 @@ from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.base import Workload, check_data
 from dmls_ray.workloads.observer import ObservedSteps
+from dmls_ray.workloads.user_function.ray_loop import call_loop, takes_rank
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
 
 
@@ -63,7 +64,10 @@ def run_user_function(
     reporter = _Reporter(rank, emit, clock, reported, on_report=steps.leave_out)
     returned: Any = None
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
-        returned = train(given, rank, reporter.emit)
+        if takes_rank(train):
+            returned = train(given, rank, reporter.emit)
+        else:
+            returned = call_loop(train, given, rank, reporter.emit)
     result = reported.read(returned, RETURNABLE)
     del returned
     synchronize(device)

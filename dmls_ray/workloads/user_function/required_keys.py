@@ -21,14 +21,10 @@ def required_keys(function: Callable[..., Any]) -> list[str]:
     A key counts where every call evaluates `config["key"]`, before the function may return, and before it does anything
     with the dict that may add a key, such as handing it to other code.
     """
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body
-    except (AttributeError, OSError, ValueError, SyntaxError):
+    definition = _definition_of(function)
+    name = _first_parameter(function)
+    if definition is None or not name:
         return []
-    # The code of a decorator has another name, as may that of a file that was edited after its import.
-    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
-        return []
-    name = next(iter(inspect.signature(function).parameters))
     keys: list[str] = []
     for statement in definition.body:
         nodes = list(ast.walk(statement))
@@ -40,6 +36,36 @@ def required_keys(function: Callable[..., Any]) -> list[str]:
         if any(isinstance(node, ast.Return | ast.Raise) for node in nodes):
             break
     return keys
+
+
+def optional_keys(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keys that a function reads by `config.get("key", default)`, with defaults that its source shows."""
+    definition, name = _definition_of(function), _first_parameter(function)
+    found: dict[str, Any] = {}
+    for node in ast.walk(definition) if definition is not None else ():
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=read), attr="get"),
+                args=[ast.Constant(value=str(key)), ast.Constant(value=default)],
+            ) if read == name:
+                found[key] = default
+    return found
+
+
+def _first_parameter(function: Callable[..., Any]) -> str:
+    return next(iter(inspect.signature(function).parameters), "")
+
+
+def _definition_of(function: Callable[..., Any]) -> ast.FunctionDef | None:
+    """The syntax tree of a function; None where its source does not show it."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body
+    except (AttributeError, OSError, ValueError, SyntaxError):
+        return None
+    # The code of a decorator has another name, as may that of a file that was edited after its import.
+    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
+        return None
+    return definition
 
 
 def _uses(nodes: Sequence[ast.AST], name: str) -> int:

@@ -28,7 +28,7 @@ from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.user_function.required_keys import required_keys
+from dmls_ray.workloads.user_function.required_keys import optional_keys, required_keys
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"
@@ -89,11 +89,15 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, Sent | None, ty
     function = import_function(train, flag=FLAG) if isinstance(train, str) else train
     name, importable = (train, True) if isinstance(train, str) else function_name(function)
     try:
-        inspect.signature(function).bind(None, None, None)
+        parameters = len(inspect.signature(function).parameters)
+        inspect.signature(function).bind(*[None] * min(parameters, 3))
+        if parameters == 2:
+            raise TypeError("two are too few")
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters; "
-            "a method needs an object of its class in the module: module:object.method."
+            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters, "
+            "or one or none, as a loop of Ray Train; a method needs an object of its class in the module: "
+            "module:object.method."
         ) from error
     config_class = config_class_of(function, name)
     if importable:
@@ -125,8 +129,8 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     Raises:
         ConfigError: the annotation is something else, or cannot be resolved.
     """
-    first = next(iter(inspect.signature(function).parameters.values()))
-    if first.annotation is first.empty:
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None or first.annotation is first.empty:
         return None
     try:
         hint = evaluated(first.annotation, getattr(_plain_function(function), "__globals__", {}))
@@ -151,14 +155,21 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
     name, sent, config_class = find_function(train)
+    defaults: dict[str, Any] = {}
     if config_class is None:
         function = import_function(train, flag=FLAG) if isinstance(train, str) else train
         names = [*names, *required_keys(function)]
-    return function_schema(name, config_class, names, sent=sent)
+        defaults = {key: value for key, value in optional_keys(function).items() if key not in names}
+    return function_schema(name, config_class, names, defaults=defaults, sent=sent)
 
 
 def function_schema(
-    name: str, config_class: type | None, names: Iterable[str] = (), *, sent: Sent | None = None
+    name: str,
+    config_class: type | None,
+    names: Iterable[str] = (),
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    sent: Sent | None = None,
 ) -> Schema:
     """The schema of a function that was found.
 
@@ -166,9 +177,10 @@ def function_schema(
         name: the recorded name of the function.
         config_class: the dataclass of its configuration; None for a dict.
         names: the fields of a dict.
+        defaults: further ones, with their defaults.
         sent: the function itself, where no other process can import it.
     """
-    specs = _specs(config_class, names)
+    specs = _specs(config_class, names, defaults or {})
 
     def build(**given: Any) -> UserFunctionConfig:
         values = {key: spec.default for key, spec in specs.items()} | given
@@ -189,11 +201,12 @@ def function_schema(
     )
 
 
-def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
+def _specs(config_class: type | None, names: Iterable[str], defaults: Mapping[str, Any]) -> dict[str, FieldSpec]:
     """World size first, then the fields of the function, then the rest of `RUNTIME_FIELDS`."""
     runtime = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
         custom = {name: FieldSpec(name, is_required=True) for name in names if name not in runtime}
+        custom |= {name: FieldSpec(name, default=value) for name, value in defaults.items() if name not in runtime}
     else:
         custom = dict(field_specs(config_class))
         for name in custom.keys() & runtime.keys():

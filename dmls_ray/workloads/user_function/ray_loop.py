@@ -1,0 +1,75 @@
+"""Training functions as Ray Train has them, `train_loop_per_worker`: what `ray.train` says in them is of this run."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch.distributed as dist
+
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.util.errors import UserCodeError
+
+Report = Callable[[Mapping[str, Any]], object]
+
+
+def takes_rank(function: Callable[..., Any]) -> bool:
+    """Whether a function is called as `train(config, rank, emit)`; else it is a loop of Ray Train's."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def call_loop(function: Callable[..., Any], given: Any, rank: RankInfo, emit: Report) -> Any:
+    """Call `function(config)` or `function()` as a worker of Ray Train does.
+
+    Args:
+        function: the loop.
+        given: its configuration.
+        rank: this rank.
+        emit: takes what `ray.train.report` is given.
+    """
+    if rank.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray would take a GPU that it finds
+    # Imported here: it takes a second, and no other function needs it.
+    from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
+
+    class RunFunctions(LocalTrainFnUtils):
+        """The functions of `ray.train` in this run: the seam that Ray has for its own local mode."""
+
+        def report(self, metrics: Mapping[str, Any], checkpoint: Any = None, *_: Any, **__: Any) -> None:
+            emit({name: value for name, value in metrics.items() if name != "kind"})
+
+        def get_checkpoint(self) -> None:
+            return None
+
+        def get_dataset_shard(self, dataset_info: Any) -> Any:
+            raise UserCodeError(
+                "ray.train.get_dataset_shard: a sweep gives no dataset of Ray Data; read the data in the function."
+            )
+
+        def barrier(self) -> None:
+            if dist.is_initialized():
+                dist.barrier()
+
+        def broadcast_from_rank_zero(self, data: Any) -> Any:
+            shared = [data]
+            if dist.is_initialized():
+                dist.broadcast_object_list(shared)
+            return shared[0]
+
+    set_train_fn_utils(
+        RunFunctions(
+            experiment_name=rank.name or "dmls_ray",
+            world_size=rank.world_size,
+            world_rank=rank.rank,
+            local_rank=rank.local_rank,
+            local_world_size=rank.local_world_size,
+            node_rank=rank.machine_rank,
+        )
+    )
+    return function(given) if inspect.signature(function).parameters else function()
