@@ -6,6 +6,8 @@ instruments      milliseconds of a run that instruments take and no time contain
 memory           what a batch of 256 needs more than one of 32, by the numbers of runs in a process that served other
                  runs, against the peaks of fresh processes that train in a bare loop
 
+observer         microseconds of a step of a script or a function, observed and bare, in alternating pairs
+
 Throughput against a bare loop is measured by throughput.py, the marks of step phases by phases.py.
 """
 
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +31,18 @@ import psutil
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
+from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.train import rank_trainer
+from dmls_ray.workloads.observer import ObservedSteps
 from tests.new_processes import run_inline
 
 _MODELS = (("mnist_convnet", 2048), ("convnet", 512))
@@ -110,6 +116,41 @@ def instruments_row(config: TrialConfig, rounds: int) -> dict[str, str]:
     return row(config, "ms of instruments in a run, and total_s", instruments, totals, digits=0)
 
 
+# --- observer ---------------------------------------------------------------------------------------------------------
+
+_OBSERVED_STEPS = 400
+
+
+def observer_row(pairs: int) -> dict[str, str]:
+    """What the observer of scripts and functions adds to a step."""
+    _loop_us(observed=True)  # loads libraries
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(pairs):
+        for observed in (True, False) if number % 2 else (False, True):
+            times[observed].append(_loop_us(observed=observed))
+    added = [with_ - bare for with_, bare in zip(times[True], times[False], strict=True)]
+    what = f"a step of one layer with a loader: us that the observer adds, and the bare step (n={pairs} pairs)"
+    return {"what": what, "measured": with_range(added, 1), "independent": with_range(times[False], 1)}
+
+
+def _loop_us(*, observed: bool) -> float:
+    """Microseconds of a step of a small loop, after its warm-up."""
+    loader = DataLoader(TensorDataset(torch.randn(32 * (_OBSERVED_STEPS + 20), 16)), 32)
+    rank = RankInfo()
+    steps = ObservedSteps(rank, lambda event: None, PhaseClock(torch.device("cpu"), rank.assigned_at, 0.0))
+    began = 0.0
+    with steps.counted() if observed else nullcontext():
+        model = torch.nn.Linear(16, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for number, (batch,) in enumerate(loader):
+            if number == 20:
+                began = time.perf_counter()
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+        return (time.perf_counter() - began) / _OBSERVED_STEPS * 1e6
+
+
 def _in_fresh_process(function: Callable[..., float], *arguments: object) -> float:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
@@ -159,7 +200,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: 7)")
     rounds = parser.parse_args().rounds
-    rows = []
+    torch.set_num_threads(1)
+    rows = [observer_row(max(rounds, 15))]
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("DMLS_RAY_CACHE", cache)
         for model, images in _MODELS:

@@ -3,7 +3,8 @@
 dmls_ray against the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `train_rank`
 on the same trivial configuration, and the cost of a trial is its wall time minus the time that the rank measured from
 assignment to result. In addition: the time of the whole process of a sweep of 64 trivial runs, from Enter to prompt,
-and the time until its first row is on the disk.
+and the time until its first row is on the disk. And the cost of a run of a script beyond its own loop, next to `python`
+and `torchrun`.
 
     python benchmarks/overhead.py [--peer-trials 3] [--trials 12] [--sweeps 3]
 """
@@ -138,6 +139,54 @@ def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> f
     return float(result["total_s"])
 
 
+SCRIPT = """
+import json, os, time
+import torch
+import torch.distributed as dist
+
+model = torch.nn.Linear(16, 4)
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+began = time.perf_counter()
+for _ in range(50):
+    optimizer.zero_grad()
+    model(torch.randn(32, 16)).square().mean().backward()
+    optimizer.step()
+if os.environ.get("RANK", "0") == "0":
+    print(json.dumps({"loop_s": time.perf_counter() - began}))
+"""
+"""Prints the seconds of its own loop."""
+
+
+def script_of_ours(world_size: int, trials: int) -> list[float]:
+    """Seconds a run of a script beyond its loop, seen from the driver."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "train.py"
+        script.write_text(SCRIPT)
+        axes = {"world_size": world_size, "steps": None, "device": "cpu", "threads_per_rank": 1}
+        runs = sweep(str(script), axes, repeats=trials, out=f"{folder}/sweep").runs
+        return [float(cost) for cost in (runs.overhead_s + runs.total_s - runs.loop_s).dropna()]
+
+
+def script_started(world_size: int, trials: int) -> list[float]:
+    """The same of a new interpreter: `python train.py`, or torchrun for several ranks."""
+    costs = []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "train.py"
+        script.write_text(SCRIPT)
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"]
+        command = [sys.executable, *(torchrun if world_size > 1 else []), str(script)]
+        for _ in range(trials):
+            began = time.monotonic()
+            env = {**os.environ, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+            loop_s = json.loads(done.stdout.splitlines()[-1])["loop_s"]
+            costs.append(time.monotonic() - began - loop_s)
+    return costs
+
+
 def whole_sweep() -> tuple[float, float]:
     """Seconds from Enter to prompt of a sweep of 64 trivial runs, and from Enter until the first run's row is on
     the disk.
@@ -178,6 +227,8 @@ def main() -> None:
         ("Tune + TorchTrainer, as documented", documented, args.peer_trials),
         ("torchrun, one launch per trial", torchrun, args.peer_trials),
         ("dmls_ray, one worker group", ours, args.trials),
+        ("a script, python or torchrun", script_started, args.peer_trials),
+        ("a script, dmls_ray", script_of_ours, args.trials),
     ]
     for world_size in (1, 2):
         for name, measure, trials in ways:

@@ -259,12 +259,12 @@ class StepPhases:
         """What the rank did since the last mark was this phase."""
         if not self._is_counting:
             return
-        now = mark(self._device)
         if self._cuda:
-            self._events[-1].append((phase, now))
-        else:
-            self._step_ms[phase] += (now - self._last) * 1e3
-            self._last = now
+            self._events[-1].append((phase, mark(self._device)))
+            return
+        now = time.perf_counter()
+        self._step_ms[phase] += (now - self._last) * 1e3
+        self._last = now
 
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""

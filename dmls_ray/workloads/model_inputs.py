@@ -36,7 +36,8 @@ class ModelInputs:
 
     def find(self) -> None:
         """Look at the outermost models with parameters to train; not at compiled ones, which would compile the look."""
-        modules = [item for item in gc.get_objects() if isinstance(item, nn.Module)]
+        # By the type: some objects of libraries answer with a warning when they are asked for their class.
+        modules = [item for item in gc.get_objects() if issubclass(type(item), nn.Module)]
         inner = {id(child) for module in modules for child in module.children()}
         for module in modules:
             if id(module) in inner or module in self._models or module._compiled_call_impl is not None:
@@ -54,7 +55,7 @@ class ModelInputs:
         return most
 
     def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling() or self.is_paused:
+        if self.is_paused or torch.compiler.is_compiling():
             return
         if not torch.is_grad_enabled():
             self._on_test()
@@ -62,7 +63,7 @@ class ModelInputs:
         self._on_begin()
         if not self.number_format:
             self.number_format = self._format_of(module)
-        tensor = first_tensor((args, kwargs))
+        tensor = first_tensor(args) if args else first_tensor(kwargs)
         if tensor is None or not tensor.ndim:
             return
         self._samples[id(module)] += len(tensor)
@@ -70,7 +71,7 @@ class ModelInputs:
             self._tokens[id(module)] += tensor.numel()
 
     def _returned(self, *_: Any) -> None:
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling() and not self.is_paused:
+        if torch.is_grad_enabled() and not self.is_paused and not torch.compiler.is_compiling():
             self._on_end()
 
     def _format_of(self, module: nn.Module) -> str:
@@ -89,8 +90,12 @@ def first_tensor(value: Any) -> Tensor | None:
     """The first tensor in lists, tuples and mappings."""
     if isinstance(value, Tensor):
         return value
-    if hasattr(value, "values") and callable(value.values):
+    if not isinstance(value, list | tuple):
+        if not callable(getattr(value, "values", None)):
+            return None
         value = value.values()
-    elif not isinstance(value, list | tuple):
-        return None
-    return next((tensor for item in value if (tensor := first_tensor(item)) is not None), None)
+    for item in value:
+        tensor = first_tensor(item)
+        if tensor is not None:
+            return tensor
+    return None

@@ -265,7 +265,7 @@ class ObservedSteps:
 
     def _step(self, optimizer: Optimizer) -> None:
         if self._leader is None or self._leader() is None:
-            self._leader = weakref.ref(optimizer)
+            self._leader, self._has_optimizer = weakref.ref(optimizer), True
         self.timer.phases.after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)

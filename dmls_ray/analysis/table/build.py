@@ -115,13 +115,19 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     for text in texts:
         yield Note("comparability", text)
     if any(row.speed_up for row in table.rows if row.world_size > 1):
-        equal = table.fixed_batch_field
-        scaling = "strong" if equal == "global_batch" else "weak"
-        text = f"Speed-up is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
-        yield Note("baseline", text)
+        yield Note("baseline", _baseline_text(table))
     yield from table.presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():
         yield Note("outcome", f"{join_names(list(names))}: {text}.")
+
+
+def _baseline_text(table: Table) -> str:
+    """What speed-ups are against."""
+    if not any("batch_per_rank" in row.records[0].config for row in table.rows):
+        return "Speed-up is against world_size 1, all else equal; samples/step shows whether the global batch grew."
+    equal = table.fixed_batch_field
+    scaling = "strong" if equal == "global_batch" else "weak"
+    return f"Speed-up is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
 
 
 def _busy(records: Sequence[RunRecord]) -> Iterator[str]:
