@@ -47,11 +47,13 @@ class Cluster:
         line = [str(BIN / "ray"), "job", command, "--address", self.jobs, *words]
         return call(line, PROJECT, env=self.allowed(), timeout=timeout)
 
-    def submit(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def submit(
+        self, name: str, *words: str, program: tuple[str, ...] = ("sweeps/batch_size.py",)
+    ) -> subprocess.CompletedProcess[str]:
         """Submit a sweep, and do not wait for it."""
         environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}})
         options = ["--no-wait", "--working-dir", ".", "--submission-id", name, "--runtime-env-json", environment]
-        return self.job("submit", *options, "--", sys.executable, "sweeps/batch_size.py", *words)
+        return self.job("submit", *options, "--", sys.executable, *program, *words)
 
     def ended(self, name: str, within_s: float = 150) -> str:
         """How a job ended."""
@@ -145,6 +147,16 @@ def test_a_job_leaves_plain_lines_its_rows_and_no_word_of_the_token_or_the_envir
     written = b"".join(file.read_bytes() for file in out.rglob("*") if file.is_file()) + log.encode()
     assert cluster.token.encode() not in written
     assert MARKER.encode() not in written
+
+
+@pytest.mark.slow
+def test_a_job_sweeps_a_script(cluster: Cluster, tmp_path: Path) -> None:
+    program = ("-m", "dmls_ray", "sweep", "examples/train.py")
+    flags = ("--batch-size", "8", "16", "--steps", "8", "--repeats", "1", "--out", str(tmp_path / "out"))
+    assert cluster.submit("script", *flags, "--", "--lr", "0.01", program=program).returncode == 0
+    assert cluster.ended("script") == "succeeded", cluster.log("script")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
+    assert sorted((row["config"]["batch_size"], row["outcome"]) for row in rows) == [(8, "ok"), (16, "ok")]
 
 
 @pytest.mark.slow

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT, SMALL, call
+from tests.conftest import PROJECT, call
 from tests.multihost.hosts import Network
 
 SCRIPT = PROJECT / "sweeps" / "cluster" / "slurm.sbatch"
-SMALL_SWEEP = (
-    "--ranks-per-machine", "1", "--batch-per-rank", "8", "--dataset", SMALL, "--epochs", "1", "--repeats", "1",
-)  # fmt: skip
+TRAIN = str(PROJECT / "examples" / "train.py")
+SMALL_SWEEP = ("--ranks-per-machine", "1", "--batch-size", "8", "--steps", "8", "--repeats", "1")
 
 SCONTROL = """#!/bin/sh
 [ "$1 $2" = "show hostnames" ] && echo "$3" | tr , '\\n'
@@ -66,16 +65,17 @@ def submitted(folder: Path, env: dict[str, str], *words: str) -> subprocess.Comp
 
 
 @pytest.mark.multihost
-def test_a_slurm_job_runs_a_sweep_on_all_of_its_nodes_and_leaves_no_process_of_ray(
+def test_a_slurm_job_sweeps_a_script_on_all_of_its_nodes_and_leaves_no_process_of_ray(
     network: Network, tmp_path: Path
 ) -> None:
     network.add(2)
     env = slurm(network, tmp_path)
-    words = ["python", str(PROJECT / "sweeps" / "machines.py"), "--machines", "1", "2", *SMALL_SWEEP, "--out", "out"]
+    words = ["python", "-m", "dmls_ray", "sweep", TRAIN, "--machines", "1", "2", *SMALL_SWEEP, "--out", "out"]
     done = submitted(tmp_path, env, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
     assert {(row["config"]["machines"], row["outcome"]) for row in rows} == {(1, "ok"), (2, "ok")}
+    assert {row["metrics"]["samples_per_step"] for row in rows} == {8, 16}
     processes = [process for host in network.hosts for process in host.processes()]
     assert not [process.name() for process in processes if "ray" in " ".join(process.cmdline())]
     assert not list(tmp_path.glob(".ray-*")), "the token and the log of Ray are deleted with the job"
