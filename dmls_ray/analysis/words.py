@@ -13,8 +13,9 @@ from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_in
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.steps import PARTS, StepChange
-from dmls_ray.analysis.trials.trial import describe_configuration
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.value_texts import duration
 
 HEADLINES: Mapping[str, str] = {
@@ -59,6 +60,7 @@ VERDICTS: Mapping[str, str] = {
 CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
     "independent": "not compared, since their ranks trained apart: {names}",
+    "held_clocks": "the clocks of GPUs were held down: {names}",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
     "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
     "were measured",
@@ -262,6 +264,13 @@ def claim_text(claim: Effect) -> str:
 def _pair_text(pair: Pair) -> str:
     """`batch_per_rank 128 vs 16 (1 rank)`."""
     return f"{pair.label} ({pair.where})" if pair.where else pair.label
+
+
+def held_clocks_notes(trials: Sequence[Trial]) -> list[str]:
+    """That the clocks of GPUs were held down, in a note; none where they were not."""
+    if not (held := describe_held_clocks(trials)):
+        return []
+    return [f"Clocks of GPUs were held down: {join_names(held)}; their times are not those of full clocks."]
 
 
 def describe_unfinished(left: int, asked: int) -> str:

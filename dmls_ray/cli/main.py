@@ -32,7 +32,8 @@ COMMANDS = {
 """Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
 
 _DESCRIPTION = (
-    "Read what sweeps have left: tables, figures, comparisons and advice. dmls-ray sweep --help tells how to start one."
+    "Read what sweeps have left: tables, figures, comparisons and advice. dmls-ray sweep --help tells how to start "
+    "one; dmls-ray doctor measures which differences this machine can show."
 )
 
 
@@ -49,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         from dmls_ray.cli.sweep_what import sweep_what
 
         sweep_what(sys.argv[2:])
+    if arguments is None and sys.argv[1:2] == ["doctor"]:
+        from dmls_ray.cli.doctor import doctor
+
+        doctor(sys.argv[2:])
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parse(_parser(name, words), words)

@@ -8,14 +8,14 @@ import inspect
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from dmls_ray.cli.console import Parser, parse
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import Variant
-from dmls_ray.config.options import FLAGS, RESERVED, SEARCH_ONLY, Options
+from dmls_ray.config.options import FLAGS, RESERVED, SEARCH_ONLY, Options, Until
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
 from dmls_ray.config.search_space import Range
 from dmls_ray.config.value_texts import as_flag_value
@@ -85,6 +85,10 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     if options.get("mode", "bench") == "bench":
         # Search options of the script do not apply.
         options = {key: value for key, value in options.items() if key in asked_options or key not in SEARCH_ONLY}
+    if options.get("repeats", "auto") != "auto":
+        # Nor does what the script says of repeats until all is decided.
+        until = {item.name for item in fields(Until)}
+        options = {key: value for key, value in options.items() if key in asked_options or key not in until}
     question = inspect.cleandoc(preset.question).partition("\n\n")[0]
     return Request(
         workload=workload,

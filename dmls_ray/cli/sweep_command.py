@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -61,7 +62,8 @@ def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program
     name = " ".join([os.path.basename(program[0]), *program[1:]])
     parser = Parser(prog=name, description=inspect.cleandoc(preset.description or preset.question))
     try:
-        sys.exit(_run(parse_request(parser, preset, [*preset.given, *words]), heartbeat))
+        request = parse_request(parser, preset, [*preset.given, *words])
+        sys.exit(_run(request, heartbeat, ending=preset.ending))
     except InputError as error:
         if heartbeat.is_restart and isinstance(error, ClusterError):
             raise ClusterLostError(str(error)) from error
@@ -74,7 +76,7 @@ def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _run(request: Request, heartbeat: Heartbeat) -> int:
+def _run(request: Request, heartbeat: Heartbeat, *, ending: str) -> int:
     options = request.options
     plan, space = plan_sweep(request.axes, options, request.workload, variants=request.variants)
     console = ProgressConsole()
@@ -94,9 +96,7 @@ def _run(request: Request, heartbeat: Heartbeat) -> int:
     is_live = console.is_terminal and not console.is_dumb_terminal
     with View(console, is_live=is_live) as view:
         results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
-    from dmls_ray.cli.sweep_output import show_results
-
-    show_results(results, plan, request, console)
+    pkgutil.resolve_name(ending)(results, plan, request, console)
     is_kept_here = results.mirror is not None and results.mirror.is_kept
     outcomes = {record.outcome for record in results.records}
     is_answered = all(outcome.is_answer() for outcome in outcomes) and outcomes != {Outcome.SKIPPED}

@@ -42,6 +42,8 @@ class Preset:
     """Words that stand before those of the command line: `--train train.py`."""
     arguments: Sequence[str] = ()
     """What a script has after `--` where the command line has nothing."""
+    ending: str = "dmls_ray.cli.sweep_output:show_results"
+    """Function that prints what the sweep has found: `module:function`."""
     layout: str | None = None
     """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
 

@@ -58,6 +58,9 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
         if value is not None:
             record.metrics.setdefault(metric.name, value)
+    rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")
+    if rate and "power_w" in record.metrics:
+        record.metrics["joules_per_sample"] = record.metrics["power_w"] / rate
 
 
 def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[Metric] = ()) -> None:

@@ -2,6 +2,8 @@
 
 The values are in the `metrics` of runs, epochs and ranks, by name. A number without an entry, as a user-defined
 function reports it, has its name as label, a column in tables, and is compared.
+
+One module because the order of its entries is that of tables.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+from dmls_ray.records.gpu_state import HELD_BY
 
 Kind = Literal["rate", "amount", "ratio", "share", "value"]
 Direction = Literal["max", "min", "none"]
@@ -135,6 +139,14 @@ def _memory_kind(kind: str, doc: str) -> Metric:
     )  # fmt: skip
 
 
+def _held_by(name: str) -> Metric:
+    """A share of a run in which something held the clocks of its GPU down."""
+    return Metric(
+        name=f"held_by_{name}", kind="share", direction="none", scope="rank", across_ranks="max",
+        doc=f"Share of the samples, two a second, in which the clocks of the GPU were held down by {name}, by NVML.",
+    )  # fmt: skip
+
+
 _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "validation")), strict=True)
 
 TRAINING_METRICS: tuple[Metric, ...] = (
@@ -248,6 +260,10 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="stopped_epoch", label="stopped after epoch", kind="value", direction="none", scope="run", family="end",
         doc="Epoch after which a search stopped the run.",
     ),
+    Metric(
+        name="joules_per_sample", label="J/sample", kind="amount", direction="min", scope="run", is_time=True,
+        spare=7, doc="power_w divided by samples/s or images/s: energy of a sample, of the counted steps alone.",
+    ),
     # In records, in no table.
     _epoch_time(
         name="train_s", returnable=True, doc="Seconds of counted training steps, from the barrier to the last rank."
@@ -284,6 +300,12 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Communication of gradients per step, from the first bucket to the last.",
     ),
     _rank_time(name="overlap_ms", across_ranks="min", doc="Part of comm_ms that computation hides."),
+    _rank_count(
+        name="power_w", across_ranks="sum", format="number",
+        doc="Mean power while steps are counted: of the GPUs alone, by NVML; on a CPU of all of its packages, by RAPL.",
+    ),
+    _rank_count(name="gpu_mhz", across_ranks="min", doc="Mean clock of the GPU's multiprocessors during the run."),
+    *map(_held_by, HELD_BY),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes most."),
     _count(name="parameters", returnable=True, doc="Trainable parameters of the model."),

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.training.energy import PowerMeter
 
 RUN_PHASES = ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
 """Phases that are timed. With `between_s`, the time in none of them, they add up to `total_s`."""
@@ -91,10 +92,18 @@ class StepTimer:
         device: the rank's device.
         warmup_steps: steps that do not count.
         on_warm: called when they are over, before the clock of counted steps starts.
+        power: runs while the clock of counted steps does.
     """
 
-    def __init__(self, device: torch.device, warmup_steps: int, on_warm: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        warmup_steps: int,
+        on_warm: Callable[[], None] = lambda: None,
+        power: PowerMeter | None = None,
+    ) -> None:
         self._device, self._on_warm = device, on_warm
+        self.power = power or PowerMeter(list)
         self._warmup_left = warmup_steps
         self._marks: list[Any] = []
         self._began = self._counted_from = 0.0
@@ -144,6 +153,8 @@ class StepTimer:
         synchronize(self._device)
         began = time.perf_counter()
         self._read_marks()
+        if self.is_warm:
+            self.power.end()
         yield
         synchronize(self._device)
         seconds = time.perf_counter() - began
@@ -151,6 +162,7 @@ class StepTimer:
         self._counted_from += seconds
         if not self._warmup_left:
             self._marks.append(mark(self._device))
+            self.power.begin()
             self.phases.begin()
 
     def end_epoch(self) -> tuple[float, float, int]:
@@ -160,6 +172,7 @@ class StepTimer:
         self.phases.end_epoch()
         if self._warmup_left:
             return ended - self._began, 0.0, 0
+        self.power.end()
         self._read_marks()
         return self._counted_from - self._began, ended - self._counted_from, self._samples
 
@@ -173,6 +186,7 @@ class StepTimer:
 
     def _count_from_here(self) -> None:
         self._samples = 0
+        self.power.begin()
         self._counted_from = time.perf_counter()
         self._marks = [mark(self._device)]
         if not self._warmup_left:

@@ -21,6 +21,7 @@ from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
 from dmls_ray.training.ddp import DDPModel, warm_up, warmup_steps
+from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.further_steps import measure_tensors, write_trace
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
@@ -69,7 +70,7 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
             tensors = measure_tensors(trainer)
     finally:
         trainer.task.close()
-    return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, "utilization": utilization.series}
+    return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, **utilization.read()}
 
 
 class RankTrainer(Generic[Task]):
@@ -96,7 +97,7 @@ class RankTrainer(Generic[Task]):
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
         self.evaluator = Evaluator(self)
-        self.timer = StepTimer(self.device, self.warmup_steps, self.ddp_model.count_from_here)
+        self.timer = StepTimer(self.device, self.warmup_steps, self.ddp_model.count_from_here, PowerMeter.of(rank))
         self.stopping = EarlyStopping(config, self.collective)
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)
         self.checkpoints = Checkpoints(rank, self.collective)
@@ -276,6 +277,7 @@ class RankTrainer(Generic[Task]):
             "reason": f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else "",
             **self.clock.read(),
             **self.timer.percentiles(),
+            **self.timer.power.read(),
             **self.memory.read(self.task.data_bytes),
             **self.agreement,
             **communication,

@@ -7,6 +7,7 @@ and GPU twice a second.
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import threading
 import time
@@ -14,11 +15,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import psutil
 import torch
 
+from dmls_ray.records.gpu_state import CLOCK_METRICS, clocks_of
 from dmls_ray.util.importing import missing_extra
 
 MIB = 2**20
@@ -177,18 +180,17 @@ class UtilizationSampler:
     """Samples while it is entered.
 
     `series` has one list per quantity, one value per sample: `at_s` since the start, `cpu_percent` of this process
-    (100 is one core), `memory_mib` its resident set; on a GPU `gpu_percent` (share of time in which a kernel ran) and
-    `gpu_memory_mib` (in use on the device), by NVML.
+    (100 is one core), `memory_mib` its resident set; on a GPU `gpu_percent` (share of time in which a kernel ran),
+    `gpu_memory_mib` (in use on the device), `gpu_mhz`, and for each of `HELD_BY` whether that held the clocks down
+    (1 or 0), by NVML.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._process = psutil.Process()
-        self._gpu = _nvml_handle(device) if device.type == "cuda" else None
+        self._gpu = nvml_handle(device) if device.type == "cuda" else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="utilization")
         self.series: dict[str, list[float]] = {"at_s": [], "cpu_percent": [], "memory_mib": []}
-        if self._gpu is not None:
-            self.series |= {"gpu_percent": [], "gpu_memory_mib": []}
 
     def __enter__(self) -> UtilizationSampler:
         self._began = time.monotonic()
@@ -219,11 +221,18 @@ class UtilizationSampler:
 
             point["gpu_percent"] = pynvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu
             point["gpu_memory_mib"] = pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used / MIB
+            point |= clocks_of(self._gpu)
         for name, value in point.items():
-            self.series[name].append(round(float(value), 2))
+            self.series.setdefault(name, []).append(round(float(value), 2))
+
+    def read(self) -> dict[str, Any]:
+        """The series as `utilization`, and of the clocks their means as metrics."""
+        means = {name: fmean(self.series[name]) for name in CLOCK_METRICS if self.series.get(name)}
+        return {"utilization": self.series, **means}
 
 
-def _nvml_handle(device: torch.device) -> Any:
+@functools.cache
+def nvml_handle(device: torch.device) -> Any:
     """The NVML handle of the device, by its UUID, since NVML numbers devices differently; None without support."""
     if reason := missing_extra("pynvml", "gpu", "The GPU's utilization"):
         warnings.warn(reason, stacklevel=2)

@@ -25,6 +25,7 @@ from dmls_ray.training.compat import (
     is_profiling,
 )
 from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
@@ -82,7 +83,9 @@ class ObservedSteps:
     """
 
     def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock, warmup_steps: int = WARMUP_STEPS) -> None:
-        self.timer = StepTimer(torch.device(rank.device), warmup_steps, on_warm=self._count_from_here)
+        self.timer = StepTimer(
+            torch.device(rank.device), warmup_steps, on_warm=self._count_from_here, power=PowerMeter.of(rank)
+        )
         self.count = 0
         self.backward_passes = 0
         # It keeps the parameters of optimizers that the code no longer needs.

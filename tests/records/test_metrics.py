@@ -99,3 +99,14 @@ def test_the_gap_compares_two_evaluations_of_the_trained_model() -> None:
     assert record.epochs[0].metrics["train_accuracy"] == 0.6
     without = record_of([RankResult(rank=0, run={"epochs": epochs})])
     assert without.metrics["accuracy_gap"] == pytest.approx(-0.15)
+
+
+@pytest.mark.parametrize("rate", ["images_per_s", "samples_per_s"])
+def test_the_energy_of_a_sample_is_that_of_all_ranks(rate: str) -> None:
+    first, second = {"power_w": 300.0, "total_s": 1.0}, {"power_w": 500.0, "total_s": 1.0}
+    results = [RankResult(rank=0, values=first, run={rate: 1600.0}), RankResult(rank=1, values=second)]
+    assert record_of(results).metrics["joules_per_sample"] == 0.5
+    assert record_of(results).metrics["power_w"] == 800.0
+    for result in results:
+        result.values["power_w"] = None
+    assert "joules_per_sample" not in record_of(results).metrics

@@ -10,6 +10,7 @@ from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, com
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
+from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.steps import StepChange, step_change
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
 from dmls_ray.config.grid import BASELINE
@@ -159,7 +160,7 @@ def axis_that_varies(trials: SweepTrials, name: str) -> str:
 
 
 def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
-    """Which trials are not compared."""
+    """Which trials are not compared, or not as they would be at full clocks."""
     lost, apart = [], []
     for trial in trials.rows:
         name = describe_configuration(trial.factors)
@@ -167,7 +168,7 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
-    caveats = {"not_measured": lost, "independent": apart}
+    caveats = {"not_measured": lost, "independent": apart, "held_clocks": describe_held_clocks(trials.rows)}
     return {kind: {"names": names} for kind, names in caveats.items() if names}
 
 

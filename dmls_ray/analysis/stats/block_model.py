@@ -116,8 +116,8 @@ class Contrast(Interval):
     """Number of blocks that have both."""
     half_width: float | None
     """Half of the interval: of the logarithm of a ratio, or of the difference."""
-    half_width_after: Callable[[int], float] | None = field(default=None, compare=False, repr=False)
-    """What it would be after another number of blocks, if the noise stays as it is."""
+    half_width_after: Callable[..., float] | None = field(default=None, compare=False, repr=False)
+    """What it would be after another number of blocks, if the noise stays as it is; as `_half_width_after`."""
     is_once: bool = False
     """Whether its repeats repeat the same run, so that no further one says more, and there is no interval."""
 
@@ -261,20 +261,31 @@ class BlockModel:
         degrees = variance**2 / float((shares**2 / noise.degrees_by_trial[weights != 0]).sum())
         return max(common, half_width(max(own, variance), round(degrees, 1), of_pair_alone=True))
 
-    def _half_width_after(self, differences: NDArray[np.float64], weights: NDArray[np.float64], blocks: int) -> float:
+    def _half_width_after(
+        self, differences: NDArray[np.float64], weights: NDArray[np.float64], blocks: int, power: float = 0.5
+    ) -> float:
         """The half-width of a contrast that is expected after so many blocks.
+
+        That is also the true contrast that is beyond chance in half of all such sweeps. For another share, `power`, it
+        is (c + t) s / sqrt(blocks): s is the deviation of the differences, c the critical value of the interval, and t
+        the quantile of Student's distribution at `power` (Montgomery, section 2.4, on the choice of sample size, with
+        Student's quantiles for the normal ones).
 
         Args:
             differences: of shape (blocks so far,), the contrast in each.
             weights: of shape (trials,), those of the contrast.
             blocks: their number.
+            power: share of sweeps that show the contrast.
         """
+        from scipy.special import stdtrit
+
         squares = float((weights**2).sum())
         variance = max(float(differences.var(ddof=1)), squares * self.resolution**2 / 8)
         if len(differences) < MIN_OWN_VARIANCE and differences.any():
             variance = max(variance, squares * self._noise.variance)
         looks: Looks = "none" if self.looks == "none" else "last"
-        return self._critical_value(blocks - 1, blocks, looks, of_pair_alone=True) * math.sqrt(variance / blocks)
+        critical = self._critical_value(blocks - 1, blocks, looks, of_pair_alone=True)
+        return (critical + float(stdtrit(blocks - 1, power))) * math.sqrt(variance / blocks)
 
     def _critical_value(self, degrees: float, blocks: int, looks: Looks, *, of_pair_alone: bool) -> float:
         trials = len(self.values)

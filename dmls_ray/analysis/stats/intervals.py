@@ -162,6 +162,14 @@ def compare_apart(
     return Interval(shown(middle), shown(middle - half_width), shown(middle + half_width))
 
 
+def deviation_factors(n: int, level: float = _LEVEL) -> tuple[float, float]:
+    """Return the ends of the interval of a standard deviation of n normal values, as multiples of it."""
+    from scipy.special import chdtri
+
+    tail = (1 - level) / 2
+    return math.sqrt((n - 1) / chdtri(n - 1, tail)), math.sqrt((n - 1) / chdtri(n - 1, 1 - tail))
+
+
 def is_above(value: Interval | None, bound: float) -> bool:
     """Whether a value has an interval, and all of it lies above a bound."""
     return value is not None and value.low is not None and value.low > bound

@@ -20,7 +20,7 @@ from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import join_names
+from dmls_ray.analysis.words import held_clocks_notes, join_names
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -111,6 +111,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
         texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
+    texts += held_clocks_notes(table.rows)
     texts += _busy(results.records)
     for text in texts:
         yield Note("comparability", text)

@@ -16,6 +16,7 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
+from dmls_ray.analysis.trials.held_clocks import held_clocks
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial, common_rate
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
@@ -303,10 +304,13 @@ _TARGET_STEPS = _target_column("steps to target", "target_steps", lambda row: st
 _TARGET = _target_column("s to target", "target_s", lambda row: time_to_target(row.records))
 _OVERSUBSCRIBED = _flag("oversubscribed", lambda row: any(record.oversubscribed for record in row.records))
 _INDEPENDENT = _flag("independent ranks", lambda row: bool(row.independent_ranks))
+_HELD = Column("clocks held by", "clocks_held_by", lambda row: ", ".join(held_clocks(row)) or None)
 ENDING = (
+    _HELD,
     Column("n", "n", lambda row: len(row.counted)),
     Column("outcome", "outcome", lambda row: row.outcome),
     _fact("published on", "published_on"),
     _fact("differs in", "differs_in"),
 )
-"""How many runs count, how all of them ended, and what a row of a published report differs in."""
+"""What held the clocks of GPUs down, how many runs count, how all of them ended, and what a row of a published report
+differs in."""

@@ -319,6 +319,15 @@ def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch()
     assert reasons(advice) == {64: "stopped early"}
 
 
+def test_advice_says_whose_clocks_were_held_down() -> None:
+    swept = results(BATCHES, by_batch({16: 100, 32: 200, 64: 300}))
+    for record in swept.records:
+        record.metrics["held_by_heat"] = 0.5
+    assert any(
+        "held down: batch_per_rank=16 (heat in 50% of a run)" in note for note in advise(swept, "throughput").notes()
+    )
+
+
 def apart(batches: set[int]) -> Results:
     """Runs of two ranks of which those with these batches, the fastest and most accurate, did not train one model."""
     swept = results({**BATCHES, "world_size": [2]}, by_batch({16: 100, 32: 200, 64: 300}),

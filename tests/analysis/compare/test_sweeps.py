@@ -219,6 +219,14 @@ def test_what_was_not_compared_is_not_ruled_out() -> None:
     assert not_ruled_out(none, 0.05) == ["over all"]
 
 
+def test_clocks_that_were_held_down_in_one_of_two_sweeps_are_noted() -> None:
+    held = sweep()
+    for record in held.records:
+        record.metrics["held_by_heat"] = 0.5
+    notes = compare_sweeps(sweep(), held).notes()
+    assert [note[:2] for note in notes if "held down" in note] == ["B:"]
+
+
 def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None:
     def too_large(values: dict[str, Any], repeat: int) -> float | None:
         return None if values["batch_per_rank"] == 32 else 100.0

@@ -14,6 +14,7 @@ from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import AnswerTable
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.words import undecided_text
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import along, own_results, results, set_value
 
@@ -189,6 +190,17 @@ def test_trials_whose_ranks_trained_apart_are_left_out_and_named() -> None:
     for record in runs.records:
         record.independent_ranks = "no collectives in 6 optimizer steps"
     assert answer(runs, "batch_per_rank").headline == "not_compared"
+
+
+def test_trials_whose_clocks_were_held_down_are_compared_and_named() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    assert "held_clocks" not in answer(runs, "batch_per_rank").caveats
+    for record in runs.records:
+        record.metrics["held_by_power"] = 0.93 if record.config["batch_per_rank"] == 32 else 0.0
+    found = answer(runs, "batch_per_rank")
+    assert keys(found) == [("batch_per_rank 32 vs 16", "")]
+    assert found.caveats["held_clocks"] == {"names": ["batch_per_rank=32 (power in 93% of a run)"]}
+    assert "held down: batch_per_rank=32" in undecided_text(found, None)
 
 
 def test_every_measure_of_a_user_function_is_compared() -> None:

@@ -189,6 +189,21 @@ def test_the_half_width_after_more_blocks_is_that_of_as_many_blocks_of_the_same_
     assert after(12).half_width_after(40) == pytest.approx(after(40).half_width, rel=0.05)
 
 
+@pytest.mark.parametrize(("count", "families"), [(5, 1), (12, 1), (30, 1), (12, 2)])
+def test_the_smallest_difference_is_found_in_8_of_10_sweeps_that_have_it(count: int, families: int) -> None:
+    random = np.random.default_rng(0)
+
+    def contrast(differences: np.ndarray) -> Contrast:
+        values = {"a": blocks(*np.exp(differences)), "b": blocks(*[1.0] * len(differences))}
+        return BlockModel(values, is_ratio=True, families=families).against("a", "b")
+
+    noise = random.normal(0, 0.05, 20)
+    noise *= 0.05 / noise.std(ddof=1)
+    size = contrast(noise).half_width_after(count, 0.8)
+    found = [contrast(random.normal(size, 0.05, count)).low > 1 for _ in range(1000)]
+    assert np.mean(found) == pytest.approx(0.79, abs=0.04)
+
+
 def test_the_last_look_spends_what_those_before_it_have_left() -> None:
     assert error_of_look(3, is_last=True) == pytest.approx(0.07)
     assert error_of_look(12, is_last=True) == pytest.approx(0.07 * 0.8)

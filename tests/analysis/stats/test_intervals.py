@@ -12,6 +12,7 @@ from dmls_ray.analysis.stats.intervals import (
     Quantity,
     bonferroni_level,
     compare_apart,
+    deviation_factors,
     estimate,
     is_above,
     is_below,
@@ -187,3 +188,9 @@ def test_trials_measured_apart_may_have_equal_values_on_one_side() -> None:
     # Welch's degrees of freedom are those of the side that varies: Student's t of 2.
     half = 4.302653 * 0.1 / math.sqrt(3)
     assert comparison.ends == pytest.approx((math.exp(-half), math.exp(half)), rel=1e-4)
+
+
+def test_the_interval_of_a_deviation_has_it_in_95_of_100_samples() -> None:
+    deviations = np.random.default_rng(0).normal(0, 3, (2000, 8)).std(axis=1, ddof=1)
+    low, high = deviation_factors(8)
+    assert np.mean((deviations * low < 3) & (deviations * high > 3)) == pytest.approx(0.95, abs=0.015)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.table.build import held_fixed, make_table
-from dmls_ray.analysis.table.layouts import shown_columns
+from dmls_ray.analysis.table.layouts import render, shown_columns
 from dmls_ray.records.metrics import Metric
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
@@ -105,6 +105,23 @@ def test_rows_that_were_oversubscribed_or_whose_ranks_trained_apart_say_so() -> 
     for head in ("oversubscribed", "independent ranks"):
         assert table.frame()[head].tolist() == ["", "", "yes", "yes"]
     assert any("no collectives in 6 optimizer steps" in note for note in table.notes)
+
+
+def test_rows_whose_clocks_were_held_down_say_by_what_in_every_table() -> None:
+    runs = results(GRID, rate)
+    for record in runs.records:
+        record.metrics["held_by_heat"] = 0.09
+        if record.config["world_size"] == 2 and record.repeat == 1:
+            record.metrics |= {"held_by_power": 0.5, "held_by_hardware": 0.25}
+    table = make_table(runs)
+    for frame in (table.frame(), render(runs, "batch").frame):
+        by_ranks = {ranks: set(rows["clocks held by"]) for ranks, rows in frame.groupby("world_size")}
+        assert by_ranks == {"1": {""}, "2": {"power, hardware"}}
+    (note,) = [note for note in table.notes if "held down" in note]
+    assert "world_size=2 batch_per_rank=16 (power in 50% of a run, hardware in 25% of a run)" in note
+    for record in runs.records:
+        record.metrics = {name: value for name, value in record.metrics.items() if not name.startswith("held_by")}
+    assert "clocks held by" not in make_table(runs).frame()
 
 
 def test_what_runs_do_not_have_in_common_is_said() -> None:

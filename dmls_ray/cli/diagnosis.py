@@ -1,0 +1,156 @@
+"""What `dmls-ray doctor` prints: the noise of one configuration against itself, and what of this machine makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential
+from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.words import amount_text, held_clocks_notes
+from dmls_ray.cli.console import say
+from dmls_ray.cli.request import Request
+from dmls_ray.config.grid import Plan
+from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.cpu_state import CpuState, read_cpu
+from dmls_ray.records.gpu_state import GpuState, held_by, open_gpus, peer_links, read_gpu
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.provenance import describe_environment
+
+REPEATS = (5, 12, 30)
+"""Numbers of repeats whose smallest difference is printed."""
+POWER = 0.8
+"""Share of sweeps that show the smallest difference."""
+
+
+def show_diagnosis(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
+    """Print whether the two trials differ, which differences sweeps can show here, and the state of the machine."""
+    question = SweepQuestion(varied=plan.varied, axis="seed")
+    summary = SweepSummary(results, question)
+    comparisons = summary.answer.answer.comparisons
+    if not comparisons:
+        say(console, summary.answer.headline, "bold")
+        return
+    say(console, "")
+    # Without looks, which sweeps with a given number of repeats do not take.
+    given = results.of(results.records)
+    given.until = None
+    as_given = SweepSummary(given, question).answer.answer.comparisons
+    for line in differences(comparisons[0][0], as_given[0][0]):
+        say(console, line)
+    cpu, gpus = read_cpu(), open_gpus()
+    states = list(map(read_gpu, gpus))
+    loads = [record.metrics["load_average"] for record in results.records if "load_average" in record.metrics]
+    say(console, "")
+    for line in machine_lines(results.records[-1], cpu, states, peer_links(gpus)):
+        say(console, line)
+    for text in (*held_clocks_notes(summary.table.rows), *warnings_of(cpu, states, loads)):
+        say(console, f"Warning: {text}")
+    say(console, f"Runs: {results.where}")
+
+
+def differences(effect: Effect, as_given: Effect) -> Iterator[str]:
+    """Whether a configuration differs from itself, and the smallest differences that sweeps show.
+
+    The smallest difference is that of `BlockModel` with `POWER`, from the spread of the paired differences and with the
+    intervals of answers. Its own interval is that of the spread, of normal differences.
+
+    Args:
+        effect: of the one trial against the other, as the sweep has judged it.
+        as_given: as if the number of repeats had been given.
+    """
+    contrast, noun = as_given.contrast, effect.measure.noun
+    text = f"A/A: {noun} {amount_text(effect)}, n={contrast.n}"
+    if contrast.half_width_after is None:
+        yield f"{text}; below 3 repeats nothing is known of the spread."
+        return
+    if effect.verdict in ("more", "less"):
+        yield f"{text}: the two differ. That is chance in 5 of 100 cases; if it comes again, something favours one."
+    else:
+        yield f"{text}: the two do not differ beyond chance."
+    yield f"Smallest difference in {noun} that {POWER:.0%} of sweeps show here, with its interval:"
+    for repeats in REPEATS:
+        size = contrast.half_width_after(repeats, POWER)
+        low, high = (size * factor for factor in deviation_factors(contrast.n))
+        ratio = Interval(*map(exponential, (size, low, high)))
+        number, ends = format_interval(ratio, RATIO, null=1).split(" ", 1)
+        yield f"{repeats:4} repeats  {number}x {ends}"
+
+
+def machine_lines(
+    record: RunRecord, cpu: CpuState, gpus: Sequence[GpuState], links: Mapping[str, bool | None]
+) -> Iterator[str]:
+    """The state of the machine: lines for its processor, threads, versions, each GPU and each pair of GPUs.
+
+    Args:
+        record: a run on this machine.
+        cpu: the processor.
+        gpus: the GPUs.
+        links: as `peer_links`.
+    """
+    parts = {
+        "load": f"{cpu.load:.1f}",
+        "cores": f"{cpu.cores} usable, {cpu.physical} physical, {cpu.logical} logical",
+        "clock": _clock(cpu.mhz, cpu.max_mhz),
+        "governor": cpu.governor or "unknown",
+        "throttled by heat": "unknown" if cpu.throttled is None else f"{cpu.throttled} times since the start",
+        "power limit": _watts(cpu.power_limit_w),
+    }
+    yield f"CPU: {_listed(parts)}"
+    threads = {"of a rank": str(record.config.get("threads_per_rank") or "all")} | describe_environment()
+    yield f"Threads: {_listed(threads)}"
+    yield f"Versions: {_listed(record.versions)}"
+    for number, gpu in enumerate(gpus):
+        parts = {
+            "clock": _clock(gpu.mhz, gpu.max_mhz),
+            "held down by": "unknown" if gpu.reasons is None else " and ".join(held_by(gpu.reasons)) or "nothing",
+            "power limit": f"{_watts(gpu.power_limit_w)} (default {_watts(gpu.default_power_limit_w)})",
+            "temperature": "unknown" if gpu.celsius is None else f"{gpu.celsius:.0f} C",
+            "ECC": _WORDS[gpu.is_ecc_on],
+        }
+        yield f"GPU {number} ({gpu.name}): {_listed(parts)}"
+    for pair, is_peer in links.items():
+        yield f"GPUs {pair}: access to each other's memory {_WORDS[is_peer]}"
+
+
+def warnings_of(cpu: CpuState, gpus: Sequence[GpuState], loads: Sequence[float]) -> Iterator[str]:
+    """What makes times vary on this machine, or lower than it could have them.
+
+    Args:
+        cpu: the processor after the runs.
+        gpus: the GPUs after the runs.
+        loads: the load average when each run began; runs themselves make one of about 1.
+    """
+    if loads and loads[0] > cpu.cores / 2:
+        yield f"the load average was {loads[0]:.1f} before the first run, on {cpu.cores} cores: other work runs here."
+    if cpu.governor == "powersave":
+        yield "the governor powersave lets clocks follow the load; performance makes them steadier."
+    if cpu.throttled:
+        yield f"heat has slowed a core down {cpu.throttled} times since the machine started."
+    for number, gpu in enumerate(gpus):
+        if found := held_by(gpu.reasons or 0):
+            yield f"the clocks of GPU {number} are held down by {' and '.join(found)} now, after the runs."
+        if gpu.power_limit_w is not None and gpu.power_limit_w < (gpu.default_power_limit_w or 0):
+            yield f"GPU {number} is limited to {_watts(gpu.power_limit_w)}, below its default."
+        if gpu.uncorrected_errors:
+            yield f"GPU {number} has had {gpu.uncorrected_errors} memory errors that ECC did not correct."
+
+
+_WORDS = {True: "on", False: "off", None: "unknown"}
+
+
+def _clock(mhz: float | None, max_mhz: float | None) -> str:
+    if mhz is None:
+        return "unknown"
+    return f"{mhz:,.0f} MHz" if max_mhz is None else f"{mhz:,.0f} of {max_mhz:,.0f} MHz"
+
+
+def _watts(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0f} W"
+
+
+def _listed(parts: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} {text}" for name, text in parts.items())
