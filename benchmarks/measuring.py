@@ -36,7 +36,7 @@ from torch.utils.data import DataLoader, TensorDataset
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
-from dmls_ray.training.clocks import PhaseClock
+from dmls_ray.training.clocks import PhaseClock, synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -84,6 +84,7 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
                 with trial.ddp_model.reducing(name == "reducing"):
                     F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
                 step.step()
+            synchronize(trial.device)
             if number:
                 ms[name].append((time.perf_counter() - began) / len(batches) * 1e3)
     return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication()}}}

@@ -20,6 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 from torchvision import transforms
 
+from dmls_ray.training.clocks import elapsed_ms, mark, synchronize
+from dmls_ray.training.precision import autocast, make_scaler, set_tf32
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import make_loader
@@ -107,21 +109,34 @@ def ours(config: TrialConfig, rank: RankInfo, loader: str) -> float:
 
 
 def bare(config: TrialConfig, rank: RankInfo) -> float:
-    """Seconds of nothing but the arithmetic, under DDP where there are several ranks."""
+    """Seconds of nothing but the arithmetic, under DDP where there are several ranks; on a GPU by its events."""
     device = torch.device(rank.device)
+    set_tf32(config.precision == "tf32")
     loader = make_loader(config.replace(shuffle=False), rank, device)
     batches = [(images.clone(), labels.clone()) for _, (images, labels) in loader.train(0)]
     model = _model(config, rank)
+    if config.compile != "off":
+        model.compile(mode=config.compile, dynamic=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    _barrier(rank)
-    began = time.perf_counter()
-    for images, labels in batches:
-        F.cross_entropy(model(images), labels).backward()
-        optimizer.step()
+    scaler = make_scaler(config, device)
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        with autocast(config, device):
+            loss = F.cross_entropy(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad(set_to_none=True)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
+
+    if config.compile != "off":
+        step(*batches[0])
+    _barrier(rank)
+    began = mark(device)
+    for batch in batches:
+        step(*batch)
+    ended = mark(device)
+    synchronize(device)
+    return elapsed_ms(began, ended) / 1e3
 
 
 def _tensors(config: TrialConfig, rank: RankInfo) -> DataLoader[Any]:
