@@ -219,7 +219,7 @@ def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[C
     heads = spare_heads()
     measures = {measure.name for measure in table.questions.measures(table.rows)}
     asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
-    needed = {"n", CHANGE, *table.varied}
+    needed = {"n", "clocks_held_by", CHANGE, *table.varied}
     if table.best_by is not None or not asked:
         needed.add(answer)
     # The column of the first measure has the outcome of each trial without a value.

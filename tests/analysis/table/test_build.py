@@ -119,6 +119,13 @@ def test_rows_whose_clocks_were_held_down_say_by_what_in_every_table() -> None:
         assert by_ranks == {"1": {""}, "2": {"power, hardware"}}
     (note,) = [note for note in table.notes if "held down" in note]
     assert "world_size=2 batch_per_rank=16 (power in 50% of a run, hardware in 25% of a run)" in note
+    for number, record in enumerate(runs.records):
+        noise = dict.fromkeys(("exposed_comm_ms", "last_loss", "gradient_noise_scale", "link_mbit_per_s"), number + 1.0)
+        record.metrics |= {"held_by_power": 0.5, **noise}
+    table = make_table(runs)
+    page = shown_columns(table)
+    assert page.left_out, "there are more columns than a page has"
+    assert "clocks held by" in table.frame(page.columns), "though it is the same in all rows"
     for record in runs.records:
         record.metrics = {name: value for name, value in record.metrics.items() if not name.startswith("held_by")}
     assert "clocks held by" not in make_table(runs).frame()
