@@ -1,4 +1,4 @@
-"""Training functions as Ray Train has them, `train_loop_per_worker`: what `ray.train` says in them is of this run."""
+"""Training functions as Ray Train calls them on each worker: what `ray.train` says in them is of this run."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def call_loop(function: Callable[..., Any], given: Any, rank: RankInfo, emit: Re
     """
     if rank.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray would take a GPU that it finds
+    # Private to Ray, and the seam that it has for its own local mode; without it, loops of Ray Train do not run.
     # Imported here: it takes a second, and no other function needs it.
     from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
 
     class RunFunctions(LocalTrainFnUtils):
-        """The functions of `ray.train` in this run: the seam that Ray has for its own local mode."""
+        """The functions of `ray.train` in this run."""
 
         def report(self, metrics: Mapping[str, Any], checkpoint: Any = None, *_: Any, **__: Any) -> None:
             emit({name: value for name, value in metrics.items() if name != "kind"})
@@ -57,10 +58,10 @@ def call_loop(function: Callable[..., Any], given: Any, rank: RankInfo, emit: Re
                 dist.barrier()
 
         def broadcast_from_rank_zero(self, data: Any) -> Any:
-            shared = [data]
-            if dist.is_initialized():
-                dist.broadcast_object_list(shared)
-            return shared[0]
+            raise UserCodeError(
+                "ray.train.collective.broadcast_from_rank_zero: ranks of a sweep exchange tensors alone; use "
+                "torch.distributed.broadcast."
+            )
 
     set_train_fn_utils(
         RunFunctions(
