@@ -117,9 +117,22 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("comparability", text)
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
+    if above := [describe_configuration(row.factors) for row in table.rows if _is_above_linear(row)]:
+        yield Note("baseline", f"{join_names(above)}: {_ABOVE_LINEAR}")
     yield from table.presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():
         yield Note("outcome", f"{join_names(list(names))}: {text}.")
+
+
+_ABOVE_LINEAR = (
+    "the speed-up is above the number of ranks, which more ranks alone do not give. Look at the threads of a rank, at "
+    "caches that a part of the data fits, and at other work while one rank ran."
+)
+
+
+def _is_above_linear(row: Trial) -> bool:
+    """Whether a speed-up is above the number of ranks beyond chance."""
+    return row.speed_up is not None and row.speed_up.low is not None and row.speed_up.low > row.world_size > 1
 
 
 def _baseline_text(table: Table) -> str:

@@ -28,6 +28,12 @@ def test_rows_are_trials_in_the_order_of_their_factors_and_columns_are_what_vari
     assert frame["n"].tolist() == ["3"] * 4
 
 
+def test_a_speed_up_above_the_number_of_ranks_is_doubted() -> None:
+    steep = make_table(results(GRID, lambda values, repeat: rate(values, repeat) * values["world_size"] ** 2))
+    assert any("above the number of ranks" in note.text for note in steep.typed_notes)
+    assert not any("above the number of ranks" in note.text for note in make_table(results(GRID, rate)).typed_notes)
+
+
 def test_speed_up_is_against_the_measured_world_size_one_and_efficiency_is_a_share_of_the_ranks() -> None:
     table = make_table(results(GRID, rate))
     assert table.rows[0].speed_up is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -223,3 +224,35 @@ print("to stderr", file=sys.stderr)
     printed = [line for line in run.log.splitlines() if not line.startswith(("Traceback", " "))]
     expected = [line for line in (alone.stdout + alone.stderr).splitlines() if not line.startswith(("Traceback", " "))]
     assert sorted(printed) == sorted(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3), ("raise OSError('disk')", 1)])
+def test_ranks_of_a_script_print_write_and_exit_as_under_torchrun(run: Runner, end: str, code: int) -> None:
+    source = f"""
+import os, sys, torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    print("step", number, "of rank", dist.get_rank(), "in", dist.get_world_size(), os.environ["LOCAL_RANK"], flush=True)
+open(f"{{os.path.dirname(__file__)}}/written-{{dist.get_rank()}}", "a").write("x")
+dist.barrier()
+dist.destroy_process_group()
+{end}
+"""
+    results = run.ranks(source, world_size=2, steps=None)
+    assert [result.run["exit_code"] for result in results] == [code] * 2, results[0].reason
+    printed = "".join((run.folder / f"rank{rank}.log").read_text() for rank in range(2))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    alone = subprocess.run([*torchrun, str(run.folder / "train.py")], capture_output=True, text=True, check=False)
+    # The lines of its ranks mix.
+    steps = re.compile(r"step \d of rank \d in 2 \d")
+    assert sorted(steps.findall(printed)) == sorted(steps.findall(alone.stdout))
+    assert (alone.returncode != 0) == (code != 0)
+    assert f"exitcode  : {code}" in alone.stderr or not code
+    assert {path.read_text() for path in run.folder.glob("written-*")} == {"xx"}
