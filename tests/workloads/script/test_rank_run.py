@@ -239,7 +239,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number in range(3):
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
-    print("step", number, "of rank", dist.get_rank(), "in", dist.get_world_size(), os.environ["LOCAL_RANK"], flush=True)
+    line = f"step {{number}} of rank {{dist.get_rank()}} in {{dist.get_world_size()}} {{os.environ['LOCAL_RANK']}}\\n"
+    os.write(1, line.encode())  # at once, since the lines of torchrun's ranks would mix
 open(f"{{os.path.dirname(__file__)}}/written-{{dist.get_rank()}}", "a").write("x")
 dist.barrier()
 dist.destroy_process_group()
@@ -250,7 +251,6 @@ dist.destroy_process_group()
     printed = "".join((run.folder / f"rank{rank}.log").read_text() for rank in range(2))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     alone = subprocess.run([*torchrun, str(run.folder / "train.py")], capture_output=True, text=True, check=False)
-    # The lines of its ranks mix.
     steps = re.compile(r"step \d of rank \d in 2 \d")
     assert sorted(steps.findall(printed)) == sorted(steps.findall(alone.stdout))
     assert (alone.returncode != 0) == (code != 0)
