@@ -30,17 +30,27 @@ def main() -> NoReturn:
     # What the script prints before it reads its command line is nobody's answer.
     os.dup2(2, 1)
     parse = argparse.ArgumentParser.parse_known_args
+    first: list[argparse.ArgumentParser] = []
+    """Parsers that take their flags out before the main one; by the usual idiom, they have no --help."""
 
     def answer(parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
         if _is_of_library(sys._getframe(1)):
             return parse(parser, *args, **kwargs)
-        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
         is_strict = sys._getframe(1).f_code.co_name == "parse_args"
-        given = _given(parser, words)
-        flags = [described for action in parser._actions if (described := _describe(action, given))]
+        if not is_strict and not parser.add_help:
+            first.append(parser)
+            return parse(parser, *args, **kwargs)
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+        flags = []
+        for each in (*first, parser):
+            given = _given(each, words)
+            flags += [described for action in each._actions if (described := _describe(action, given))]
         print(json.dumps(flags), file=answers, flush=True)
         for line in sys.stdin:
-            print(json.dumps(_error_of(parser, json.loads(line), is_strict=is_strict)), file=answers, flush=True)
+            left = json.loads(line)
+            for each in first:
+                _, left = parse(each, left)
+            print(json.dumps(_error_of(parser, left, is_strict=is_strict)), file=answers, flush=True)
         os._exit(0)
 
     argparse.ArgumentParser.parse_known_args = answer  # type: ignore[method-assign, assignment]

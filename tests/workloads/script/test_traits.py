@@ -251,6 +251,31 @@ DataclassParser(Arguments).parse_into_dataclasses()
         reader.close()
 
 
+def test_flags_of_a_parser_before_the_main_one_are_read_too(tmp_path: Path) -> None:
+    from dmls_ray.workloads.script.flags import FlagReader
+
+    (tmp_path / "train.py").write_text("""
+import argparse
+
+first = argparse.ArgumentParser(add_help=False)
+first.add_argument("--config", default="")
+given, left = first.parse_known_args()
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+parser.set_defaults(batch_size=16 if given.config else 8)
+parser.parse_args(left)
+raise SystemExit("went on")
+""")
+    reader = FlagReader(str(tmp_path / "train.py"), ["--config", "x"])
+    try:
+        assert set(reader.flags) == {"config", "batch_size"}
+        assert reader.specs["batch_size"].default == 16
+        assert reader.error_of(["--config", "x", "--batch-size", "4"]) == ""
+        assert "--sise" in reader.error_of(["--config", "x", "--sise", "4"])
+    finally:
+        reader.close()
+
+
 @pytest.mark.slow
 def test_steps_of_a_compiled_model_are_seen_and_the_compilation_is_warm_up(run: Runner) -> None:
     result = run.one(BEGIN + "model = torch.compile(model)\n" + LOOP, steps=30)
