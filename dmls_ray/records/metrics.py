@@ -153,21 +153,21 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="samples_per_s", label="samples/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
         format="rate", is_time=True, family="speed", interval=True,
-        doc="Samples of the counted steps of a script per second of these, on all ranks.",
+        doc="Samples of the counted steps of a script or function per second of these, on all ranks.",
     ),
     Metric(
         name="tokens_per_s", label="tokens/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
         format="rate", is_time=True, family="speed", interval=True,
-        doc="Integers that the model of a script is given in two dimensions, per second of the counted steps.",
+        doc="Integers that a model is given in two dimensions, per second of the counted steps.",
     ),
     Metric(
         name="samples_per_step", label="samples/step", kind="amount", direction="none", scope="rank",
         across_ranks="sum", format="whole",
-        doc="Samples of a step of a script, on all ranks: its global batch, as it was seen.",
+        doc="Samples of a step of a script or function, on all ranks: its global batch, as it was seen.",
     ),
     Metric(
         name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank", shown="detail",
-        doc="Backward passes of a step of a script: above 1, it accumulates gradients.",
+        doc="Backward passes of a step of a script or function: above 1, it accumulates gradients.",
     ),
     Metric(
         name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", across_epochs="none",

@@ -130,7 +130,8 @@ class ForkedProcess:
 def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     """Serve the client at the other end of a socket until it closes its end, in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the client decides
-    signal.signal(signal.SIGTERM, functools.partial(_end_all, ()))
+    children: list[int] = []
+    signal.signal(signal.SIGTERM, functools.partial(_end_all, children))
     # The end of the socket would not be seen while another process has inherited the client's end of it.
     prctl(DEATH_SIGNAL, signal.SIGTERM)
     prctl(CHILD_SUBREAPER, 1)
@@ -142,8 +143,6 @@ def serve(descriptor: int, prepare: str, arguments: Sequence[str]) -> None:
     os.set_blocking(wakeup, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup)
-    children: list[int] = []
-    signal.signal(signal.SIGTERM, functools.partial(_end_all, children))
     while True:
         try:
             command, descriptors, _, _ = socket.recv_fds(client, 1, 2)

@@ -28,7 +28,7 @@ from dmls_ray.records.stale import FIELD as CODE_FIELD
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.user_function.required_keys import optional_keys, required_keys
+from dmls_ray.workloads.user_function.config_keys import optional_keys, required_keys
 from dmls_ray.workloads.user_function.sent import Sent, send
 
 FLAG = "--train"

@@ -20,7 +20,7 @@ from dmls_ray.execution.run_plan import sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.config import DEFAULTS
 from dmls_ray.workloads.registry import workload_of_function
-from dmls_ray.workloads.user_function.required_keys import required_keys
+from dmls_ray.workloads.user_function.config_keys import required_keys
 from dmls_ray.workloads.user_function.schema import (
     find_function,
     load_function,

@@ -1,4 +1,4 @@
-"""The keys that a training function reads in every call, where its configuration is a dict, from its source."""
+"""The keys that a training function reads from its configuration, where that is a dict, found in its source."""
 
 from __future__ import annotations
 
