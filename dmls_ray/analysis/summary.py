@@ -25,7 +25,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.storage.folder import read_sweep
 
-COMPARED, WHERE, COUNT = "compared", "where", "n"
+COMPARED, WHERE, TRAINING, COUNT = "compared", "where", "training", "n"
 """Heads of the columns besides those of effects."""
 _WIDEST_LABEL = 34
 """Characters of a line in the first column."""
@@ -80,13 +80,20 @@ class AnswerTable:
         return {
             "headline": self.headline,
             "training": self.training,
-            "effects": [effect.as_dict() for comparison in self.answer.comparisons for effect in comparison],
+            "effects": [effect for comparison in self.answer.comparisons for effect in _as_dicts(comparison)],
             "comparisons": decision and len(decision.claims),
             "open": decision and list(map(words.claim_text, decision.open)),
             "repeats_wanted": decision and max(decision.realistic, default=None),
             "undecided": self.undecided,
             "why": self.answer.why and vars(self.answer.why),
         }
+
+
+def _as_dicts(comparison: Comparison) -> list[dict[str, Any]]:
+    """The effects of a comparison for programs, with what is known of the training of its trials."""
+    change = training_change(comparison[0].pair)
+    training = None if change is None else change.verdict
+    return [effect.as_dict() | {"training": training} for effect in comparison]
 
 
 def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
@@ -115,9 +122,13 @@ def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
             # Memory and settings that are equal in all rows have no column.
             if effect.measure.is_judged or effect.verdict != "equal":
                 telling.add(head)
+        cells[TRAINING] = words.training_cell(training_change(pair))
         rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
     frame = pd.DataFrame(rows).fillna("")
     shown = [head for head in frame.columns if head in telling]
+    # Where it is the same in all rows, the line below the headline says it.
+    if frame[TRAINING].nunique() > 1:
+        shown.append(TRAINING)
     if frame[WHERE].any():
         shown.insert(0, WHERE)
     return frame[[COMPARED, *shown, COUNT]]

@@ -71,6 +71,29 @@ CAVEATS: Mapping[str, str] = {
     "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
 }
 """What a reader must know -> the words."""
+TRAINING: Mapping[str, str] = {
+    "same": "The training did not change",
+    "unclear": "The training may have changed",
+    "unknown": "Whether the training changed was not checked",
+}
+"""Verdict on the training of two trials -> the words."""
+TRAINING_CELLS: Mapping[str, str] = {
+    "same": "same",
+    "changed": "changed",
+    "unclear": "losses differ",
+    "unknown": "not checked",
+}
+"""The same in a cell."""
+FIRST_LOSSES: Mapping[str, str] = {
+    "equal": "equal losses of the first three steps (within {rounding:g}%)",
+    "later": "equal losses of the first step, but not after its update ({} and {} over three steps), as with another "
+    "learning rate or optimizer",
+    "differ": "but the losses of the first three steps differ ({} and {}), as with dropout, another order of samples, "
+    "or a script without a seed",
+    "ranks": "and the losses of the first three steps differ, as they do where ranks share the samples otherwise",
+    "unknown": "and no losses of runs with one seed were seen",
+}
+"""How the losses of the first steps compare -> the words."""
 _PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
@@ -172,26 +195,31 @@ def training_text(change: TrainingChange | None) -> str:
     """Whether the training of two trials is the same; empty where that was not seen."""
     if change is None:
         return ""
-    batch, base_batch = change.global_batch
-    changes = []
-    if batch != base_batch:
-        changes.append(f"{batch:,.10g} samples a step instead of {base_batch:,.10g}")
-    if change.number_format[0] != change.number_format[1]:
-        changes.append(f"{change.number_format[0] or 'unknown'} instead of {change.number_format[1] or 'unknown'}")
+    changes: list[str] = []
+    # Twice the samples are twice the tokens, too.
+    for unit, (size, base_size) in change.sizes.items():
+        if size != base_size and not changes:
+            changes.append(f"{size:,.10g} {unit} a step instead of {base_size:,.10g}")
+    if change.has_other_format:
+        changes.append("{} instead of {}".format(*change.number_format))
     if changes:
         return (
             f"The training itself changed: {', '.join(changes)}. Compare the loss at equal samples before you choose."
         )
-    same = f"{batch:,.10g} samples a step in both"
-    if change.losses == "equal":
-        return f"The training did not change: {same}, and equal losses of the first steps, within rounding."
-    if change.losses == "unknown":
-        return f"{same[0].upper()}{same[1:]}; whether the training is the same was not checked."
-    losses = "{:.4g} and {:.4g}".format(*change.first_losses)
-    return (
-        f"The training may have changed: {same}, but the losses of the first steps differ ({losses}), as with dropout, "
-        "another order of samples, or a script without a seed."
-    )
+    same = [f"{size:,.10g} {unit} a step in both" for unit, (size, _) in change.sizes.items()][:1]
+    losses = FIRST_LOSSES[change.losses].format(*_distinct(*change.first_losses), rounding=100 * change.rounding)
+    return f"{TRAINING[change.verdict]}: {', '.join([*same, losses])}."
+
+
+def training_cell(change: TrainingChange | None) -> str:
+    """The same in a cell; empty where that was not seen."""
+    return "" if change is None else TRAINING_CELLS[change.verdict]
+
+
+def _distinct(loss: float, base: float) -> tuple[str, str]:
+    """Two losses with as many digits as show that they differ, four at least."""
+    texts = f"{loss:.4g}", f"{base:.4g}"
+    return texts if texts[0] != texts[1] else (f"{loss:.7g}", f"{base:.7g}")
 
 
 def progress_text(decision: Decision) -> str:

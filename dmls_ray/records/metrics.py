@@ -20,7 +20,7 @@ Direction = Literal["max", "min", "none"]
 Scope = Literal["run", "epoch", "rank"]
 AcrossRanks = Literal["max", "min", "sum", "mean", "spread", "rank0"]
 AcrossEpochs = Literal["last", "sum", "none"]
-Shown = Literal["always", "if_reported", "detail"]
+Shown = Literal["always", "if_reported", "if_varies", "detail"]
 FormatName = Literal["seconds", "ratio", "rate", "memory", "whole", "accuracy", "number"]
 
 
@@ -61,8 +61,8 @@ class Metric:
     is_compared: bool = False
     """Whether answers compare trials by the metric, and sweeps repeat runs for it."""
     shown: Shown = "if_reported"
-    """Whether a table has a column of the metric: `always`, if any trial reports it, or, as a detail, only where
-    `asked_by` says so. The files, and the page of a run, have all metrics."""
+    """Whether a table has a column of the metric: `always`, if any trial reports it, if trials differ in it, or, as a
+    detail, only where `asked_by` says so. The files, and the page of a run, have all metrics."""
     unless: tuple[str, ...] = ()
     """Metrics that make the column of this one needless, where any trial reports one of them."""
     asked_by: tuple[str, ...] = ()
@@ -166,7 +166,13 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Samples of a step of a script or function, on all ranks: its global batch, as it was seen.",
     ),
     Metric(
-        name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank", shown="detail",
+        name="tokens_per_step", label="tokens/step", kind="amount", direction="none", scope="rank",
+        across_ranks="sum", format="whole", unless=("samples_per_step",),
+        doc="Tokens of a step of a script or function, on all ranks, as they were seen.",
+    ),
+    Metric(
+        name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank",
+        shown="if_varies",
         doc="Backward passes of a step of a script or function: above 1, it accumulates gradients.",
     ),
     Metric(
@@ -329,12 +335,12 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Loss of the last step of a script, of one batch of rank 0.",
     ),
     Metric(
-        name="early_loss", kind="amount", direction="none", scope="run",
-        doc="Mean loss of the first three steps of a script on rank 0; equal where two trials train the same.",
+        name="early_loss", kind="amount", direction="none", scope="rank", across_ranks="mean",
+        doc="Mean loss of the first three steps; equal, within rounding, where two trials train the same.",
     ),
     Metric(
         name="first_loss", label="first loss", kind="amount", direction="min", scope="run", shown="detail",
-        doc="Loss of the first step of a script, of one batch of rank 0.",
+        doc="Loss of the first step of a script or function, of one batch of rank 0.",
     ),
     _count(name="steps", doc="Optimizer steps, warm-up included."),
     _count(name="warmup_steps", doc="Optimizer steps that count in no rate."),

@@ -174,19 +174,22 @@ class ObservedSteps:
         return "tokens of the model" if seen.tokens else "model" if seen.given else ""
 
     def rates(self) -> dict[str, float | None]:
-        """Samples and tokens of a step of this rank, and of a second of the counted steps."""
+        """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
         seen = self._per_step()
-        samples, tokens = _samples_of(seen), seen.counted_tokens or seen.tokens
+        samples, tokens = _samples_of(seen), _tokens_of(seen)
         # Code that ends within its warm-up has steps, too: the later half of them.
         early_s = self._early_s[len(self._early_s) // 2 :] or [math.inf]
         seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else fmean(early_s)
         # The last step of a pass over the data may have fewer samples than most.
         usual = median(map(_samples_of, self._seen)) if self._seen else 0.0
+        usual_tokens = median(map(_tokens_of, self._seen)) if self._seen else 0.0
         return {
             "samples_per_step": usual or None,
+            "tokens_per_step": usual_tokens or None,
             "samples_per_s": samples / seconds or None,
             "tokens_per_s": tokens / seconds or None,
             "backward_passes": self.backward_passes / self.count if self.backward_passes and self.count else None,
+            "early_loss": self.early_loss,
         }
 
     def facts(self) -> dict[str, Any]:
@@ -194,7 +197,7 @@ class ObservedSteps:
         facts = {
             "counted_by": self.counted_by,
             "number_format": self.inputs.number_format,
-            "early_loss": self.early_loss,
+            "first_loss": self.losses[0] if self.losses else None,
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}
 
@@ -334,3 +337,8 @@ def _samples_of(seen: Seen) -> float:
     # Without a loader, a model of tokens may be given them in either order of batch and length.
     is_unknown = not seen.loaded and seen.tokens > 0
     return 0.0 if is_unknown else seen.loaded or seen.given
+
+
+def _tokens_of(seen: Seen) -> float:
+    """The tokens of a step; 0 where they are unknown."""
+    return seen.counted_tokens or seen.tokens

@@ -2,69 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.steps import configured_samples
 from dmls_ray.analysis.trials.trial import Trial
 
-_ROUNDING = 1e-3
-"""Relative difference up to which losses of the first steps are equal: in float32, sums in another order and fused
-operations differ by less."""
-_COARSE_ROUNDING = 2e-2
-"""The same where a number format of 16 bits is used."""
+ROUNDING = 1e-5
+"""Relative difference up to which losses of the first steps are equal: about ten times what sums in another order make
+of them in float32, and less than what most changes of a learning rate make."""
+COARSE_ROUNDING = 1e-3
+"""The same where models compute in a shorter format: about five times what bfloat16 makes."""
+_FULL_FORMATS = {"", "float32", "float64"}
 
-Losses = Literal["equal", "differ", "unknown"]
+_UNITS = {"samples_per_step": "samples", "tokens_per_step": "tokens"}
+"""Metric -> what a step has so many of."""
+
+Losses = Literal["equal", "later", "differ", "ranks", "unknown"]
+"""Of the first steps. later: equal in the first step, and not after the first update. ranks: not equal, which says
+nothing, since other numbers of ranks have other samples in their first steps. unknown: no two runs with one seed have
+any."""
+Verdict = Literal["same", "changed", "unclear", "unknown"]
 
 
 @dataclass(frozen=True)
 class TrainingChange:
     """How the training of two trials differs."""
 
-    global_batch: tuple[float, float]
-    """Samples of a step on all ranks, of the trial and of the other one."""
+    sizes: Mapping[str, tuple[float, float]]
+    """Unit -> how many of them a step of all ranks has, of the trial and of the other one."""
     number_format: tuple[str, str]
     """In what the models computed; empty where that was not seen."""
     losses: Losses
-    """Whether the losses of the first steps are equal within rounding, in all blocks that have both trials."""
+    rounding: float
+    """Relative difference up to which losses count as equal."""
     first_losses: tuple[float, float]
-    """Medians of these losses; 0 where they are unknown."""
+    """Medians of the losses that were compared; 0 where they are unknown."""
+
+    @property
+    def has_other_format(self) -> bool:
+        """Whether the models compute in another number format."""
+        return all(self.number_format) and self.number_format[0] != self.number_format[1]
+
+    @property
+    def is_other(self) -> bool:
+        """Whether another model is trained: with other batches, or in another number format."""
+        return self.has_other_format or any(size != base for size, base in self.sizes.values())
 
     @property
     def is_same(self) -> bool:
         """Whether nothing that was seen of the training differs."""
-        has_one_batch = self.global_batch[0] == self.global_batch[1]
-        return has_one_batch and self.number_format[0] == self.number_format[1] and self.losses == "equal"
+        return not self.is_other and self.losses == "equal"
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known of it."""
+        if self.is_other:
+            return "changed"
+        if self.losses in ("ranks", "unknown"):
+            return "unknown"
+        return "same" if self.is_same else "unclear"
 
 
 def training_change(pair: Pair) -> TrainingChange | None:
-    """How the training of two trials differs; None where their samples were not counted as they trained."""
+    """How the training of two trials differs; None where that was not seen.
+
+    Where a step was not counted, as in built-in models, the fields of the table and what was learned say what changed:
+    only that nothing did is said then.
+    """
     trial, base = pair.trial, pair.base
-    batches = trial.value_of("samples_per_step"), base.value_of("samples_per_step")
-    if batches[0] is None or batches[1] is None or trial is base:
+    if trial is base:
         return None
     formats = _number_format(trial), _number_format(base)
-    losses, first = _compare_losses(trial, base, coarse="16" in "".join(formats))
-    return TrainingChange((batches[0], batches[1]), formats, losses, first)
+    rounding = ROUNDING if _FULL_FORMATS.issuperset(formats) else COARSE_ROUNDING
+    losses, shown = _compare_losses(trial, base, rounding)
+    counted = _counted_sizes(trial, base)
+    sizes = counted or _configured_sizes(trial, base)
+    change = TrainingChange(sizes, formats, losses, rounding, shown)
+    return change if counted or change.is_same else None
 
 
 def _number_format(trial: Trial) -> str:
     return next((str(record.facts["number_format"]) for record in trial.counted if "number_format" in record.facts), "")
 
 
-def _compare_losses(trial: Trial, base: Trial, *, coarse: bool) -> tuple[Losses, tuple[float, float]]:
-    """Compare losses of runs with one seed; those of rank 0, so only for equal numbers of ranks."""
-    after, before = trial.by_block("early_loss"), base.by_block("early_loss")
-    blocks = after.keys() & before.keys()
-    if not blocks or trial.world_size != base.world_size:
+def _configured_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
+    """The same by the fields of both trials, where they have them."""
+    if not all("batch_per_rank" in item.records[0].config for item in (trial, base)):
+        return {}
+    return {"samples": (configured_samples(trial), configured_samples(base))}
+
+
+def _counted_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
+    """What a step has, by unit, where it was counted in both trials."""
+    sizes = {}
+    for metric, unit in _UNITS.items():
+        values, base_values = _of_equal_seeds(trial, base, metric)
+        if values:
+            sizes[unit] = median(values), median(base_values)
+    return sizes
+
+
+def _compare_losses(trial: Trial, base: Trial, rounding: float) -> tuple[Losses, tuple[float, float]]:
+    """How the losses of the first steps compare, and their medians."""
+    early, base_early = _of_equal_seeds(trial, base, "early_loss")
+    if not early:
         return "unknown", (0.0, 0.0)
-    # A script that accumulates gradients may divide the loss of each pass, or not.
-    passes, base_passes = trial.value_of("backward_passes") or 1.0, base.value_of("backward_passes") or 1.0
-    allowed = _COARSE_ROUNDING if coarse else _ROUNDING
-    are_equal = any(
-        all(abs(after[block] * factor - before[block]) <= allowed * abs(before[block]) for block in blocks)
-        for factor in (1.0, passes / base_passes)
-    )
-    medians = median(after[block] for block in blocks), median(before[block] for block in blocks)
-    return "equal" if are_equal else "differ", medians
+    medians = median(early), median(base_early)
+    # Code that accumulates gradients may divide the loss of each pass, or not.
+    divided = (trial.value_of("backward_passes") or 1.0) / (base.value_of("backward_passes") or 1.0)
+    if _are_equal(early, base_early, divided, rounding):
+        return "equal", medians
+    if trial.world_size != base.world_size:
+        return "ranks", medians
+    first, base_first = _of_equal_seeds(trial, base, "first_loss")
+    if first and _are_equal(first, base_first, divided, rounding):
+        return "later", medians
+    return "differ", medians
+
+
+def _are_equal(losses: Sequence[float], base: Sequence[float], divided: float, rounding: float) -> bool:
+    """Whether all losses are equal, either as they are or where those of a pass were divided."""
+    for factor in (1.0, divided):
+        if all(abs(a * factor - b) <= rounding * abs(b) for a, b in zip(losses, base, strict=True)):
+            return True
+    return False
+
+
+def _of_equal_seeds(trial: Trial, base: Trial, metric: str) -> tuple[list[float], list[float]]:
+    """A metric in the runs of two trials that have the same repeat and the same seed."""
+    values, base_values = _by_seed(trial, metric), _by_seed(base, metric)
+    common = [key for key in values if key in base_values]
+    return [values[key] for key in common], [base_values[key] for key in common]
+
+
+def _by_seed(trial: Trial, metric: str) -> dict[tuple[int, int], float]:
+    records = [record for record in trial.counted if metric in record.metrics]
+    return {(record.repeat, record.seed): record.metrics[metric] for record in records}

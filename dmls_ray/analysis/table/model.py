@@ -215,6 +215,8 @@ def _is_shown(name: str, table: Table) -> bool:
     if metric.shown == "always":
         return True
     is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
+    if metric.shown == "if_varies":
+        is_needed = len({row.text(name) for row in table.rows if row.counted}) > 1
     is_asked = bool(table.asked & {*metric.asked_by})
     return table.has(name) and (is_needed or is_asked)
 

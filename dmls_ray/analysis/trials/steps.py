@@ -141,8 +141,10 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     if not before or not after.get("forward_ms") or not trial.common_blocks(base):
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
-    samples = _samples_of_step(trial) / _samples_of_step(base)
-    return StepChange(sum(after.values()), sum(before.values()), changes, samples, slower_rank(trial))
+    samples, base_samples = trial.value_of("samples_per_step"), base.value_of("samples_per_step")
+    if not samples or not base_samples:
+        samples, base_samples = configured_samples(trial), configured_samples(base)
+    return StepChange(sum(after.values()), sum(before.values()), changes, samples / base_samples, slower_rank(trial))
 
 
 def slower_rank(trial: Trial) -> tuple[int, float] | None:
@@ -166,7 +168,8 @@ def _own_ms(rank: RankRecord) -> float:
     return sum(rank.metrics.get(name, 0.0) for name in PARTS if name != "exposed_comm_ms")
 
 
-def _samples_of_step(trial: Trial) -> float:
+def configured_samples(trial: Trial) -> float:
+    """Samples of a step on all ranks, by the fields of a trial."""
     config = trial.records[0].config
     of_rank = float(config.get("batch_per_rank") or 1) * float(config.get("accum_steps") or 1)
     return of_rank * trial.world_size

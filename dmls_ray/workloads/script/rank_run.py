@@ -93,7 +93,6 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "steps": steps.count,
                 "exit_code": ended.code,
                 **steps.facts(),
-                "first_loss": losses[0] if losses else None,
                 "last_loss": losses[-1] if losses else None,
                 "not_recorded": reported.left_out,
                 "written": [] if config.own_folder else written(before, stamps_of(place, folder)),

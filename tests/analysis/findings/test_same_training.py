@@ -6,53 +6,110 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.findings.same_training import training_change
+from dmls_ray.analysis.findings.answer import answer_along
+from dmls_ray.analysis.findings.same_training import TrainingChange, training_change
+from dmls_ray.analysis.summary import TRAINING, AnswerTable
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.words import training_text
+from dmls_ray.analysis.words import training_cell, training_text
 from tests.analysis.samples import results
+
+FIRST = {"samples": 64}
 
 
 def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
-    """Two trials, whose runs have these metrics and this number format besides their rates."""
-    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    """Two trials whose runs were seen so, besides their rates; None: it was not seen."""
+    runs = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
     for record in runs.records:
-        seen = first if record.config["batch_per_rank"] == 16 else second
-        early = seen.get("loss", 2.0) + record.repeat
-        early -= record.repeat * (1 - 1 / seen.get("passes", 1))
-        record.metrics |= {"samples_per_step": seen["samples"], "early_loss": early}
-        record.metrics["backward_passes"] = seen.get("passes", 1)
-        record.facts["number_format"] = seen.get("format", "float32")
+        seen = {"loss": 2.0, "first": 2.5, "passes": 1, "format": "float32"}
+        seen |= first if record.config["optimizer"] == "adam" else second
+        record.seed += seen.get("seed", 0)
+        record.config["world_size"] = seen.get("ranks", 1)
+        metrics = {
+            "samples_per_step": seen.get("samples"),
+            "tokens_per_step": seen.get("tokens"),
+            "early_loss": seen["loss"] and (seen["loss"] + record.repeat) / seen["passes"],
+            "first_loss": seen["loss"] and (seen["first"] + record.repeat) / seen["passes"],
+            "backward_passes": seen["passes"],
+        }
+        record.metrics |= {name: value for name, value in metrics.items() if value is not None}
+        if seen["format"]:
+            record.facts["number_format"] = seen["format"]
     base, trial = make_table(runs).rows
-    return Pair("batch_per_rank", "32 vs 16", "", trial, base)
+    return Pair("optimizer", "sgd vs adam", "", trial, base)
+
+
+def change_of(first: dict[str, Any], second: dict[str, Any]) -> TrainingChange:
+    change = training_change(pair_of(first, second))
+    assert change is not None
+    return change
 
 
 @pytest.mark.parametrize(
-    ("second", "is_same", "losses"),
+    ("second", "verdict", "losses"),
     [
-        ({"samples": 64, "loss": 2.0001}, True, "equal"),
-        ({"samples": 64, "loss": 1.0, "passes": 2}, True, "equal"),  # of two passes with half of the loss each
-        ({"samples": 64, "loss": 2.1}, False, "differ"),
-        ({"samples": 128}, False, "equal"),
-        ({"samples": 64, "format": "autocast bfloat16"}, False, "equal"),
+        ({"loss": 2.00001}, "same", "equal"),
+        ({"passes": 2}, "same", "equal"),  # of two passes with half of the loss each
+        ({"loss": 2.0001}, "unclear", "later"),  # another learning rate
+        ({"loss": 2.0001, "first": 2.6}, "unclear", "differ"),  # another seed
+        ({"format": "", "loss": 2.00001}, "same", "equal"),  # a compiled model is not looked into
+        ({"format": "tf32"}, "changed", "equal"),
+        ({"samples": 128}, "changed", "equal"),
+        ({"ranks": 2}, "same", "equal"),
+        ({"ranks": 2, "loss": 2.1, "first": 2.6}, "unknown", "ranks"),
+        ({"seed": 100}, None, None),
+        ({"loss": None}, "unknown", "unknown"),
     ],
 )
 def test_training_is_the_same_with_one_batch_one_format_and_equal_early_losses(
-    second: dict[str, Any], is_same: bool, losses: str
+    second: dict[str, Any], verdict: str | None, losses: str | None
 ) -> None:
-    change = training_change(pair_of({"samples": 64}, second))
-    assert change is not None
-    assert (change.is_same, change.losses) == (is_same, losses)
+    change = training_change(pair_of(FIRST, FIRST | second))
+    seen = (None, None) if change is None else (change.verdict, change.losses)
+    assert seen == (verdict, losses)
+
+
+def test_formats_of_16_bits_round_more() -> None:
+    half = FIRST | {"format": "autocast bfloat16"}
+    assert change_of(half, half | {"loss": 2.0004}).is_same
+
+
+def test_of_code_without_samples_tokens_say_whether_the_batch_changed() -> None:
+    assert change_of({"tokens": 512}, {"tokens": 1024}).is_other
+    assert "1,024 tokens a step instead of 512" in training_text(change_of({"tokens": 512}, {"tokens": 1024}))
+    longer = change_of(FIRST | {"tokens": 512}, FIRST | {"tokens": 1024})
+    assert longer.is_other, "the context is twice as long"
+
+
+def test_where_steps_are_not_counted_only_equal_training_is_said() -> None:
+    assert change_of({}, {}).verdict == "same"
+    assert training_change(pair_of({}, {"loss": 2.1})) is None
 
 
 def test_each_change_is_named() -> None:
-    changed = training_text(training_change(pair_of({"samples": 64}, {"samples": 128, "format": "tf32"})))
+    changed = training_text(change_of(FIRST, {"samples": 128, "format": "tf32"}))
     assert "128 samples a step instead of 64" in changed
     assert "tf32 instead of float32" in changed
-    assert "(3.1 and 3)" in training_text(training_change(pair_of({"samples": 64}, {"samples": 64, "loss": 2.1})))
+    assert "(3.1 and 3)" in training_text(change_of(FIRST, FIRST | {"loss": 2.1, "first": 2.6}))
+    assert "(3.0001 and 3 over three steps)" in training_text(change_of(FIRST, FIRST | {"loss": 2.0001}))
+    assert "within 0.001%" in training_text(change_of(FIRST, FIRST))
+    assert training_text(None) == training_cell(None) == ""
 
 
-def test_nothing_is_said_where_samples_were_not_counted() -> None:
+def test_nothing_is_said_where_nothing_was_seen() -> None:
     base, trial = make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)).rows
     assert training_change(Pair("batch_per_rank", "32 vs 16", "", trial, base)) is None
-    assert training_text(None) == ""
+
+
+def test_each_row_of_an_answer_says_whether_the_training_changed_where_rows_differ() -> None:
+    runs = results({"batch_per_rank": [16, 32], "optimizer": ["sgd", "adam"]}, lambda values, repeat: 100.0 + repeat)
+    for record in runs.records:
+        record.metrics |= {"samples_per_step": record.config["batch_per_rank"], "early_loss": 2.0}
+    answer = AnswerTable(answer_along(make_table(runs), "batch_per_rank"))
+    (frame,) = answer.frames
+    assert set(frame[TRAINING]) == {"changed", "same"}
+    for record in runs.records:
+        record.metrics["samples_per_step"] = 16
+    answer = AnswerTable(answer_along(make_table(runs), "batch_per_rank"))
+    assert TRAINING not in answer.frames[0]
+    assert {effect["training"] for effect in answer.as_dict()["effects"]} == {"same"}

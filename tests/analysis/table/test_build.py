@@ -59,6 +59,7 @@ def test_the_fixed_batch_is_the_same_in_every_row_of_a_table() -> None:
         ({"shown": "detail", "asked_by": ("world_size",)}, True),
         ({"unless": ("images_per_s",)}, False),
         ({"unless": ("int8_test_accuracy",)}, True),
+        ({"shown": "if_varies"}, False),
     ],
 )
 def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
@@ -71,6 +72,13 @@ def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
     for record in measured.records:
         record.metrics["norm"] = 0.5
     assert ("max norm" in make_table(measured).frame().columns) == has_column
+
+
+def test_accumulation_has_a_column_where_trials_differ_in_it() -> None:
+    measured = results(GRID, rate)
+    for record in measured.records:
+        record.metrics["backward_passes"] = record.config["batch_per_rank"] / 16
+    assert make_table(measured).frame()["backward/step"].tolist() == ["1", "2", "1", "2"]
 
 
 def test_outcomes_that_are_not_ok_are_words_in_their_cell_and_count_in_no_median() -> None:

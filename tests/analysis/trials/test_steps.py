@@ -127,6 +127,14 @@ def test_a_larger_batch_has_its_parts_and_its_samples() -> None:
     assert changes(large, small) == {"forward_ms": 3.0}
 
 
+def test_samples_that_were_seen_count_more_than_those_of_fields() -> None:
+    runs = results({"batch_per_rank": [16, 64]}, lambda values, repeat: 1000.0)
+    small, large = with_parts(runs, ALONE | {"samples_per_step": 32.0})
+    change = step_change(large, small)
+    assert change is not None
+    assert change.samples == 1
+
+
 @pytest.mark.parametrize(
     ("late_ms", "said"),
     [

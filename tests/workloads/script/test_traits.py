@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dmls_ray.analysis.findings.same_training import ROUNDING
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.importing import missing_extra
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
@@ -282,3 +283,24 @@ def test_steps_of_a_compiled_model_are_seen_and_the_compilation_is_warm_up(run: 
     assert (result.outcome, result.run["steps"]) == (Outcome.OK, 30), result.reason
     assert result.values["samples_per_step"] == 16
     assert result.values["step_ms_p95"] < 500
+
+
+def test_losses_of_the_first_steps_tell_accumulation_from_another_learning_rate(run: Runner) -> None:
+    whole = BEGIN.replace("nn.Linear(8, 4)", "nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 4))")
+    accumulated = """
+loader = DataLoader(data, 4)
+for number, (x, y) in enumerate(loader, 1):
+    (nn.functional.cross_entropy(model(x), y) / 4).backward()
+    if number % 4 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    one = run.one(whole + LOOP)
+    four = run.one(whole + accumulated, steps=10)
+    faster = run.one(whole.replace("lr=0.1", "lr=0.2") + LOOP)
+    assert [result.values["samples_per_step"] for result in (one, four, faster)] == [16, 16, 16]
+    assert four.values["backward_passes"] == 4
+    base = one.values["early_loss"]
+    assert four.values["early_loss"] * 4 == pytest.approx(base, rel=ROUNDING)
+    assert faster.values["early_loss"] != pytest.approx(base, rel=ROUNDING)
+    assert faster.run["first_loss"] == pytest.approx(one.run["first_loss"], rel=ROUNDING)
