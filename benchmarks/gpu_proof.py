@@ -88,7 +88,9 @@ def gpu_tests(size: Size) -> Rows:
     words = ["-m", "not gpu", "tests/training/test_precision.py"]
     if size.device == "cuda":
         words = ["-m", "gpu", *map(str, files_of_gpu_tests())]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfE", "-vv", *words]
+    # The end of the output is kept: the errors, and not what the tests wrote.
+    shown = ["-rfE", "-vv", "--tb=short", "--show-capture=no"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *shown, *words]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -118,7 +120,7 @@ def step_phases(size: Size) -> Rows:
     config = size.trial(dataset="synthetic:shape=3x32x32,train=2080,test=16", batch_per_rank=32)
     if size.device == "cpu":
         config = size.trial()
-    yield phases.row(config, 20 * size.rounds)
+    yield phases.row(config, 6 * size.rounds)
 
 
 def memory(size: Size) -> Rows:

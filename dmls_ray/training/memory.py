@@ -39,6 +39,7 @@ class MemoryMeter:
         self._highest: dict[str, float] = {}
         """Peaks in MiB: of the whole run (`peak`, `added`, `reserved`), and `training peak` and `training added`."""
         if device.type == "cuda":
+            torch.cuda.init()  # before that, the allocator has no peaks to reset
             torch.cuda.reset_peak_memory_stats(device)
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
             return

@@ -26,6 +26,13 @@ def set_tf32(allowed: bool) -> None:
     backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = allowed
 
 
+def has_tf32() -> bool:
+    """Whether matrix products of fp32 are rounded to TF32 on a GPU."""
+    products = torch.backends.cuda.matmul
+    # Code that has set the newer switch may not ask for the older one.
+    return bool(products.fp32_precision == "tf32" if hasattr(products, "fp32_precision") else products.allow_tf32)
+
+
 def autocast(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
     """The context of a forward pass: PyTorch picks the operations that are safe in the half format."""
     dtype = _AUTOCAST.get(config.precision)

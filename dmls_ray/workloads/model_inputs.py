@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dmls_ray.training.precision import has_tf32
+
 
 class ModelInputs:
     """Samples and tokens that models are given in training, and the number format in which they compute.
@@ -77,9 +79,8 @@ class ModelInputs:
     def _format_of(self, module: nn.Module) -> str:
         if torch.is_autocast_enabled(self._device):
             return f"autocast {_name(torch.get_autocast_dtype(self._device))}"
-        parameter = next(module.parameters())
-        has_tf32 = self._device == "cuda" and torch.get_float32_matmul_precision() != "highest"
-        return "tf32" if has_tf32 and parameter.dtype == torch.float32 else _name(parameter.dtype)
+        dtype = next(module.parameters()).dtype
+        return "tf32" if self._device == "cuda" and dtype == torch.float32 and has_tf32() else _name(dtype)
 
 
 def _name(dtype: torch.dtype) -> str:

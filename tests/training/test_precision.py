@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import platform
+from typing import Any
 
 import pytest
 import torch
 
 from dmls_ray.config.training import Precision
-from dmls_ray.training.precision import has_vnni, set_tf32
+from dmls_ray.training.precision import has_tf32, has_vnni, set_tf32
 from dmls_ray.workloads.classification import workload
 from tests.new_processes import run_inline
 from tests.training.test_engine import config
@@ -62,6 +63,25 @@ def test_precisions_without_units_in_the_processor_are_named_before_the_runs(
     workload.ClassificationWorkload().prepare(configs, notes.append)
     named = [note.partition(":")[0] for note in notes if "units" in note]
     assert named == [f"This processor has no units for {name}" for name in slow]
+
+
+@pytest.mark.parametrize("has_new_switch", [False, True])
+def test_tf32_is_seen_whichever_switch_of_pytorch_was_set(has_new_switch: bool) -> None:
+    products: Any = torch.backends.cuda.matmul
+    if has_new_switch and not hasattr(products, "fp32_precision"):
+        pytest.skip("PyTorch 2.9 has the new switch")
+    assert not has_tf32()
+    try:
+        if has_new_switch:
+            products.fp32_precision = "tf32"
+        else:
+            products.allow_tf32 = True
+        assert has_tf32()
+    finally:
+        if has_new_switch:
+            products.fp32_precision = "none"
+        set_tf32(False)
+    assert not has_tf32()
 
 
 @pytest.mark.gpu

@@ -61,8 +61,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     """
     device = torch.device(rank.device)
     clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
-    memory = MemoryMeter(device)
     store = _become_fresh_process(config, rank)
+    memory = MemoryMeter(device)  # after the variables of the script, which CUDA reads when it starts
     steps = ScriptSteps(rank, emit, clock, config.steps, lambda: _wait_for_others(store, rank))
     utilization = UtilizationSampler(device)
 

@@ -76,6 +76,7 @@ class Runner:
         def run(rank: int) -> None:
             info = RankInfo(
                 rank=rank, world_size=world_size, name=f"{self.folder}-{self.number}",
+                device=changes.get("device", "cpu"),
                 store_address=("127.0.0.1", meeting.port) if world_size > 1 else None,
                 artifacts=ArtifactOptions(folder=str(self.folder)),
             )  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from dmls_ray.analysis.findings.same_training import ROUNDING
 from dmls_ray.records.outcome import Outcome
@@ -304,3 +305,30 @@ for number, (x, y) in enumerate(loader, 1):
     assert four.values["early_loss"] * 4 == pytest.approx(base, rel=ROUNDING)
     assert faster.values["early_loss"] != pytest.approx(base, rel=ROUNDING)
     assert faster.run["first_loss"] == pytest.approx(one.run["first_loss"], rel=ROUNDING)
+
+
+def test_a_script_can_start_cuda_since_no_process_before_it_has(run: Runner) -> None:
+    result = run.one(BEGIN + "print(f'{{\"poisoned\": {int(torch.cuda._is_in_bad_fork())}}}')\n" + LOOP)
+    assert result.run["poisoned"] == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_memory_is_that_of_the_allocator_and_autocast_is_seen(run: Runner) -> None:
+    loop = """
+model.cuda()
+big = torch.empty(2**26, device="cuda")
+for epoch in range(100):
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    result = run.one(BEGIN + loop, device="cuda")
+    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+    assert 256 < result.values["peak_mem_mib"] < 300
+    assert result.run["number_format"] == "autocast bfloat16"
+    assert result.values["samples_per_step"] == 16
+    assert result.values["backward_ms"] > 0
