@@ -19,7 +19,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.words import end_text, progress_text
-from dmls_ray.config.grid import Plan, Run, Variant, build_plan, configs_of
+from dmls_ray.config.grid import Plan, Run, Variant, build_plan, configs_of, values_of
 from dmls_ray.config.identity import OF_FUNCTION, Identity, join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
@@ -79,9 +79,10 @@ def plan_sweep(
             f"{', '.join(ranges)} has a range, which a grid has no values of; add --mode search --searcher random (or "
             "optuna), or give values."
         )
-    asked = workload.describe_sweep(axes)
+    asked = workload.describe_sweep({name: _as_written(name, given, schema) for name, given in axes.items()})
     if asked is not None:
-        asked = {**asked, "variants": variants}
+        changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
+        asked = {**asked, "variants": changed}
     space = make_search_space(axes, schema) if drawn else None
     if space is not None:
         axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
@@ -91,6 +92,15 @@ def plan_sweep(
     if space is None:
         return plan, None
     return dataclasses.replace(plan, changed=()), space if options.uses_searcher else None
+
+
+def _as_written(name: str, given: Any, schema: Schema) -> Any:
+    """What is given for an axis, as a file can have it: no arrays, ranges of Python, or members of enumerations."""
+    if isinstance(given, Range):
+        return given
+    values = values_of(name, given, schema)
+    is_one = len(values) == 1 and not isinstance(values[0], tuple)
+    return values[0] if is_one else values
 
 
 def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) -> None:

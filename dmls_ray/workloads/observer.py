@@ -301,9 +301,15 @@ class ObservedSteps:
         self._emit(Progress())
         self.leave_out()
 
+    @property
+    def _is_left_out(self) -> bool:
+        """Whether the step under way does not count, since a model was tested in it: one that is given something
+        without gradients in each step is a part of the training."""
+        return self._is_interrupted and not self._was_interrupted
+
     def _take_counts(self) -> None:
         seen = Seen(self._samples_loaded, *self.inputs.take(), *self._counted)
-        if not self._is_interrupted:
+        if not self._is_left_out:
             self._seen.append(seen)
         self._unread.append(self._losses)
         if len(self._unread) >= _LOSSES_READ_AT:
@@ -315,8 +321,7 @@ class ObservedSteps:
         if not self.timer.is_warm:
             self._early_s.append(now - self._step_began)
         self._step_began = now
-        # A model that is given something without gradients in each step is a part of the training.
-        is_left_out = self._is_interrupted and not self._was_interrupted
+        is_left_out = self._is_left_out
         self._was_interrupted, self._is_interrupted = self._is_interrupted, False
         if is_left_out:
             self.timer.restart_step()

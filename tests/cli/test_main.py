@@ -111,7 +111,7 @@ def test_the_table_is_written_in_every_format(folder: Path, form: str, expected:
 def test_the_effects_of_the_answer_are_written_as_json(folder: Path, run: DmlsRay) -> None:
     answer = json.loads(run("table", folder, "--format", "json")[1])
     first = answer["effects"][0]
-    assert set(first) == {"metric", "kind", "pair", "where", "value", "low", "high", "n", "verdict"}
+    assert set(first) == {"metric", "kind", "pair", "where", "value", "low", "high", "n", "verdict", "training"}
     assert (first["metric"], first["n"]) == ("images_per_s", 3)
     assert answer["comparisons"] == 8
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.sweep_file import sweep_file_text
 from dmls_ray.execution.planning import FolderState, finished_run_ids, make_plan, plan_sweep
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -101,6 +105,18 @@ class Folder:
         self.reason = self.state.reason
         self.runs = self.state.next()
         return repeats
+
+
+def test_axes_of_python_are_written_as_a_file_can_have_them(tmp_path: Path) -> None:
+    axes = {"batch_per_rank": range(16, 64, 16), "lr": np.geomspace(0.001, 0.1, 3), "epochs": np.int64(2)}
+    options = Options(repeats=2)
+    plan, _ = plan_sweep(axes, options, workload("classification"))
+    assert plan.asked is not None
+    file = tmp_path / "sweep.toml"
+    file.write_text(sweep_file_text(plan.asked, options))
+    assert tomllib.loads(file.read_text())["axes"] == {
+        "batch_per_rank": [16, 32, 48], "lr": pytest.approx([0.001, 0.01, 0.1]), "epochs": 2
+    }  # fmt: skip
 
 
 def test_all_runs_come_at_once_where_their_number_was_given() -> None:

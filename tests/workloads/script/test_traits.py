@@ -82,6 +82,7 @@ def test_samples_and_number_format_of_usual_loops_are_seen(
     assert result.outcome is Outcome.OK, result.reason
     assert result.run["steps"] == 20
     assert result.values["samples_per_step"] == samples
+    assert result.run["counted_by"] == "loader and model agree"
     assert result.run["number_format"] == number_format
     assert 0 < result.run["first_loss"] < 10  # as it was before a scaler
     assert result.values["step_ms_p50"] > 0
