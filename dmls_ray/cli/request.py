@@ -56,6 +56,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     if "--" in words:
         end = words.index("--")
         words, arguments = words[:end], words[end + 1 :]
+    words = list(map(_with_hyphens, words))
     default = registry.workload(preset.workload or registry.DEFAULT)
     add_workload_flags(parser, default.name)
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
@@ -99,6 +100,12 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         dry_run=given["dry_run"],
         restarts=given["restarts"],
     )
+
+
+def _with_hyphens(word: str) -> str:
+    """A flag as it is written here; many scripts write theirs with underscores."""
+    flag, equals, value = word.partition("=")
+    return flag.replace("_", "-") + equals + value if flag.startswith("--") else word
 
 
 def _variables(first: argparse.Namespace) -> dict[str, list[str]]:

@@ -202,7 +202,9 @@ class ObservedSteps:
         return {name: value for name, value in facts.items() if value not in ("", None)}
 
     def _per_step(self) -> Seen:
-        counted = self._seen[-len(self.timer.step_ms) :]  # all of them where none is timed
+        timed = len(self.timer.step_ms)
+        # Where none is timed, the later half: models are first seen after the first step.
+        counted = self._seen[-timed:] if timed else self._seen[len(self._seen) // 2 :]
         return Seen(*map(fmean, zip(*counted, strict=True))) if counted else Seen()
 
     def parts_ms(self) -> dict[str, float]:

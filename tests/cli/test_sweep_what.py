@@ -89,6 +89,7 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         ("sweep train.py --batch-sise 16 -- --data d", "did you mean --batch-size"),
         ("sweep train.py --opt rmsprop -- --data d", "opt=rmsprop is unknown; choose from sgd, adam"),
         ("sweep train.py --batch-size x -- --data d", "batch_size=x: expected int"),
+        ("sweep train.py --batch_size x -- --data d", "batch_size=x: expected int"),  # as the script writes it
         ("sweep train.py --batch-size 16", "the following arguments are required: --data"),
         ("sweep train.py --batch-size 16 -- --data d --lr 1", "unrecognized arguments: --lr 1"),
         ("sweep train.py --batch-size 16 -- --data d --batch-s=8", "--batch-size is given before -- and after it"),

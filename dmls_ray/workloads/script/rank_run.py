@@ -109,11 +109,12 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     steps.end_process = end_here
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
+    script = os.path.abspath(config.script)  # from the working folder of the command
     with _working_folder(config), numbers_logged(folder) as logged:
         place = os.getcwd()
         before = stamps_of(place, folder)
         with utilization, steps.counted():
-            ended = _run(config)
+            ended = _run(script, config.words())
         return measured(ended)
 
 
@@ -195,9 +196,8 @@ class _Exited(BaseException):
         self.code = code
 
 
-def _run(config: ScriptConfig) -> Ended:
-    """Run the script, and say how it ended."""
-    script = os.path.abspath(config.script)
+def _run(script: str, words: list[str]) -> Ended:
+    """Run the script with the words of its command line, and say how it ended."""
     process = os.getpid()
 
     def raise_exited(code: int) -> NoReturn:
@@ -208,7 +208,7 @@ def _run(config: ScriptConfig) -> Ended:
 
     try:
         with patch.object(os, "_exit", raise_exited):
-            run_as_main(script, config.words())
+            run_as_main(script, words)
     except LastStep:
         return Ended(at_last_step=True)
     except _Exited as end:

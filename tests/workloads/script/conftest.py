@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -68,7 +69,7 @@ class Runner:
         script = self.folder / "train.py"
         script.write_text(textwrap.dedent(source))
         config = ScriptConfig(
-            script=str(script), world_size=world_size, **{"steps": 20, "seed_flag": "none", **changes}
+            script=os.path.relpath(script), world_size=world_size, **{"steps": 20, "seed_flag": "none", **changes}
         )
         meeting = store_at("127.0.0.1")
         results: list[RankResult | int] = [0] * world_size

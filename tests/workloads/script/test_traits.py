@@ -88,6 +88,12 @@ def test_samples_and_number_format_of_usual_loops_are_seen(
     assert result.values["step_ms_p50"] > 0
 
 
+def test_three_steps_are_enough_to_see_samples(run: Runner) -> None:
+    result = run.one(BEGIN + LOOP, steps=3)
+    assert result.values["samples_per_s"] > 0
+    assert result.run["counted_by"] == "loader and model agree"
+
+
 def test_workers_of_a_loader_are_not_taken_for_the_script(run: Runner) -> None:
     result = run.one(BEGIN + WORKERS, steps=10)
     assert (result.outcome, result.run["steps"]) == (Outcome.OK, 10)
@@ -217,6 +223,7 @@ def test_files_that_a_run_writes_into_its_working_folder_are_named(
     source = BEGIN + "torch.save(model.state_dict(), 'data/checkpoint.pt')\n" + LOOP
     assert run.one(source).run["written"] == ["data/checkpoint.pt"]
     assert run.one(source, own_folder=True).outcome is Outcome.ERROR  # it has no folder data there
+    assert run.one(BEGIN + LOOP, own_folder=True).outcome is Outcome.OK
 
 
 def test_flags_of_parsers_of_libraries_and_of_known_arguments_are_read(tmp_path: Path) -> None:
