@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -31,9 +32,17 @@ COMMANDS = {
 }
 """Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
 
+STARTING = {
+    "sweep": "dmls_ray.cli.sweep_what:sweep_what",
+    "tune": "dmls_ray.cli.sweep_what:tune_what",
+    "doctor": "dmls_ray.cli.doctor:doctor",
+}
+"""Each command that starts runs -> its function, which exits."""
+
 _DESCRIPTION = (
     "Read what sweeps have left: tables, figures, comparisons and advice. dmls-ray sweep --help tells how to start "
-    "one; dmls-ray doctor measures which differences this machine can show."
+    "one; dmls-ray tune finds the fastest settings of a training; dmls-ray doctor measures which differences this "
+    "machine can show."
 )
 
 
@@ -46,14 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         use_utf8()
     name = "dmls-ray"
-    if arguments is None and sys.argv[1:2] == ["sweep"]:
-        from dmls_ray.cli.sweep_what import sweep_what
-
-        sweep_what(sys.argv[2:])
-    if arguments is None and sys.argv[1:2] == ["doctor"]:
-        from dmls_ray.cli.doctor import doctor
-
-        doctor(sys.argv[2:])
+    if arguments is None and sys.argv[1:2] and sys.argv[1] in STARTING:
+        pkgutil.resolve_name(STARTING[sys.argv[1]])(sys.argv[2:])
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parse(_parser(name, words), words)

@@ -42,6 +42,8 @@ class Request:
     dry_run: bool
     restarts: int
     """How often the supervisor starts the sweep again without a new run in between."""
+    given: Mapping[str, Any]
+    """What was parsed, for flags that a command has beside those of all sweeps."""
 
 
 def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
@@ -99,6 +101,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         options=Options(name=name, axis=axis, question=question, layout=layout, **options),
         dry_run=given["dry_run"],
         restarts=given["restarts"],
+        given=given,
     )
 
 

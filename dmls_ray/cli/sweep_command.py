@@ -62,8 +62,7 @@ def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program
     name = " ".join([os.path.basename(program[0]), *program[1:]])
     parser = Parser(prog=name, description=inspect.cleandoc(preset.description or preset.question))
     try:
-        request = parse_request(parser, preset, [*preset.given, *words])
-        sys.exit(_run(request, heartbeat, ending=preset.ending))
+        sys.exit(pkgutil.resolve_name(preset.command)(parser, preset, words, heartbeat))
     except InputError as error:
         if heartbeat.is_restart and isinstance(error, ClusterError):
             raise ClusterLostError(str(error)) from error
@@ -74,6 +73,15 @@ def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program
         if not heartbeat.is_supervised:
             print(STOPPED, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
+
+
+def sweep(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
+    """Run the grid or the search that a command line asks for; returns the exit code.
+
+    Raises:
+        InputError: a word or a combination of words is wrong; nothing was started.
+    """
+    return _run(parse_request(parser, preset, [*preset.given, *words]), heartbeat, ending=preset.ending)
 
 
 def _run(request: Request, heartbeat: Heartbeat, *, ending: str) -> int:

@@ -46,6 +46,8 @@ class Preset:
     """Function that prints what the sweep has found: `module:function`."""
     layout: str | None = None
     """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
+    command: str = "dmls_ray.cli.sweep_command:sweep"
+    """`module:function` that does what is asked, and returns the exit code."""
 
 
 def main(preset: Preset | str, arguments: Sequence[str] | None = None, *, skipped: int = 0) -> NoReturn:

@@ -27,6 +27,16 @@ dmls-ray sweep WHAT --help lists the flags.
 Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4
 """
 
+_TUNE_USAGE = """usage: dmls-ray tune WHAT [flags] [-- arguments of the script]
+
+Find the fastest settings of a training within --budget 10m, without changing what is trained: loader workers, threads,
+micro-batch and accumulation at one global batch, compile, and others that its flags allow. --change-training also tries
+the batch, the precision and the optimizer. It ends with a command to paste.
+
+WHAT is a script (train.py), a function (module:function) or a workload (classification).
+dmls-ray tune WHAT --help lists the flags.
+"""
+
 
 def sweep_what(words: Sequence[str]) -> NoReturn:
     """Run the sweep that the words after `dmls-ray sweep` ask for, and exit as `main` does."""
@@ -35,7 +45,7 @@ def sweep_what(words: Sequence[str]) -> NoReturn:
         _sweep_file(what)
     if not (what.endswith(".py") or ":" in what):
         _sweep_preset(what)
-    name = re.sub(r"\W+", "-", what.removesuffix(".py")).strip("-")
+    name = _folder_of(what)
     description = f"Sweep {what}: a flag with several values is an axis."
     main(Preset(name=name, axis=None, axes={}, description=description, given=("--train", what)), skipped=2)
 
@@ -67,6 +77,10 @@ def _sweep_file(path: str) -> NoReturn:
     main(preset, skipped=2)
 
 
+def _folder_of(what: str) -> str:
+    return re.sub(r"\W+", "-", what.removesuffix(".py")).strip("-")
+
+
 def _sweep_preset(name: str) -> NoReturn:
     from dmls_ray.cli.presets import PRESETS
 
@@ -78,3 +92,21 @@ def _sweep_preset(name: str) -> NoReturn:
     way_out = f"give a script (train.py), a function (module:function) or one of {', '.join(PRESETS)}"
     meant = did_you_mean(name, [*PRESETS])
     sys.exit(print_error(f"dmls-ray sweep {name}: {meant}{way_out}.", EXIT_BAD_INPUT))
+
+
+def tune_what(words: Sequence[str]) -> NoReturn:
+    """Find the fastest settings of what the words after `dmls-ray tune` name, and exit as `main` does."""
+    what = words[0] if words else "--help"
+    if what in ("-h", "--help"):
+        print(_TUNE_USAGE, end="")
+        sys.exit(EXIT_OK)
+    preset = Preset(
+        name=f"{_folder_of(what)}-tune",
+        axis=None,
+        axes={},
+        description=f"Find the fastest settings of {what}.",
+        given=("--train", what) if what.endswith(".py") or ":" in what else ("--workload", what),
+        options={"budget": 600.0},
+        command="dmls_ray.cli.tune:tune",
+    )
+    main(preset, skipped=2)

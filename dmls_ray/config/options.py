@@ -204,6 +204,9 @@ FLAGS = {name: spec for name, spec in field_specs(Options).items() if spec.setti
 """The options that are flags. A script sets the others."""
 
 RESERVED = frozenset(
-    {*FLAGS, "workload", "train", "set", "env", "metric_regex", "range", "log_range", "restarts", "dry_run", "help"}
-)
+    {
+        *FLAGS, "workload", "train", "set", "env", "metric_regex", "range", "log_range", "restarts", "dry_run", "help",
+        "change_training", "flag",
+    }
+)  # fmt: skip
 """Names of flags that are no fields: no field may have one of them."""

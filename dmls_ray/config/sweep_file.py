@@ -30,7 +30,8 @@ from dmls_ray.util.text import did_you_mean
 
 SWEEP_FILE = "sweep.toml"
 
-WHAT = ("script", "train", "workload")
+_FLAGS = {"script": "--train", "train": "--train", "workload": "--workload"}
+WHAT = tuple(_FLAGS)
 """Keys of what is run."""
 _TABLES = ("axes", "set", "env", "metric_regex")
 _KEYS = (*WHAT, "args", "variants", *_TABLES)
@@ -70,7 +71,24 @@ def read_sweep_file(path: str) -> SweepFile:
     if len(named) != 1:
         raise ConfigError(f"{path}: it names {' and '.join(named) or 'nothing'} to run; give one of {', '.join(WHAT)}.")
 
-    words = ["--workload" if named == ["workload"] else "--train", str(values[named[0]])]
+    words = words_of(values)
+    script_options = {}
+    for name in options.keys() & values.keys():
+        if options[name].setting.group == "script":
+            script_options[name] = values[name]
+        else:
+            words += [f"--{name.replace('_', '-')}", as_flag_value(values[name])]
+    arguments = [str(word) for word in values.get("args", [])]
+    return SweepFile(words, arguments, values.get("variants", [{}]), script_options)
+
+
+def words_of(values: Mapping[str, Any]) -> list[str]:
+    """The words of a command line that say what is run and varied.
+
+    Args:
+        values: these keys of a sweep file, of which others are left out.
+    """
+    words = [word for key in WHAT if key in values for word in (_FLAGS[key], str(values[key]))]
     for name, given in values.get("axes", {}).items():
         words += _words_of_axis(name, given)
     for name, given in values.get("set", {}).items():
@@ -80,14 +98,7 @@ def read_sweep_file(path: str) -> SweepFile:
         words += ["--env", f"{name}={','.join(map(str, values_of_variable))}"]
     for name, pattern in values.get("metric_regex", {}).items():
         words += ["--metric-regex", name, str(pattern)]
-    script_options = {}
-    for name in options.keys() & values.keys():
-        if options[name].setting.group == "script":
-            script_options[name] = values[name]
-        else:
-            words += [f"--{name.replace('_', '-')}", as_flag_value(values[name])]
-    arguments = [str(word) for word in values.get("args", [])]
-    return SweepFile(words, arguments, values.get("variants", [{}]), script_options)
+    return words
 
 
 def _words_of_axis(name: str, given: Any) -> list[str]:

@@ -73,6 +73,7 @@ class View:
     def begin(self, total: int, varied: Sequence[str]) -> None:
         """Start with a number of runs to come, which are named by the fields that vary."""
         self.total, self._varied = total, varied
+        self.ended, self._first_start = 0, None
         if self._is_live:
             self.status.start()
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import Any, ClassVar
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig, Schema
+from dmls_ray.config.sweep_file import words_of
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import Metric
 from dmls_ray.training.rank import RankInfo
@@ -92,6 +94,14 @@ class Workload:
 
     def _named(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"workload": self.name, "axes": axes}
+
+    def split_off(self, names: Sequence[str]) -> tuple[Workload, Mapping[str, Any]]:
+        """The workload without the values that it fixes of these fields, and those values."""
+        return self, {}
+
+    def command_of(self, values: Mapping[str, Any]) -> str:
+        """The command that trains with these values of fields, for a person to paste."""
+        return shlex.join(["dmls-ray", "sweep", "grid", *words_of(self.describe_sweep(values) or {})])
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""

@@ -187,6 +187,38 @@ class ScriptWorkload(Workload):
             described[tables[flag.kind] if flag else "axes"][name] = given
         return described
 
+    def split_off(self, names: Sequence[str]) -> tuple[Workload, Mapping[str, Any]]:
+        reader = reader_of(self.script, self.arguments)
+        own = field_specs(ScriptOptions)
+        options = {flag.option: name for name, flag in reader.flags.items() if flag.kind != "bool" and not flag.several}
+        left: list[str] = []
+        given: dict[str, Any] = {}
+        words = iter(self.arguments)
+        for word in words:
+            option, _, value = word.partition("=")
+            name = options.get(option, "")
+            field_name = _free(name, own)
+            if field_name not in names or not name:
+                left.append(word)
+            elif reader.flags[name].kind == "switch":
+                given[field_name] = True
+            else:
+                given[field_name] = reader.specs[name].parse(value or next(words))
+        variables = [name for name, flag in self._others.items() if flag.kind == "variable"]
+        return ScriptWorkload(self.script, left, variables, self.patterns), given
+
+    def command_of(self, values: Mapping[str, Any]) -> str:
+        config = self.schema().make(**{**values, "seed_flag": "none"})
+        assert isinstance(config, ScriptConfig)
+        variables = config.variables()
+        if config.threads_per_rank is not None:
+            variables |= {"OMP_NUM_THREADS": str(config.threads_per_rank)}
+        program = ["python"]
+        if config.world_size > 1:
+            program = ["torchrun", "--standalone", "--nproc-per-node", str(config.world_size)]
+        prefix = [f"{name}={value}" for name, value in variables.items()]
+        return shlex.join([*prefix, *program, self.script, *config.words()])
+
     def check(self, configs: Sequence[ScriptConfig]) -> None:
         for config in configs:
             words, fixed = config.words(), tuple(shlex.split(config.arguments))

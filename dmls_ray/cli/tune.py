@@ -1,0 +1,190 @@
+"""`dmls-ray tune WHAT`: the fastest settings of one training, as a command to paste, and what led to them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dmls_ray.analysis.metrics import MEMORY_METRICS
+from dmls_ray.analysis.words import amount_text, training_text, why_text
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, say
+from dmls_ray.cli.request import flag_of, parse_request
+from dmls_ray.cli.sweep_script import Preset
+from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.cluster.resources import local_resources
+from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.options import Until
+from dmls_ray.config.tunables import ROLES, roles_of
+from dmls_ray.config.value_texts import as_flag_value
+from dmls_ray.execution.planning import results_location
+from dmls_ray.execution.supervisor import Heartbeat
+from dmls_ray.execution.tuning import Tried, Tuner, Tuning
+from dmls_ray.execution.view import ProgressConsole, View
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.text import did_you_mean
+
+
+def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
+    """Find the fastest settings of what the command line names; returns the exit code.
+
+    Raises:
+        InputError: a word or a combination of words is wrong; nothing was started.
+    """
+    help_text = "Try settings that change what is trained, too: batch, precision, optimizer"
+    parser.add_argument("--change-training", action="store_true", help=help_text)
+    help_text = "The flag of a setting, where its name does not tell it, or none: --flag batch=--bs workers=none"
+    parser.add_argument("--flag", nargs="+", action="extend", default=[], metavar="SETTING=FLAG", help=help_text)
+    request = parse_request(parser, preset, [*preset.given, *words])
+    specs = request.workload.schema().specs
+    roles = roles_of(specs, _corrected(request.given["flag"], specs))
+    workload, given = request.workload.split_off(tuple(specs))
+    base = {**given, **{name: _one_value(name, values) for name, values in request.axes.items()}}
+    options = request.options
+    assert options.budget is not None
+    session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
+    console = ProgressConsole()
+    with View(console, is_live=False) as view, session.connected():
+        tuner = Tuner(
+            workload, base, replace(options, budget=Until.budget), view, heartbeat,
+            budget_s=options.budget,
+            cores=max(1, local_resources().cores // int(base.get("world_size", 1))),
+            change_training=request.given["change_training"],
+            roles=roles,
+        )  # fmt: skip
+        if not tuner.measure_start():
+            say(console, "The training as it is did not end ok, so nothing was tried; dmls-ray show RUN says why.")
+            return EXIT_FAILED
+        say(console, describe_settings(tuner.found, specs))
+        found = tuner.search()
+    start, best = workload.command_of(found.base), workload.command_of(found.settings)
+    say(console, "")
+    for line in describe(found, start, best):
+        say(console, line)
+    where = str(results_location(options))
+    say(console, f"runs      {where}; dmls-ray table {shlex.quote(where)} shows all of them")
+    return EXIT_OK
+
+
+def _one_value(name: str, values: Any) -> Any:
+    """
+    Raises:
+        ConfigError: the flag has several values.
+    """
+    if not isinstance(values, list | tuple):
+        return values
+    if len(values) != 1:
+        raise ConfigError(f"{flag_of(name)} {' '.join(map(str, values))}: tune starts from one value; give one.")
+    return values[0]
+
+
+def _corrected(texts: Sequence[str], specs: Mapping[str, Any]) -> dict[str, str]:
+    """The settings of `--flag SETTING=FLAG`, by their name.
+
+    Raises:
+        ConfigError: there is no such setting or flag.
+    """
+    roles = {role.replace(" ", "-"): role for role in ROLES}
+    corrected = {}
+    for text in texts:
+        role, _, flag = text.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        if role not in roles:
+            raise ConfigError(f"--flag {text}: {did_you_mean(role, [*roles])}the settings are {', '.join(roles)}.")
+        if name not in (*specs, "none"):
+            meant = did_you_mean(flag, [flag_of(item) for item in specs])
+            raise ConfigError(f"--flag {text}: there is no flag {flag}; {meant}give one of --help, or none.")
+        corrected[roles[role]] = name
+    return corrected
+
+
+def describe_settings(found: Tuning, specs: Mapping[str, FieldSpec]) -> str:
+    """The settings that were recognized, with their values at the start, and what a step was seen to have."""
+    texts = []
+    for role, name in found.roles.items():
+        value = found.base.get(name, specs[name].default)
+        shown = "not set" if value is None else as_flag_value(value)
+        texts.append(f"{role.replace(' ', '-')}={flag_of(name)} ({shown})")
+    seen = ""
+    if found.start is not None and (samples := found.start.value_of("samples_per_step")):
+        seen = f" A step has {samples:,.10g} samples."
+    return f"Settings: {', '.join(texts) or 'none was recognized'}; --flag SETTING=FLAG corrects one.{seen}"
+
+
+def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
+    """What a search found, line by line.
+
+    Args:
+        found: the search.
+        start: the command of the start.
+        best: the command with the settings that were found.
+    """
+    if found.is_faster:
+        assert found.gain is not None
+        changes = _join([str(tried.change) for tried in found.kept if tried.change.changes_training])
+        warning = f"; the training changes: {changes}" if changes else ""
+        yield f"Set       {best}"
+        yield f"          {_describe_gain(found)} as fast as now{_describe_memory(found)}{warning}"
+        head = "why"
+    else:
+        yield f"Set       {start}"
+        yield "          as it is: nothing that was tried is faster beyond chance"
+        head = "withdrawn"
+    yield from _listed(head, [_describe_step(tried) for tried in found.kept])
+    if found.gain is not None and not found.is_faster:
+        yield f"          together {_describe_gain(found)} as fast in the last comparison, with other seeds"
+    yield from _listed("lost", [_describe_lost(tried) for tried in found.lost])
+    yield from _listed("not tried", [f"{name}: {reason}" for name, reason in found.not_tried.items()])
+
+
+def _listed(head: str, texts: Sequence[str]) -> list[str]:
+    heads = [head, *[""] * len(texts)]
+    return [f"{name:<9} {text}" for name, text in zip(heads, texts, strict=False)]
+
+
+def _join(parts: Sequence[str]) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _describe_gain(found: Tuning) -> str:
+    assert found.gain is not None
+    return f"{amount_text(found.gain)} (n={found.gain.contrast.n})"
+
+
+def _describe_step(tried: Tried) -> str:
+    assert tried.effect is not None
+    why = why_text(tried.why).removeprefix("Why: ").rstrip(".")
+    return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), why])
+
+
+def _describe_training(tried: Tried) -> str:
+    """What the change does to the training, where it does something or that is not known."""
+    if tried.change.changes_training:
+        losses = tried.last_losses
+        loss = f" (last loss {losses[0]:.4g} instead of {losses[1]:.4g})" if losses else ""
+        return f"changes the training{loss}"
+    return "losses of the first steps differ" if tried.training and tried.training.verdict == "unclear" else ""
+
+
+_GAINS = {1: "less than another value", 0: "undecided", -1: "slower"}
+
+
+def _describe_lost(tried: Tried) -> str:
+    if tried.effect is None:
+        return f"{tried.change}: {tried.outcome}"
+    verdict = "equal within --equivalent" if tried.effect.verdict == "equal" else _GAINS[tried.effect.gain]
+    if tried.is_forbidden:
+        verdict = training_text(tried.training)
+    return _join([f"{tried.change} {amount_text(tried.effect)}", _describe_training(tried), verdict])
+
+
+def _describe_memory(found: Tuning) -> str:
+    """The memory of what was found, and of the start."""
+    assert found.start is not None
+    assert found.end is not None
+    for metric, noun in MEMORY_METRICS.items():
+        now, then = found.end.value_of(metric), found.start.value_of(metric)
+        if now is not None and then is not None:
+            return f"; {noun} {now:,.0f} MiB instead of {then:,.0f}"
+    return ""

@@ -1,0 +1,125 @@
+"""`dmls-ray tune`: what it recognizes, what it refuses, and the command that it ends with."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmls_ray import load
+from dmls_ray.workloads.registry import workload, workload_of_script
+
+SCRIPT = """
+import argparse, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=16)
+parser.add_argument("--workers", type=int, default=0)
+parser.add_argument("--amp", action="store_true")
+given = parser.parse_args()
+
+class Slow(Dataset):
+    def __len__(self):
+        return 10**6
+
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return torch.full((8,), float(index % 7))
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for batch in DataLoader(Slow(), given.batch_size, num_workers=given.workers):
+    optimizer.zero_grad()
+    model(batch).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def tune(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dmls_ray", "tune", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_help_says_what_can_be_tuned(folder: Path) -> None:
+    shown = tune("--help", folder=folder)
+    assert shown.returncode == 0
+    assert "--change-training" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("missing.py", "missing.py: there is no such file"),
+        ("train.py --batch-size 8 16", "--batch-size 8 16: tune starts from one value; give one."),
+        ("train.py --flag batches=--batch-size", "--flag batches=--batch-size: did you mean batch?"),
+        ("train.py --flag batch=--size", "--flag batch=--size: there is no flag --size"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_starts(folder: Path, words: str, line: str) -> None:
+    done = tune(*words.split(), folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_command_to_paste_is_that_of_python_or_torchrun(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    workload, given = workload_of_script("train.py", ["--workers=1", "--amp"]).split_off(("workers", "batch_size"))
+    assert given == {"workers": 1}
+    assert workload.command_of({"workers": 2}) == "python train.py --amp --workers 2"
+    values = {"world_size": 2, "threads_per_rank": 1, "batch_size": 8}
+    command = "OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 train.py --amp --batch-size 8"
+    assert workload.command_of(values) == command
+
+
+def test_of_a_workload_it_is_a_sweep() -> None:
+    command = workload("classification").command_of({"batch_per_rank": 32, "compile": "default"})
+    assert command == "dmls-ray sweep grid --workload classification --batch-per-rank 32 --compile default"
+
+
+@pytest.mark.slow
+def test_a_loader_without_workers_is_found_and_nothing_that_changes_the_training_is_tried(folder: Path) -> None:
+    done = tune("train.py", "--budget", "60", "--steps", "20", "--out", "out", "--", "--workers", "0", folder=folder)
+    assert done.returncode == 0, done.stderr
+    command = re.search(r"^Set +(.*)$", done.stdout, re.MULTILINE)
+    assert command is not None
+    assert re.search(r"python train.py --workers [124]", command[1])
+    assert "--amp" not in command[1]
+    gain = re.search(r"([\d.]+)x \[[\d.]+, [\d.]+\] \(n=\d+\) as fast as now", done.stdout)
+    assert gain is not None
+    assert float(gain[1]) > 1.3
+    assert re.search(r"^not tried precision: .*--change-training", done.stdout, re.MULTILINE)
+    records = load(folder / "out").records
+    assert {record.outcome.value for record in records} == {"ok"}
+    assert {record.config["workers"] for record in records} >= {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_a_change_of_the_training_is_named_with_its_loss_and_a_batch_is_known_by_its_value(folder: Path) -> None:
+    script = (folder / "train.py").read_text().replace("--batch-size", "--chunk").replace("batch_size", "chunk")
+    (folder / "train.py").write_text(script)
+    words = ["--change-training", "--budget", "60", "--steps", "20", "--flag", "loader-workers=none", "precision=none"]
+    done = tune("train.py", *words, "--out", "out", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "batch=--chunk (16)" in done.stdout
+    assert re.search(r"chunk=64 .*changes the training \(last loss", done.stdout)
+    assert "workers=" not in done.stdout.replace("loader-workers=", "")
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_is_said_and_nothing_is_tried(folder: Path) -> None:
+    (folder / "train.py").write_text("raise SystemExit(3)\n" + SCRIPT)
+    done = tune("train.py", "--out", "out", folder=folder)
+    assert done.returncode != 0
+    assert "Set" not in done.stdout
