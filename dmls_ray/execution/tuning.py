@@ -32,8 +32,6 @@ from dmls_ray.execution.view import View
 from dmls_ray.records.model import seconds_of_run
 from dmls_ray.workloads.base import Workload
 
-_STAGE_S = 6.0
-"""Seconds that a worker group needs to start."""
 _CONFIRMING_SHARE = 0.25
 """Share of the time that is left for the last comparison."""
 _FEWEST_CONFIRMING, _MOST_CONFIRMING = 5, 12
@@ -128,7 +126,8 @@ class Tuner:
         self._ends = time.monotonic() + budget_s
         self._cores, self._change_training = cores, change_training
         self._specs = workload.schema().specs
-        self._run_s = 0.0
+        self._run_s = self._start_up_s = 0.0
+        """Seconds of a run, and until the ranks of a race have started."""
         self.found = Tuning(dict(roles), base)
 
     def measure_start(self) -> bool:
@@ -137,10 +136,12 @@ class Tuner:
         Where no name tells the flag of the batch, it is the only one whose value is the number of samples that a rank
         was seen to have in a step.
         """
-        found = self.found
+        found, began = self.found, time.monotonic()
         table, _ = self._measure([{}], repeats=FIRST_LOOK)
         start = found.start = found.end = table.rows[0]
-        self._run_s = statistics.median(map(seconds_of_run, start.records))
+        seconds = list(map(seconds_of_run, start.records))
+        self._run_s = statistics.median(seconds)
+        self._start_up_s = max(time.monotonic() - began - sum(seconds), 0.0)
         samples = start.value_of("samples_per_step")
         if BATCH.role not in found.roles and samples:
             of_pass = samples / start.world_size / (start.value_of("backward_passes") or 1)
@@ -188,13 +189,14 @@ class Tuner:
     @property
     def _fitting(self) -> int:
         """How many changes can be measured in the time that is left, beside the settings so far."""
-        return max(0, int((self._searching_s - _STAGE_S) / (FIRST_LOOK * self._run_s)) - 1)
+        return max(0, int((self._searching_s - self._start_up_s) / (FIRST_LOOK * self._run_s)) - 1)
 
     def _try(self, role: str, changes: Sequence[Change], seconds: float) -> None:
         """Let some changes of one setting race against the settings so far, and keep the best one that gains."""
         self._view.note(f"Trying {role}: {', '.join(map(str, changes))}")
         variants = [{}, *(change.values for change in changes)]
-        table, plan = self._measure(variants, race=True, aim="throughput", budget=seconds)
+        budget = max(seconds - self._start_up_s, 1.0)
+        table, plan = self._measure(variants, race=True, aim="throughput", budget=budget)
         base, *rows = _rows_in_order(table, plan, variants)
         tried = [self._judge(change, row, base) for change, row in zip(changes, rows, strict=True)]
         gains = [item for item in tried if _is_gain(item.effect) and not item.is_forbidden]
@@ -224,7 +226,7 @@ class Tuner:
         """Measure all that is kept against the start, with other seeds."""
         found, together = self.found, self.found.changed
         self._view.note("Measuring what was found against the start, with other seeds")
-        left_s = self._ends - time.monotonic() - _STAGE_S
+        left_s = self._ends - time.monotonic() - self._start_up_s
         repeats = min(max(int(left_s / (2 * self._run_s)), _FEWEST_CONFIRMING), _MOST_CONFIRMING)
         seed = int(found.base.get("seed", 0)) + SEED_STRIDE // 2
         table, plan = self._measure([{}, together], start={**found.base, "seed": seed}, repeats=repeats)
