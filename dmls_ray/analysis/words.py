@@ -72,7 +72,7 @@ CAVEATS: Mapping[str, str] = {
 }
 """What a reader must know -> the words."""
 TRAINING: Mapping[str, str] = {
-    "same": "The training did not change",
+    "same": "No change of the training was seen",
     "unclear": "The training may have changed",
     "unknown": "Whether the training changed was not checked",
 }
@@ -86,6 +86,8 @@ TRAINING_CELLS: Mapping[str, str] = {
 """The same in a cell."""
 FIRST_LOSSES: Mapping[str, str] = {
     "equal": "equal losses of the first three steps (within {rounding:g}%)",
+    "last": "equal losses of the first three steps (within {rounding:g}%), but not of the last one ({} and {}), as "
+    "with a learning rate that begins low, or another weight decay",
     "later": "equal losses of the first step, but not after its update ({} and {} over three steps), as with another "
     "learning rate or optimizer",
     "differ": "but the losses of the first three steps differ ({} and {}), as with dropout, another order of samples, "

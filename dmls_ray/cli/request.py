@@ -117,7 +117,10 @@ def _variables(first: argparse.Namespace) -> dict[str, list[str]]:
     Raises:
         ConfigError: one has no value.
     """
-    variables = {name: values.split(",") for name, _, values in (text.partition("=") for text in first.env)}
+    variables: dict[str, list[str]] = {}
+    for text in first.env:
+        name, _, values = text.partition("=")
+        variables.setdefault(name, []).extend(values.split(","))
     for name, values in variables.items():
         if "" in values:
             raise ConfigError(f"--env {name} has no value; give one or several: --env {name}=1,2.")
@@ -204,7 +207,7 @@ def add_workload_flags(parser: Parser, default: str) -> None:
         "--train", metavar="WHAT", help="Run a training function (module:function) or a script (train.py) instead"
     )
     help_text = "Of a script: variables of its environment, with one value or several"
-    parser.add_argument("--env", nargs="+", default=[], metavar="NAME=VALUE,...", help=help_text)
+    parser.add_argument("--env", nargs="+", action="extend", default=[], metavar="NAME=VALUE,...", help=help_text)
     add = functools.partial(parser.add_argument, action="append", default=[])
     help_text = "Of a script: the number in the group of the last match in what it prints is a metric"
     add("--metric-regex", nargs=2, metavar=("NAME", "PATTERN"), help=help_text)

@@ -20,7 +20,7 @@ class ModelInputs:
     Args:
         on_begin: called when a model begins to compute.
         on_end: called when it has returned.
-        on_test: called when a model that trains is given something without gradients.
+        on_test: called when a model that trains is given something without gradients, or in its mode of evaluation.
         device: type of the device.
     """
 
@@ -62,14 +62,15 @@ class ModelInputs:
         if not torch.is_grad_enabled():
             self._on_test()
             return
+        if not module.training:
+            self._on_test()
         self._on_begin()
         if not self.number_format:
             self.number_format = self._format_of(module)
-        tensor = first_tensor(args) if args else first_tensor(kwargs)
-        if tensor is None or not tensor.ndim:
-            return
-        self._samples[id(module)] += len(tensor)
-        if tensor.ndim == 2 and not tensor.is_floating_point():
+        given = args or kwargs
+        self._samples[id(module)] += samples_in(given)
+        tensor = first_tensor(given)
+        if tensor is not None and tensor.ndim == 2 and not tensor.is_floating_point():
             self._tokens[id(module)] += tensor.numel()
 
     def _returned(self, *_: Any) -> None:
@@ -85,6 +86,19 @@ class ModelInputs:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def samples_in(batch: Any) -> int:
+    """The samples of a batch: the length of its first tensor, or of its lists, where these are of equal length.
+
+    Such lists have an image and a description for each sample, say, as models that detect objects take them.
+    """
+    parts = list(batch) if isinstance(batch, list | tuple) else []
+    lengths = {len(part) if isinstance(part, list | tuple) else 0 for part in parts}
+    if len(parts) > 1 and len(lengths) == 1 and 0 not in lengths:
+        return lengths.pop()
+    tensor = first_tensor(batch)
+    return len(tensor) if tensor is not None and tensor.ndim else 0
 
 
 def first_tensor(value: Any) -> Tensor | None:

@@ -30,7 +30,7 @@ from dmls_ray.training.further_steps import traced
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.workloads.model_inputs import ModelInputs, first_tensor
+from dmls_ray.workloads.model_inputs import ModelInputs, samples_in
 
 WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
@@ -49,6 +49,12 @@ _SETTLED = 1.5
 """Time of a step over the fastest one up to which a warm-up is over."""
 _MODELS_FOUND_AFTER = (1, 3)
 """Steps after which models are looked for; some programs make a second one after their first step."""
+_RECENT_STEPS, _FEWEST_RECENT = 9, 3
+"""Steps whose samples tell what is usual."""
+_MANY_MORE = 1.3
+"""Samples of a step over the usual ones that are no longer those of training alone."""
+_MOST_OF_OTHERS = 10
+"""Steps of other optimizers after which the first one leads no more; in adversarial training they are fewer."""
 _LOSSES_READ_AT = 256
 """Steps after which losses are read, which waits for the device: until then each is a tensor."""
 _EARLY_STEPS = 3
@@ -73,7 +79,7 @@ class ObservedSteps:
     """Counts and times the steps of the first optimizer; those of others are part of them.
 
     Code that makes no optimizer, since it changes its parameters itself, makes a step with each backward pass. A step
-    in which a model was tested does not count.
+    in which a model was tested does not count. Where the first optimizer makes no more steps, another one leads.
 
     Args:
         rank: this rank.
@@ -114,8 +120,14 @@ class ObservedSteps:
         self._step_began = time.perf_counter()
         self._early_s: list[float] = []
         """Seconds of the steps of the warm-up, by the host's clock."""
-        self._is_interrupted = self._was_interrupted = False
-        """Whether a model was tested in the step under way, and in the one before."""
+        self._is_interrupted = False
+        """Whether a model was given something without gradients in the step under way."""
+        self._interrupted_steps = 0
+        self._recent: list[Seen] = []
+        """What the last steps had."""
+        self._has_seen_models = False
+        self._steps_of_others = 0
+        """Steps of other optimizers since the last one of the first."""
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -234,9 +246,7 @@ class ObservedSteps:
 
     def _loaded(self, batch: Any) -> None:
         self.timer.phases.after("data_wait")
-        tensor = first_tensor(batch)
-        if tensor is not None and tensor.ndim:
-            self._samples_loaded += len(tensor)
+        self._samples_loaded += samples_in(batch)
 
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
@@ -278,11 +288,20 @@ class ObservedSteps:
         if self.agreement is not None:
             self.agreement.step(optimizer)
         if self._leader() is optimizer:
+            self._steps_of_others = 0
             self._end_step(optimizer)
+            return
+        self._steps_of_others += 1
+        if self._steps_of_others == _MOST_OF_OTHERS:
+            self._leader = weakref.ref(optimizer)  # a second stage of the training has begun
+            self._is_interrupted = True
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         self.count += 1
-        self._take_counts()
+        seen = self._take_counts()
+        is_left_out = self._is_of_test(seen)
+        if not is_left_out:
+            self._seen.append(seen)
         # Two profiles at once are impossible, and the code may have begun one.
         if self.count == _TRACED_AFTER and self._rank.is_traced and not is_profiling():
             with self._untimed():
@@ -290,47 +309,60 @@ class ObservedSteps:
         elif self.count == WARMUP_STEPS:
             with self._untimed():
                 self._tracing.close()
-        self._end_timed_step()
+        self._end_timed_step(is_left_out=is_left_out)
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
             for model in self._ddp:
                 model.read()
         if optimizer is not None and self.agreement is not None and self.agreement.is_due:
             with self.timer.paused(), self._untimed():
                 self.agreement.sample(optimizer)
-        if self.count in _MODELS_FOUND_AFTER:
+        is_unseen = self._has_seen_models and not seen.given
+        self._has_seen_models |= seen.given > 0
+        if self.count in _MODELS_FOUND_AFTER or (is_unseen and self.count % _READ_EVERY == 0):
             with self.timer.paused(), self._untimed():
                 self.inputs.find()
         self._emit(Progress())
         self.leave_out()
 
-    @property
-    def _is_left_out(self) -> bool:
-        """Whether the step under way does not count, since a model was tested in it: one that is given something
-        without gradients in each step is a part of the training."""
-        return self._is_interrupted and not self._was_interrupted
-
-    def _take_counts(self) -> None:
+    def _take_counts(self) -> Seen:
+        """What the step under way had; its losses are kept."""
         seen = Seen(self._samples_loaded, *self.inputs.take(), *self._counted)
-        if not self._is_left_out:
-            self._seen.append(seen)
         self._unread.append(self._losses)
         if len(self._unread) >= _LOSSES_READ_AT:
             _ = self.losses
         self._samples_loaded, self._counted, self._losses = 0, [0.0, 0.0], []
+        return seen
 
-    def _end_timed_step(self) -> None:
+    def _end_timed_step(self, *, is_left_out: bool) -> None:
         now = time.perf_counter()
         if not self.timer.is_warm:
             self._early_s.append(now - self._step_began)
         self._step_began = now
-        is_left_out = self._is_left_out
-        self._was_interrupted, self._is_interrupted = self._is_interrupted, False
         if is_left_out:
             self.timer.restart_step()
             return
         if not self.timer.is_warm and self._is_settled():
             self.timer.end_warm_up()
         self.timer.step()
+
+    def _is_of_test(self, seen: Seen) -> bool:
+        """Whether a model was tested in the step under way.
+
+        It was given something without gradients, which in most steps is a part of the training; or loaders gave many
+        more samples than in the steps before, and models that train were not given more.
+        """
+        self._interrupted_steps += self._is_interrupted
+        is_interrupted = self._is_interrupted and 2 * self._interrupted_steps <= self.count
+        self._is_interrupted = False
+        before, self._recent = self._recent, [*self._recent[1 - _RECENT_STEPS :], seen]
+        if is_interrupted or len(before) < _FEWEST_RECENT:
+            return is_interrupted
+        middle = len(before) // 2
+        usual = sorted(item.loaded for item in before)[middle]
+        if seen.loaded <= _MANY_MORE * usual:
+            return False
+        given = sorted(item.given for item in before)[middle]
+        return not given or seen.given <= _MANY_MORE * given
 
     def _is_settled(self) -> bool:
         """Whether the last steps took as long as the fastest one, so that nothing is compiled or loaded any more."""

@@ -112,7 +112,21 @@ def test_bad_input_is_one_line_before_anything_starts(folder: Path, words: str, 
 
 
 def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) -> None:
-    flags = ("--batch-size", "8", "64", "--env", "MODE=a", "--repeats", "3", "--steps", "20", "--out", "out")
+    flags = (
+        "--batch-size",
+        "8",
+        "64",
+        "--env",
+        "MODE=a",
+        "--env",
+        "OTHER=b",
+        "--repeats",
+        "3",
+        "--steps",
+        "20",
+        "--out",
+        "out",
+    )
     done = dmls_ray("sweep", "train.py", *flags, "--", "--data", "d", folder=folder)
     assert done.returncode == 0, done.stderr
     assert "batch_size 64 vs 8" in done.stdout
@@ -120,6 +134,7 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) 
     assert [record.outcome.value for record in results.records] == ["ok"] * 6
     for record in results.records:
         assert record.metrics["steps"] == 20
+        assert (record.config["MODE"], record.config["OTHER"]) == ("a", "b")
         assert record.metrics["samples_per_step"] == record.config["batch_size"]
         log = (folder / "out" / record.folder / "rank0.log").read_text()
         assert "step 10" in log

@@ -21,10 +21,13 @@ _FULL_FORMATS = {"", "float32", "float64"}
 _UNITS = {"samples_per_step": "samples", "tokens_per_step": "tokens"}
 """Metric -> what a step has so many of."""
 
-Losses = Literal["equal", "later", "differ", "ranks", "unknown"]
-"""Of the first steps. later: equal in the first step, and not after the first update. ranks: not equal, which says
-nothing, since other numbers of ranks have other samples in their first steps. unknown: no two runs with one seed have
-any."""
+_GROWTH = 100
+"""By how much more the losses of the last step may differ: rounding grows with the steps."""
+
+Losses = Literal["equal", "last", "later", "differ", "ranks", "unknown"]
+"""Of the first steps. last: equal, and those of the last step are not. later: equal in the first step, and not after
+the first update. ranks: not equal, which says nothing, since other numbers of ranks have other samples in their first
+steps. unknown: no two runs with one seed have any."""
 Verdict = Literal["same", "changed", "unclear", "unknown"]
 
 
@@ -115,7 +118,10 @@ def _compare_losses(trial: Trial, base: Trial, rounding: float) -> tuple[Losses,
     # Code that accumulates gradients may divide the loss of each pass, or not.
     divided = (trial.value_of("backward_passes") or 1.0) / (base.value_of("backward_passes") or 1.0)
     if _are_equal(early, base_early, divided, rounding):
-        return "equal", medians
+        last, base_last = _of_equal_seeds(trial, base, "last_loss")
+        if trial.world_size != base.world_size or _are_equal(last, base_last, divided, _GROWTH * rounding):
+            return "equal", medians
+        return "last", (median(last), median(base_last))
     if trial.world_size != base.world_size:
         return "ranks", medians
     first, base_first = _of_equal_seeds(trial, base, "first_loss")

@@ -93,9 +93,10 @@ def _describe(action: argparse.Action, given: dict[str, Any]) -> dict[str, Any] 
     """What is known of one argument; None for --help and --version."""
     if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
         return None
-    longest = max(action.option_strings, key=len, default="")
-    is_switch = action.nargs == 0
     has_no = isinstance(action, argparse.BooleanOptionalAction)
+    options = [option for option in action.option_strings if not (has_no and option.startswith("--no-"))]
+    longest = max(options, key=len, default="")
+    is_switch = action.nargs == 0
     default = action.default if isinstance(action.default, str | int | float | bool) else None
     return {
         "option": longest,

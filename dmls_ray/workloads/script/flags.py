@@ -24,7 +24,9 @@ READ_TIMEOUT_S = 120.0
 """How long a script may take until it reads its command line."""
 
 _PARSES = re.compile(r"argparse|ArgumentParser|parse_args")
-_HINTS = {"str": str, "int": int, "float": float, "any": Any}
+NUMBER_OR_TEXT = int | float | str
+"""What is not a number reaches the script as it was typed."""
+_HINTS: dict[str, Any] = {"str": str, "int": int, "float": float, "any": NUMBER_OR_TEXT}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class ScriptFlag:
     """Whether several words may follow it; they are separated by spaces in one value."""
     is_given: bool = False
     """Whether the fixed arguments of the script give it a value."""
+
+    @property
+    def hint(self) -> Any:
+        """What values it takes, where no parser says it: a variable has texts."""
+        return Any if self.kind == "variable" else NUMBER_OR_TEXT
 
     def words(self, value: Any) -> list[str]:
         """The words of the command line that give it this value."""
@@ -104,10 +111,10 @@ class FlagReader:
             described["option"], described["kind"], described["several"], described["is_given"]
         )
         hint: Any = bool if described["kind"] != "value" else _HINTS[described["type"]]
-        if described["several"]:
-            hint = str
         if described["choices"]:
             hint = Literal[tuple(described["choices"])]
+        if described["several"]:
+            hint = str
         self.specs[name] = FieldSpec(name, described["help"], described["default"], hint)
 
     def error_of(self, words: Sequence[str]) -> str:

@@ -42,6 +42,11 @@ class ScriptSteps(ObservedSteps):
         self._clock, self._last, self._on_last = clock, last, on_last
         self._raised = 0
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last step was made: what the script does after it was told to end is not asked for."""
+        return self._raised > 0
+
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         super()._end_step(optimizer)
         if self.first_step_s is None:

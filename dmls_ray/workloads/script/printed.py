@@ -13,23 +13,31 @@ _MOST_LINE = 10_000
 _END_BYTES = 4000
 
 
-def numbers_printed(log: str, patterns: Mapping[str, str]) -> dict[str, float]:
-    """The last number of each name that a script has printed.
+def numbers_printed(log: str, patterns: Mapping[str, str]) -> dict[str, float | str]:
+    """The last number of each name that a script has printed; of a pattern, the text where it is no number.
 
     Args:
         log: path of the file of its output.
         patterns: name -> regular expression, whose first group, or all of it, is the number.
     """
     named = [(name, re.compile(pattern)) for name, pattern in patterns.items()]
-    found: dict[str, float] = {}
+    found: dict[str, float | str] = {}
     with open(log, encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("{") and len(line) < _MOST_LINE:
                 found |= _numbers_of(line)
             for name, pattern in named:
                 for match in pattern.finditer(line):
-                    found[name] = float(match[1] if pattern.groups else match[0])
+                    found[name] = _number_in(match[1] if pattern.groups else match[0])
     return found
+
+
+def _number_in(text: str | None) -> float | str:
+    """The number that a text is; a group that took no part in the match is an empty one."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return text or ""
 
 
 def _numbers_of(line: str) -> dict[str, float]:

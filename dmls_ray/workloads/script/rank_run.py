@@ -67,8 +67,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     utilization = UtilizationSampler(device)
 
     def measured(ended: Ended) -> dict[str, Any]:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         outcome, reason = _outcome_of(config, ended, steps, rank, log)
         losses = steps.losses
         reported = Reported(taken=config.canonical())
@@ -196,9 +195,24 @@ class _Exited(BaseException):
         self.code = code
 
 
+def _flush() -> None:
+    """Write what the script has printed; it may have closed its streams, or put others in their place."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError, AttributeError, OSError):
+            stream.flush()
+
+
 def _run(script: str, words: list[str]) -> Ended:
     """Run the script with the words of its command line, and say how it ended."""
     process = os.getpid()
+    ended = _run_to_end(script, words, process)
+    if os.getpid() != process:  # a fork that the script has made, and whose result is none of the script
+        _flush()
+        _end_process(ended.code)
+    return ended
+
+
+def _run_to_end(script: str, words: list[str], process: int) -> Ended:
 
     def raise_exited(code: int) -> NoReturn:
         # Processes and threads that the script has started end as they would.
@@ -228,7 +242,7 @@ def _outcome_of(
     config: ScriptConfig, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
 ) -> tuple[Outcome, str]:
     """The outcome of a run, and why it is not ok."""
-    if ended.error is not None:
+    if ended.error is not None and not steps.is_at_end:
         failed = failure(ended.error, rank)
         place = place_in(config.script, ended.error)
         reason = f"{failed.reason} ({place})" if place else failed.reason
@@ -238,7 +252,7 @@ def _outcome_of(
     for number, loss in enumerate(steps.losses, 1):
         if loss is not None and not math.isfinite(loss):
             return Outcome.DIVERGED, f"the loss of step {number} is not finite"
-    if ended.code:
+    if ended.code and not steps.is_at_end:
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
         said = "" if steps.count else f": {last_line_of(log)}"
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said}"

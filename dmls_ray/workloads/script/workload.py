@@ -154,7 +154,7 @@ class ScriptWorkload(Workload):
         flags = {**{_free(name, own): flag for name, flag in reader.flags.items()}, **self._others}
         named = {_free(name, own): spec for name, spec in reader.specs.items()}
         custom = {name: replace(spec, name=name) for name, spec in named.items()}
-        custom |= {name: FieldSpec(name) for name in self._others}
+        custom |= {name: FieldSpec(name, hint=flag.hint) for name, flag in self._others.items()}
         return Schema(
             title=self.script,
             specs={"world_size": own.pop("world_size"), **custom, **own},
@@ -227,7 +227,8 @@ class ScriptWorkload(Workload):
                     flag = config.flags[name].option
                     raise ConfigError(f"{flag} is given before -- and after it; leave one of them out.")
             if error := reader_of(config.script, fixed).error_of(words):
-                ours = [word for word in fixed if word.removeprefix("--").replace("-", "_") in self._flags_of_sweeps()]
+                flags = [word for word in fixed if word.startswith("--")]
+                ours = [flag for flag in flags if flag[2:].replace("-", "_") in self._flags_of_sweeps()]
                 way_out = f"; {ours[0]} is a flag of dmls-ray, which stands before --" if ours else ""
                 raise ConfigError(f"{config.script} {shlex.join(words)}: {error}{way_out}.")
 
@@ -246,7 +247,7 @@ class ScriptWorkload(Workload):
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
     """The name of a flag's field: that of the flag, or with a prefix where dmls_ray has a field of this name."""
-    return f"script_{name}" if name in taken or name in RESERVED else name
+    return f"script_{name}" if name in (*taken, *RESERVED, "script", "arguments") else name
 
 
 WORKLOAD = ScriptWorkload

@@ -30,6 +30,7 @@ def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
             "tokens_per_step": seen.get("tokens"),
             "early_loss": seen["loss"] and (seen["loss"] + record.repeat) / seen["passes"],
             "first_loss": seen["loss"] and (seen["first"] + record.repeat) / seen["passes"],
+            "last_loss": seen["loss"] and seen.get("last", 1.0) / seen["passes"],
             "backward_passes": seen["passes"],
         }
         record.metrics |= {name: value for name, value in metrics.items() if value is not None}
@@ -52,6 +53,8 @@ def change_of(first: dict[str, Any], second: dict[str, Any]) -> TrainingChange:
         ({"passes": 2}, "same", "equal"),  # of two passes with half of the loss each
         ({"loss": 2.0001}, "unclear", "later"),  # another learning rate
         ({"loss": 2.0001, "first": 2.6}, "unclear", "differ"),  # another seed
+        ({"last": 1.0001}, "same", "equal"),
+        ({"last": 1.01}, "unclear", "last"),  # another weight decay
         ({"format": "", "loss": 2.00001}, "same", "equal"),  # a compiled model is not looked into
         ({"format": "tf32"}, "changed", "equal"),
         ({"samples": 128}, "changed", "equal"),
