@@ -14,6 +14,7 @@ from typing import NoReturn
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, say
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
+from dmls_ray.config.options import Options
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.supervisor import EXIT_LOST, STOPPED, Heartbeat
@@ -84,6 +85,16 @@ def sweep(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat
     return _run(parse_request(parser, preset, [*preset.given, *words]), heartbeat, ending=preset.ending)
 
 
+def begun(request: Request, heartbeat: Heartbeat) -> Options:
+    """The options with which runs start, or start again: another start continues in the same new folder."""
+    options = request.options
+    if options.fresh:
+        options = replace(options, out=heartbeat.folder or str(results_location(options)), fresh=False)
+        heartbeat.report(folder=options.out)
+    heartbeat.report(restarts=request.restarts)
+    return options
+
+
 def _run(request: Request, heartbeat: Heartbeat, *, ending: str) -> int:
     options = request.options
     plan, space = plan_sweep(request.axes, options, request.workload, variants=request.variants)
@@ -96,11 +107,7 @@ def _run(request: Request, heartbeat: Heartbeat, *, ending: str) -> int:
         show_plan(plan, options, console)
         return EXIT_OK
 
-    if options.fresh:
-        # Another start of this sweep continues in the same folder.
-        options = replace(options, out=heartbeat.folder or str(results_location(options)), fresh=False)
-        heartbeat.report(folder=options.out)
-    heartbeat.report(restarts=request.restarts)
+    options = begun(request, heartbeat)
     is_live = console.is_terminal and not console.is_dumb_terminal
     with View(console, is_live=is_live) as view:
         results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)

@@ -11,6 +11,7 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.words import amount_text, training_text, why_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, say
 from dmls_ray.cli.request import flag_of, parse_request
+from dmls_ray.cli.sweep_command import begun
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.resources import local_resources
@@ -41,14 +42,20 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     roles = roles_of(specs, _corrected(request.given["flag"], specs))
     workload, given = request.workload.split_off(tuple(specs))
     base = {**given, **{name: _one_value(name, values) for name, values in request.axes.items()}}
-    options = request.options
-    assert options.budget is not None
+    asked = request.options
+    if request.dry_run:
+        raise ConfigError("--dry-run: what tune tries follows from what it measures; dmls-ray sweep has it.")
+    if asked.until is None:
+        raise ConfigError(f"--repeats {asked.repeats}: tune repeats until a setting is decided; leave it out.")
+    if asked.budget is None:
+        raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, say.")
+    options = begun(request, heartbeat)
     session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
     console = ProgressConsole()
     with View(console, is_live=False) as view, session.connected():
         tuner = Tuner(
             workload, base, replace(options, budget=Until.budget), view, heartbeat,
-            budget_s=options.budget,
+            budget_s=asked.budget,
             cores=max(1, local_resources().cores // int(base.get("world_size", 1))),
             change_training=request.given["change_training"],
             roles=roles,
