@@ -7,8 +7,8 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from statistics import fmean, median
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.workloads.model_inputs import ModelInputs, samples_in
+from dmls_ray.workloads.seen_steps import Seen, SeenSteps, describe_count
 
 WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
@@ -49,30 +50,12 @@ _SETTLED = 1.5
 """Time of a step over the fastest one up to which a warm-up is over."""
 _MODELS_FOUND_AFTER = (1, 3)
 """Steps after which models are looked for; some programs make a second one after their first step."""
-_RECENT_STEPS, _FEWEST_RECENT = 9, 3
-"""Steps whose samples tell what is usual."""
-_MANY_MORE = 1.3
-"""Samples of a step over the usual ones that are no longer those of training alone."""
 _MOST_OF_OTHERS = 10
 """Steps of other optimizers after which the first one leads no more; in adversarial training they are fewer."""
 _LOSSES_READ_AT = 256
 """Steps after which losses are read, which waits for the device: until then each is a tensor."""
 _EARLY_STEPS = 3
 """Steps whose losses say whether two runs train the same: the later ones follow from updates."""
-
-
-class Seen(NamedTuple):
-    """What a step had."""
-
-    loaded: float = 0
-    """Samples that loaders gave."""
-    given: float = 0
-    """Samples that the model was given."""
-    tokens: float = 0
-    """Tokens that the model was given."""
-    counted_samples: float = 0
-    """Samples that the code counted itself."""
-    counted_tokens: float = 0
 
 
 class ObservedSteps:
@@ -116,15 +99,12 @@ class ObservedSteps:
         """Those of the steps before, over their backward passes."""
         self._unscaled: tuple[int, Any] = (0, None)
         """The scaled loss, by its id, and the loss."""
-        self._seen: list[Seen] = []
+        self._seen = SeenSteps()
         self._step_began = time.perf_counter()
         self._early_s: list[float] = []
         """Seconds of the steps of the warm-up, by the host's clock."""
         self._is_interrupted = False
         """Whether a model was given something without gradients in the step under way."""
-        self._interrupted_steps = 0
-        self._recent: list[Seen] = []
-        """What the last steps had."""
         self._has_seen_models = False
         self._steps_of_others = 0
         """Steps of other optimizers since the last one of the first."""
@@ -175,31 +155,19 @@ class ObservedSteps:
     @property
     def counted_by(self) -> str:
         """How samples are known: by the code's own count, from loaders, models, or both; empty if they are not."""
-        seen = self._per_step()
-        if seen.counted_samples or seen.counted_tokens:
-            return "user"
-        if seen.loaded and seen.given:
-            agree = seen.loaded == seen.given
-            return "loader and model agree" if agree else f"loader (the model was given {seen.given:g})"
-        if seen.loaded:
-            return "loader"
-        return "tokens of the model" if seen.tokens else "model" if seen.given else ""
+        return describe_count(self._mean())
 
     def rates(self) -> dict[str, float | None]:
         """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
-        seen = self._per_step()
-        samples, tokens = _samples_of(seen), _tokens_of(seen)
+        seen = self._mean()
         # Code that ends within its warm-up has steps, too: the later half of them.
         early_s = self._early_s[len(self._early_s) // 2 :] or [math.inf]
         seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else fmean(early_s)
-        # The last step of a pass over the data may have fewer samples than most.
-        usual = median(map(_samples_of, self._seen)) if self._seen else 0.0
-        usual_tokens = median(map(_tokens_of, self._seen)) if self._seen else 0.0
         return {
-            "samples_per_step": usual or None,
-            "tokens_per_step": usual_tokens or None,
-            "samples_per_s": samples / seconds or None,
-            "tokens_per_s": tokens / seconds or None,
+            "samples_per_step": self._seen.usual_samples or None,
+            "tokens_per_step": self._seen.usual_tokens or None,
+            "samples_per_s": seen.all_samples / seconds or None,
+            "tokens_per_s": seen.all_tokens / seconds or None,
             "backward_passes": self.backward_passes / self.count if self.backward_passes and self.count else None,
             "early_loss": self.early_loss,
         }
@@ -213,11 +181,9 @@ class ObservedSteps:
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}
 
-    def _per_step(self) -> Seen:
-        timed = len(self.timer.step_ms)
-        # Where none is timed, the later half: models are first seen after the first step.
-        counted = self._seen[-timed:] if timed else self._seen[len(self._seen) // 2 :]
-        return Seen(*map(fmean, zip(*counted, strict=True))) if counted else Seen()
+    def _mean(self) -> Seen:
+        """What a counted step had."""
+        return self._seen.mean(len(self.timer.step_ms))
 
     def parts_ms(self) -> dict[str, float]:
         """Milliseconds of the parts of a counted step, and of its communication under DDP.
@@ -299,9 +265,8 @@ class ObservedSteps:
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         self.count += 1
         seen = self._take_counts()
-        is_left_out = self._is_of_test(seen)
-        if not is_left_out:
-            self._seen.append(seen)
+        is_left_out = self._seen.add(seen, is_interrupted=self._is_interrupted)
+        self._is_interrupted = False
         # Two profiles at once are impossible, and the code may have begun one.
         if self.count == _TRACED_AFTER and self._rank.is_traced and not is_profiling():
             with self._untimed():
@@ -345,39 +310,6 @@ class ObservedSteps:
             self.timer.end_warm_up()
         self.timer.step()
 
-    def _is_of_test(self, seen: Seen) -> bool:
-        """Whether a model was tested in the step under way.
-
-        It was given something without gradients, which in most steps is a part of the training; or loaders gave many
-        more samples than in the steps before, and models that train were not given more.
-        """
-        self._interrupted_steps += self._is_interrupted
-        is_interrupted = self._is_interrupted and 2 * self._interrupted_steps <= self.count
-        self._is_interrupted = False
-        before, self._recent = self._recent, [*self._recent[1 - _RECENT_STEPS :], seen]
-        if is_interrupted or len(before) < _FEWEST_RECENT:
-            return is_interrupted
-        middle = len(before) // 2
-        usual = sorted(item.loaded for item in before)[middle]
-        if seen.loaded <= _MANY_MORE * usual:
-            return False
-        given = sorted(item.given for item in before)[middle]
-        return not given or seen.given <= _MANY_MORE * given
-
     def _is_settled(self) -> bool:
         """Whether the last steps took as long as the fastest one, so that nothing is compiled or loaded any more."""
         return len(self._early_s) >= WARMUP_STEPS and max(self._early_s[-2:]) <= _SETTLED * min(self._early_s)
-
-
-def _samples_of(seen: Seen) -> float:
-    """The samples of a step; 0 where they are unknown."""
-    if seen.counted_samples:
-        return seen.counted_samples
-    # Without a loader, a model of tokens may be given them in either order of batch and length.
-    is_unknown = not seen.loaded and seen.tokens > 0
-    return 0.0 if is_unknown else seen.loaded or seen.given
-
-
-def _tokens_of(seen: Seen) -> float:
-    """The tokens of a step; 0 where they are unknown."""
-    return seen.counted_tokens or seen.tokens

@@ -1,0 +1,109 @@
+"""`SeenSteps`: the samples and tokens of the steps that count, how they are known, and which steps tested a model."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+from typing import NamedTuple
+
+_RECENT_STEPS, _FEWEST_RECENT = 9, 3
+"""Steps whose samples tell what is usual."""
+_MANY_MORE = 1.3
+"""Samples of a step over the usual ones that are no longer those of training alone."""
+
+
+class Seen(NamedTuple):
+    """What a step had."""
+
+    loaded: float = 0
+    """Samples that loaders gave."""
+    given: float = 0
+    """Samples that the model was given."""
+    tokens: float = 0
+    """Tokens that the model was given."""
+    counted_samples: float = 0
+    """Samples that the code counted itself."""
+    counted_tokens: float = 0
+
+    @property
+    def all_samples(self) -> float:
+        """Its samples; 0 where they are unknown."""
+        if self.counted_samples:
+            return self.counted_samples
+        # Without a loader, a model of tokens may be given them in either order of batch and length.
+        is_unknown = not self.loaded and self.tokens > 0
+        return 0.0 if is_unknown else self.loaded or self.given
+
+    @property
+    def all_tokens(self) -> float:
+        """Its tokens; 0 where they are unknown."""
+        return self.counted_tokens or self.tokens
+
+
+class SeenSteps:
+    """What the steps of a rank had."""
+
+    def __init__(self) -> None:
+        self._steps: list[Seen] = []
+        """Those that count."""
+        self._recent: list[Seen] = []
+        self._count = self._interrupted = 0
+
+    def add(self, seen: Seen, *, is_interrupted: bool) -> bool:
+        """Add a step; returns whether it does not count, since a model was tested in it.
+
+        Then a model was given something without gradients, which in most steps is a part of the training; or loaders
+        gave many more samples than in the steps before, and models that train were not given more.
+
+        Args:
+            seen: what it had.
+            is_interrupted: whether a model was given something without gradients.
+        """
+        self._count += 1
+        self._interrupted += is_interrupted
+        before, self._recent = self._recent, [*self._recent[1 - _RECENT_STEPS :], seen]
+        is_test = is_interrupted and 2 * self._interrupted <= self._count
+        if is_test or _has_more_samples(seen, before):
+            return True
+        self._steps.append(seen)
+        return False
+
+    def mean(self, timed: int) -> Seen:
+        """The mean of the last steps, of which so many were timed.
+
+        Where none was, it is that of the later half: models are first seen after the first step.
+        """
+        counted = self._steps[-timed:] if timed else self._steps[len(self._steps) // 2 :]
+        return Seen(*map(fmean, zip(*counted, strict=True))) if counted else Seen()
+
+    @property
+    def usual_samples(self) -> float:
+        """Samples of most steps: the last one of a pass over the data may have fewer."""
+        return median(seen.all_samples for seen in self._steps) if self._steps else 0.0
+
+    @property
+    def usual_tokens(self) -> float:
+        """The same of tokens."""
+        return median(seen.all_tokens for seen in self._steps) if self._steps else 0.0
+
+
+def describe_count(seen: Seen) -> str:
+    """How samples are known: by the code's own count, from loaders, models, or both; empty if they are not."""
+    if seen.counted_samples or seen.counted_tokens:
+        return "user"
+    if seen.loaded and seen.given:
+        agree = seen.loaded == seen.given
+        return "loader and model agree" if agree else f"loader (the model was given {seen.given:g})"
+    if seen.loaded:
+        return "loader"
+    return "tokens of the model" if seen.tokens else "model" if seen.given else ""
+
+
+def _has_more_samples(seen: Seen, before: list[Seen]) -> bool:
+    """Whether loaders gave many more samples than in the steps before, and models not."""
+    if len(before) < _FEWEST_RECENT:
+        return False
+    middle = len(before) // 2
+    if seen.loaded <= _MANY_MORE * sorted(step.loaded for step in before)[middle]:
+        return False
+    given = sorted(step.given for step in before)[middle]
+    return not given or seen.given <= _MANY_MORE * given
