@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +33,8 @@ class ModelInputs:
         self.number_format = ""
         """In what the first model computed: `float32`, `tf32`, `autocast bfloat16`; empty where none was seen."""
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._samples: Counter[int] = Counter()
-        self._tokens: Counter[int] = Counter()
+        self._samples: defaultdict[int, int] = defaultdict(int)
+        self._tokens: defaultdict[int, int] = defaultdict(int)
 
     def find(self) -> None:
         """Look at the outermost models with parameters to train; not at compiled ones, which would compile the look."""
@@ -68,8 +68,8 @@ class ModelInputs:
         if not self.number_format:
             self.number_format = self._format_of(module)
         given = args or kwargs
-        self._samples[id(module)] += samples_in(given)
         tensor = first_tensor(given)
+        self._samples[id(module)] += samples_in(given, tensor)
         if tensor is not None and tensor.ndim == 2 and not tensor.is_floating_point():
             self._tokens[id(module)] += tensor.numel()
 
@@ -88,16 +88,15 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def samples_in(batch: Any) -> int:
+def samples_in(batch: Any, tensor: Tensor | None) -> int:
     """The samples of a batch: the length of its first tensor, or of its lists, where these are of equal length.
 
     Such lists have an image and a description for each sample, say, as models that detect objects take them.
     """
-    parts = list(batch) if isinstance(batch, list | tuple) else []
-    lengths = {len(part) if isinstance(part, list | tuple) else 0 for part in parts}
-    if len(parts) > 1 and len(lengths) == 1 and 0 not in lengths:
-        return lengths.pop()
-    tensor = first_tensor(batch)
+    if isinstance(batch, list | tuple) and len(batch) > 1 and isinstance(batch[0], list | tuple):
+        lengths = {len(part) if isinstance(part, list | tuple) else 0 for part in batch}
+        if len(lengths) == 1:
+            return lengths.pop()
     return len(tensor) if tensor is not None and tensor.ndim else 0
 
 

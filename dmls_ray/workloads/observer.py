@@ -30,7 +30,7 @@ from dmls_ray.training.further_steps import traced
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.workloads.model_inputs import ModelInputs, samples_in
+from dmls_ray.workloads.model_inputs import ModelInputs, first_tensor, samples_in
 from dmls_ray.workloads.seen_steps import Seen, SeenSteps, describe_count
 
 WARMUP_STEPS = 5
@@ -54,6 +54,7 @@ _MOST_OF_OTHERS = 10
 """Steps of other optimizers after which the first one leads no more; in adversarial training they are fewer."""
 _LOSSES_READ_AT = 256
 """Steps after which losses are read, which waits for the device: until then each is a tensor."""
+_PROGRESS = Progress()
 _EARLY_STEPS = 3
 """Steps whose losses say whether two runs train the same: the later ones follow from updates."""
 
@@ -212,7 +213,7 @@ class ObservedSteps:
 
     def _loaded(self, batch: Any) -> None:
         self.timer.phases.after("data_wait")
-        self._samples_loaded += samples_in(batch)
+        self._samples_loaded += samples_in(batch, first_tensor(batch))
 
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
@@ -286,7 +287,7 @@ class ObservedSteps:
         if self.count in _MODELS_FOUND_AFTER or (is_unseen and self.count % _READ_EVERY == 0):
             with self.timer.paused(), self._untimed():
                 self.inputs.find()
-        self._emit(Progress())
+        self._emit(_PROGRESS)
         self.leave_out()
 
     def _take_counts(self) -> Seen:

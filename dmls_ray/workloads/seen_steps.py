@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from statistics import fmean, median
 from typing import NamedTuple
 
-_RECENT_STEPS, _FEWEST_RECENT = 9, 3
-"""Steps whose samples tell what is usual."""
+_RECENT_STEPS = 9
+"""Steps whose samples tell what is usual, which is looked at after as many steps, and after the first three."""
 _MANY_MORE = 1.3
 """Samples of a step over the usual ones that are no longer those of training alone."""
 
@@ -45,7 +47,9 @@ class SeenSteps:
     def __init__(self) -> None:
         self._steps: list[Seen] = []
         """Those that count."""
-        self._recent: list[Seen] = []
+        self._recent: deque[Seen] = deque(maxlen=_RECENT_STEPS)
+        self._usual = Seen(loaded=math.inf)
+        """What the recent steps had, as last looked at: looking takes some microseconds."""
         self._count = self._interrupted = 0
 
     def add(self, seen: Seen, *, is_interrupted: bool) -> bool:
@@ -60,12 +64,21 @@ class SeenSteps:
         """
         self._count += 1
         self._interrupted += is_interrupted
-        before, self._recent = self._recent, [*self._recent[1 - _RECENT_STEPS :], seen]
-        is_test = is_interrupted and 2 * self._interrupted <= self._count
-        if is_test or _has_more_samples(seen, before):
-            return True
-        self._steps.append(seen)
-        return False
+        has_more_loaded = seen.loaded > _MANY_MORE * self._usual.loaded
+        has_more_given = self._usual.given and seen.given > _MANY_MORE * self._usual.given
+        is_in_few_steps = 2 * self._interrupted <= self._count
+        is_test = (is_interrupted and is_in_few_steps) or (has_more_loaded and not has_more_given)
+        self._recent.append(seen)
+        if has_more_loaded or self._count == 3 or self._count % _RECENT_STEPS == 0:
+            self._look_at_recent()
+        if not is_test:
+            self._steps.append(seen)
+        return is_test
+
+    def _look_at_recent(self) -> None:
+        middle = len(self._recent) // 2
+        loaded, given = (sorted(step[place] for step in self._recent)[middle] for place in (0, 1))
+        self._usual = Seen(loaded, given)
 
     def mean(self, timed: int) -> Seen:
         """The mean of the last steps, of which so many were timed.
@@ -96,14 +109,3 @@ def describe_count(seen: Seen) -> str:
     if seen.loaded:
         return "loader"
     return "tokens of the model" if seen.tokens else "model" if seen.given else ""
-
-
-def _has_more_samples(seen: Seen, before: list[Seen]) -> bool:
-    """Whether loaders gave many more samples than in the steps before, and models not."""
-    if len(before) < _FEWEST_RECENT:
-        return False
-    middle = len(before) // 2
-    if seen.loaded <= _MANY_MORE * sorted(step.loaded for step in before)[middle]:
-        return False
-    given = sorted(step.given for step in before)[middle]
-    return not given or seen.given <= _MANY_MORE * given
