@@ -17,7 +17,7 @@ from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import Variant
 from dmls_ray.config.options import FLAGS, RESERVED, SEARCH_ONLY, Options, Until
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
-from dmls_ray.config.search_space import Range
+from dmls_ray.config.search_space import Largest, Range
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
@@ -260,12 +260,18 @@ def read_axes(given: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     axes: dict[str, Any] = {}
     for name, values in texts.items():
         spec = schema.check_name(name)
-        axes[name] = [spec.parse(value) for value in values]
+        axes[name] = [_parsed(spec, value) for value in values]
     for name, low, high in given["range"]:
         axes[name] = _read_range("--range", name, low, high)
     for name, low, high in given["log_range"]:
         axes[name] = _read_range("--log-range", name, low, high)
     return axes
+
+
+def _parsed(spec: FieldSpec, text: str) -> Any:
+    """The value that a text means; `max` of a whole number is the largest that fits into memory."""
+    largest = Largest.parse(text) if spec.type == "int" or text.startswith("max:") else None
+    return spec.parse(text) if largest is None else largest
 
 
 def merge_axes(defaults: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

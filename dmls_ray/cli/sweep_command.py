@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, say
+from dmls_ray.cli.largest import describe_knees, field_of_largest, with_largest
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.options import Options
@@ -82,7 +83,15 @@ def sweep(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat
     Raises:
         InputError: a word or a combination of words is wrong; nothing was started.
     """
-    return _run(parse_request(parser, preset, [*preset.given, *words]), heartbeat, ending=preset.ending)
+    request = parse_request(parser, preset, [*preset.given, *words])
+    name = field_of_largest(request.axes)
+    if not name:
+        return _run(request, heartbeat, ending=preset.ending)
+    request = with_largest(request, name, begun(request, heartbeat), heartbeat)
+    code = _run(request, heartbeat, ending=preset.ending)
+    for line in describe_knees(request, name):
+        say(ProgressConsole(), line)
+    return code
 
 
 def begun(request: Request, heartbeat: Heartbeat) -> Options:

@@ -16,6 +16,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.messages import RankRegistration
+from dmls_ray.util.free_memory import own_cgroups
 
 ANSWER_TIMEOUT_S = 5.0
 """How long a machine may take to report its memory: it may be gone itself."""
@@ -84,14 +85,7 @@ def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
         proc: where the kernel describes processes.
         cgroups: where it describes control groups.
     """
-    counters = [proc / "vmstat"]
-    with contextlib.suppress(OSError):
-        lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
-        group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-        # In a container without a namespace for groups, the path is that of the host and does not exist here.
-        folder = cgroups / group
-        counters = [place / "memory.events" for place in (folder, *folder.parents) if place.is_relative_to(cgroups)]
-        counters.append(proc / "vmstat")
+    counters = [*(folder / "memory.events" for folder in own_cgroups(proc, cgroups)), proc / "vmstat"]
     for counter in counters:
         with contextlib.suppress(OSError):
             for line in counter.read_text(encoding="utf-8").splitlines():

@@ -10,6 +10,7 @@ from typing import Any
 
 from dmls_ray.config.grid import Run, drop_ineffective, make_run, values_of
 from dmls_ray.config.runtime import Schema
+from dmls_ray.config.value_texts import share_of
 from dmls_ray.util.errors import ConfigError
 
 
@@ -43,6 +44,31 @@ class Range:
         if self.log:
             return math.exp(chance.uniform(math.log(self.low), math.log(self.high)))
         return chance.uniform(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest value of a field with which a run fits into memory, or a share of it."""
+
+    share: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> Largest | None:
+        """What `max` and `max:0.9` mean; None for any other text.
+
+        Raises:
+            ConfigError: the share is not above 0 and at most 1.
+        """
+        word, colon, share = text.partition(":")
+        if word != "max":
+            return None
+        try:
+            given = share_of(share) if colon else 1.0
+        except ValueError as error:
+            raise ConfigError(f"{text}: {error}") from error
+        if not 0 < given <= 1:
+            raise ConfigError(f"{text}: a share is above 0 and at most 1; give max, or max:0.9.")
+        return cls(given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -300,6 +300,10 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _memory(
         name="start_mem_mib", format="whole", doc="CPU: resident set when the run begins; GPU: allocated then."
     ),
+    _memory(
+        name="free_mem_mib", across_ranks="min", format="whole",
+        doc="CPU: free memory of the machine, or of its container, when the run begins.",
+    ),
     _memory(name="peak_reserved_mib", format="whole", doc="GPU: peak that the caching allocator reserves."),
     _rank_time(
         name="comm_ms", across_ranks="min",

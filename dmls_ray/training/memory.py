@@ -22,6 +22,7 @@ import psutil
 import torch
 
 from dmls_ray.records.gpu_state import CLOCK_METRICS, clocks_of
+from dmls_ray.util.free_memory import free_mib
 from dmls_ray.util.importing import missing_extra
 
 MIB = 2**20
@@ -36,6 +37,7 @@ class MemoryMeter:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._free_mib: float | None = None
         self._highest: dict[str, float] = {}
         """Peaks in MiB: of the whole run (`peak`, `added`, `reserved`), and `training peak` and `training added`."""
         if device.type == "cuda":
@@ -44,6 +46,7 @@ class MemoryMeter:
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
             return
         release_free_pages()
+        self._free_mib = free_mib()
         self.start_mib = psutil.Process().memory_info().rss / MIB
         self._mapped_mib = _mapped_mib()
         self._resettable = _reset_peak()
@@ -78,6 +81,7 @@ class MemoryMeter:
         on_gpu = self._device.type == "cuda"
         return {
             "start_mem_mib": self.start_mib,
+            "free_mem_mib": self._free_mib,
             "peak_mem_mib": peak,
             "peak_reserved_mib": self._highest.get("reserved"),
             "data_mib": data_bytes / MIB or None,

@@ -43,6 +43,8 @@ class Workload:
     throughput: ClassVar[Sequence[str]] = ("images_per_s",)
     """Names of metrics of kind `rate`. From the first that a run reports, speed-up and efficiency follow; of runs
     without any, from runs per second."""
+    probe: ClassVar[Mapping[str, Any]] = {}
+    """Fields with which a run is so short that it just tells whether it fits into memory; empty: as any run."""
     epoch_metrics: ClassVar[Sequence[str] | None] = None
     """Metrics that `--metric` of a search may name; None: any that a run reports."""
     durations_compare: ClassVar[bool] = False

@@ -116,6 +116,7 @@ class ScriptWorkload(Workload):
     entrypoint = "dmls_ray.workloads.script.rank_run:run_script"
     metrics = TRAINING_METRICS
     throughput = ("samples_per_s", "tokens_per_s")
+    probe: ClassVar[Mapping[str, Any]] = {"steps": 3}
     keeps_output = True
     presentation = "dmls_ray.workloads.script.presentation:ScriptPresentation"
 

@@ -1,0 +1,90 @@
+"""`--batch-size max`: the largest value that fits in place of the word, and the smallest that is as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dmls_ray.analysis.findings.knee import CLOSE, Knee, knees_of
+from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.results import load
+from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.words import amount_text
+from dmls_ray.cli.request import Request, flag_of
+from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.config.options import Options, Until
+from dmls_ray.config.search_space import Largest
+from dmls_ray.execution.largest import LargestFit
+from dmls_ray.execution.planning import results_location
+from dmls_ray.execution.supervisor import Heartbeat
+from dmls_ray.execution.view import ProgressConsole, View
+from dmls_ray.util.errors import ConfigError
+
+_MOST_VALUES = 5
+"""Values that are compared where none but the largest was asked for: each is half of the one before."""
+
+
+def field_of_largest(axes: Mapping[str, Any]) -> str:
+    """The field whose largest value is asked for; empty where none is.
+
+    Raises:
+        ConfigError: those of several are.
+    """
+    names = [name for name, given in axes.items() if any(isinstance(value, Largest) for value in _listed(given))]
+    if len(names) > 1:
+        flags = " and ".join(f"{flag_of(name)} max" for name in names)
+        raise ConfigError(f"{flags} depend on each other; give max to one of them.")
+    return names[0] if names else ""
+
+
+def with_largest(request: Request, name: str, options: Options, heartbeat: Heartbeat) -> Request:
+    """The request with the largest value that fits, found by short runs.
+
+    Args:
+        request: what was asked.
+        name: the field whose largest value it asks for.
+        options: as of `begun`.
+        heartbeat: reports to the supervisor of this process.
+
+    Raises:
+        ConfigError: nothing fits, or nothing may be run.
+    """
+    if request.dry_run:
+        raise ConfigError(f"{flag_of(name)} max is found by running; give values for --dry-run.")
+    given = request.axes[name]
+    others = {other: values for other, values in request.axes.items() if other != name}
+    numbers = [value for value in given if isinstance(value, int)]
+    default = request.workload.schema().specs[name].default
+    start = min(numbers) if numbers else default if isinstance(default, int) and default > 0 else 1
+    session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
+    with View(ProgressConsole(), is_live=False) as view, session.connected():
+        largest = LargestFit(request.workload, others, name, options, view, heartbeat).find(start)
+    values = [max(1, int(value.share * largest)) if isinstance(value, Largest) else value for value in given]
+    if len(values) == 1:
+        values = sorted({max(1, values[0] >> halvings) for halvings in range(_MOST_VALUES)})
+    return replace(request, axes={**request.axes, name: values}, options=options)
+
+
+def describe_knees(request: Request, name: str) -> Iterator[str]:
+    """The smallest value that is as fast as the fastest, line by line for trials that differ in it alone."""
+    results = load(results_location(request.options))
+    varied = tuple(name for name, given in request.axes.items() if len(_listed(given)) > 1)
+    table = SweepSummary(results, SweepQuestion(varied=varied)).table
+    for knee in knees_of(table.rows, name, table.fixed_batch_field, request.options.until or Until()):
+        yield _describe(knee, name)
+
+
+def _describe(knee: Knee, name: str) -> str:
+    smallest, best = (trial.records[0].config[name] for trial in (knee.smallest, knee.best))
+    line = f"Smallest {name} within {CLOSE:.0%} of the best rate: {smallest:,}"
+    if knee.effect is not None:
+        line += f" ({amount_text(knee.effect)} as fast as {best:,})"
+    if knee.undecided:
+        open_values = ", ".join(f"{trial.records[0].config[name]:,}" for trial in knee.undecided)
+        line += f"; undecided: {open_values}"
+    return f"{line}."
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
