@@ -21,8 +21,10 @@ from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_of, decide
 from dmls_ray.analysis.findings.same_training import training_change
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import as_dict
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.storage.folder import read_sweep
 
 COMPARED, WHERE, TRAINING, COUNT = "compared", "where", "training", "n"
@@ -198,6 +200,21 @@ class SweepSummary:
         """The answer: a headline, a table of effects, what is undecided, and why."""
         decision = None if self.question.metric or self.unfinished else self.decision
         return AnswerTable(answer_of(self.table, self.question), decision)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer and the trials for programs: each number with its interval and the number of repeats."""
+        trials = [_trial_as_dict(row, self.table.varied) for row in self.table.rows]
+        return {"folder": str(self.results.where), **self.answer.as_dict(), "trials": trials}
+
+
+def _trial_as_dict(row: Trial, varied: Sequence[str]) -> dict[str, Any]:
+    return {
+        "trial_id": row.trial_id,
+        "values": {name: row.records[0].config.get(name) for name in varied},
+        "outcome": row.outcome,
+        "n": len(row.counted),
+        "metrics": {name: {**as_dict(value), "n": value.n} for name, value in row.estimates.items()},
+    }
 
 
 def summarize(results: Results) -> SweepSummary:

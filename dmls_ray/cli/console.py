@@ -6,9 +6,10 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
 from rich import box
 from rich import console as rich_console
 from rich.cells import cell_len
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from dmls_ray.analysis.export.text_tables import LEFT_ALIGNED, plain_columns
 from dmls_ray.config.options import FLAGS
+from dmls_ray.records.codec import encode_json
 from dmls_ray.util.text import did_you_mean, escape_control_chars
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ _SYNONYMS = {
     "--storage-path": ("--out",),
 }
 """Flags of other programs -> what may be meant; the first that there is."""
+
+SCHEMA = 1
+"""Version of what is written as JSON (docs/agents.md): it grows when a name goes or means something else."""
 
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
@@ -104,6 +109,17 @@ class Console(rich_console.Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+
+def print_json(kind: str, data: Mapping[str, Any]) -> None:
+    """What a command has found, for programs, as one JSON object.
+
+    Args:
+        kind: the command.
+        data: its names and values.
+    """
+    content = encode_json({"schema": SCHEMA, "kind": kind, **data}, default=str)
+    print(msgspec.json.format(content, indent=2).decode())
 
 
 def say(console: rich_console.Console, text: str, style: str | None = None) -> None:

@@ -58,7 +58,7 @@ def with_largest(request: Request, name: str, options: Options, heartbeat: Heart
     default = request.workload.schema().specs[name].default
     start = min(numbers) if numbers else default if isinstance(default, int) and default > 0 else 1
     session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
-    with View(ProgressConsole(), is_live=False) as view, session.connected():
+    with View(ProgressConsole(is_aside=request.is_json), is_live=False) as view, session.connected():
         largest = LargestFit(request.workload, others, name, options, view, heartbeat).find(start)
     values = [max(1, int(value.share * largest)) if isinstance(value, Largest) else value for value in given]
     if len(values) == 1:

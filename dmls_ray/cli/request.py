@@ -45,6 +45,11 @@ class Request:
     given: Mapping[str, Any]
     """What was parsed, for flags that a command has beside those of all sweeps."""
 
+    @property
+    def is_json(self) -> bool:
+        """Whether the result is to be one JSON object."""
+        return bool(self.given["format"] == "json")
+
 
 def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     """Add the flags of a sweep script to a parser, and parse a command line.
@@ -246,6 +251,8 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
         _add_flag(how, spec, options.get(spec.name, spec.default), **switch)
     starts = "How often to start again after Ray or the process died, without a new run in between (default: 5)"
     how.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
+    written = "How to write the result (default: text); json: one object, and what goes on is on standard error"
+    how.add_argument("--format", choices=("text", "json"), default="text", help=written)
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 

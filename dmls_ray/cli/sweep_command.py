@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, say
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, print_json, say
 from dmls_ray.cli.largest import describe_knees, field_of_largest, with_largest
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
@@ -88,10 +88,7 @@ def sweep(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat
     if not name:
         return _run(request, heartbeat, ending=preset.ending)
     request = with_largest(request, name, begun(request, heartbeat), heartbeat)
-    code = _run(request, heartbeat, ending=preset.ending)
-    for line in describe_knees(request, name):
-        say(ProgressConsole(), line)
-    return code
+    return _run(request, heartbeat, ending=preset.ending, largest=name)
 
 
 def begun(request: Request, heartbeat: Heartbeat) -> Options:
@@ -104,10 +101,11 @@ def begun(request: Request, heartbeat: Heartbeat) -> Options:
     return options
 
 
-def _run(request: Request, heartbeat: Heartbeat, *, ending: str) -> int:
+def _run(request: Request, heartbeat: Heartbeat, *, ending: str, largest: str = "") -> int:
+    """Run a sweep and print what it has found; `largest` is a field whose largest value was looked for."""
     options = request.options
     plan, space = plan_sweep(request.axes, options, request.workload, variants=request.variants)
-    console = ProgressConsole()
+    console = ProgressConsole(is_aside=request.is_json)
     if request.left_out:
         say(console, f"Left out: {', '.join(request.left_out)} (not for {request.workload.schema().title}).")
     if request.dry_run:
@@ -120,7 +118,15 @@ def _run(request: Request, heartbeat: Heartbeat, *, ending: str) -> int:
     is_live = console.is_terminal and not console.is_dumb_terminal
     with View(console, is_live=is_live) as view:
         results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
-    pkgutil.resolve_name(ending)(results, plan, request, console)
+    knees = [*describe_knees(request, largest)] if largest else []
+    if request.is_json:
+        from dmls_ray.cli.sweep_output import summary_of
+
+        print_json("sweep", {**summary_of(results, plan, options).as_dict(), "smallest_fast": knees})
+    else:
+        pkgutil.resolve_name(ending)(results, plan, request, console)
+        for line in knees:
+            say(console, line)
     is_kept_here = results.mirror is not None and results.mirror.is_kept
     outcomes = {record.outcome for record in results.records}
     is_answered = all(outcome.is_answer() for outcome in outcomes) and outcomes != {Outcome.SKIPPED}

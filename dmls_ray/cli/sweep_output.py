@@ -105,9 +105,8 @@ def _seconds(runs: Iterable[Run], durations: Durations) -> float:
     return sum(durations.expected_s(run.trial_id) or 0.0 for run in runs if not run.skip)
 
 
-def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the table, the answer, how to go on, and where the files are."""
-    options = request.options
+def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
+    """The answer to what was asked."""
     question = SweepQuestion(
         text=options.question,
         varied=plan.varied,
@@ -116,7 +115,13 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
         minimizes=search_minimizes(options),
         metric=options.metric if options.mode == "search" else None,
     )
-    summary = SweepSummary(results, question)
+    return SweepSummary(results, question)
+
+
+def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
+    """Print the table, the answer, how to go on, and where the files are."""
+    options = request.options
+    summary = summary_of(results, plan, options)
     print_summary(summary, "text", console, by=options.layout)
     say(console, "")
     if options.mode == "search":

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.words import amount_text, training_text, why_text
-from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, say
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, print_json, say
 from dmls_ray.cli.request import flag_of, parse_request
 from dmls_ray.cli.sweep_command import begun
 from dmls_ray.cli.sweep_script import Preset
@@ -51,7 +51,7 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
         raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, say.")
     options = begun(request, heartbeat)
     session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
-    console = ProgressConsole()
+    console = ProgressConsole(is_aside=request.is_json)
     with View(console, is_live=False) as view, session.connected():
         tuner = Tuner(
             workload, base, replace(options, budget=Until.budget), view, heartbeat,
@@ -66,10 +66,13 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
         say(console, describe_settings(tuner.found, specs))
         found = tuner.search()
     start, best = workload.command_of(found.base), workload.command_of(found.settings)
+    where = str(results_location(options))
+    if request.is_json:
+        print_json("tune", {"folder": where, "start": start, **as_dict(found, best if found.is_faster else start)})
+        return EXIT_OK
     say(console, "")
     for line in describe(found, start, best):
         say(console, line)
-    where = str(results_location(options))
     say(console, f"runs      {where}; dmls-ray table {shlex.quote(where)} shows all of them")
     return EXIT_OK
 
@@ -143,6 +146,37 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         yield f"          together {_describe_gain(found)} as fast in the last comparison, with other seeds"
     yield from _listed("lost", [_describe_lost(tried) for tried in found.lost])
     yield from _listed("not tried", [f"{name}: {reason}" for name, reason in found.not_tried.items()])
+
+
+def as_dict(found: Tuning, command: str) -> dict[str, Any]:
+    """What a search found, for programs.
+
+    Args:
+        found: the search.
+        command: the one to use.
+    """
+    return {
+        "command": command,
+        "is_faster": found.is_faster,
+        "gain": found.gain and found.gain.as_dict(),
+        "changes_training": any(tried.change.changes_training for tried in found.kept),
+        "kept": [_tried_as_dict(tried) for tried in found.kept],
+        "lost": [_tried_as_dict(tried) for tried in found.lost],
+        "not_tried": found.not_tried,
+        "settings": found.roles,
+    }
+
+
+def _tried_as_dict(tried: Tried) -> dict[str, Any]:
+    return {
+        "values": dict(tried.change.values),
+        "speed": tried.effect and tried.effect.as_dict(),
+        "outcome": tried.outcome or "ok",
+        "changes_training": tried.change.changes_training,
+        "training": tried.training and tried.training.verdict,
+        "last_losses": tried.last_losses,
+        "is_forbidden": tried.is_forbidden,
+    }
 
 
 def _listed(head: str, texts: Sequence[str]) -> list[str]:

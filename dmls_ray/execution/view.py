@@ -27,16 +27,19 @@ class ProgressConsole(Console):
     """Where a sweep prints. A reader that leaves early (`| head`) does not end the sweep, whose results are files.
 
     Nor does a character that the output cannot show.
+
+    Args:
+        is_aside: whether it is standard error, since the result on standard output is for a program.
     """
 
-    def __init__(self) -> None:
-        write_out_unprintable(sys.stdout)
-        super().__init__()
+    def __init__(self, *, is_aside: bool = False) -> None:
+        write_out_unprintable(sys.stderr if is_aside else sys.stdout)
+        super().__init__(stderr=is_aside)
 
     def on_broken_pipe(self) -> None:
         """Discard all further output; rich calls this where a write fails for want of a reader."""
         self.quiet = True
-        discard_output(sys.stdout)
+        discard_output(sys.stderr if self.stderr else sys.stdout)
 
 
 _STARTING = "Starting Ray and the ranks ..."

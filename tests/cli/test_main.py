@@ -108,6 +108,14 @@ def test_the_table_is_written_in_every_format(folder: Path, form: str, expected:
     assert ("ranks 2 vs 1" in out) == (form in ("text", "markdown"))
 
 
+def test_sweeps_and_runs_are_written_as_json(folder: Path, run: DmlsRay) -> None:
+    found = json.loads(run("ls", folder, "--format", "json")[1])
+    assert (found["kind"], found["sweeps"][0]["folder"]) == ("ls", str(folder))
+    run_id = load(folder).records[0].run_id
+    shown = json.loads(run("show", run_id, folder, "--format", "json")[1])
+    assert (shown["kind"], shown["run"]["run_id"]) == ("show", run_id)
+
+
 def test_the_effects_of_the_answer_are_written_as_json(folder: Path, run: DmlsRay) -> None:
     answer = json.loads(run("table", folder, "--format", "json")[1])
     first = answer["effects"][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,15 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) 
     assert "step 10" in shown.stdout
     for again in (["train.py", *flags, "--", "--data", "d"], ["out/sweep.toml"]):
         assert "all runs are there" in dmls_ray("sweep", *again, folder=folder).stdout
+    done = dmls_ray("sweep", "out/sweep.toml", "--format", "json", folder=folder)
+    answer = json.loads(done.stdout)
+    assert "all runs are there" in done.stderr
+    assert (answer["schema"], answer["kind"], answer["folder"]) == (1, "sweep", "out")
+    assert {effect["pair"] for effect in answer["effects"]} == {"batch_size 64 vs 8"}
+    small, large = answer["trials"]
+    assert (small["values"], small["n"]) == ({"batch_size": 8}, 3)
+    rate = large["metrics"]["samples_per_s"]
+    assert rate["low"] <= rate["value"] <= rate["high"]
     other = dmls_ray("sweep", "out/sweep.toml", "--batch-size", "16", "--dry-run", folder=folder)
     assert "3 runs in 3 blocks" in other.stdout
 

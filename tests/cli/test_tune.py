@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -118,6 +119,17 @@ def test_a_change_of_the_training_is_named_with_its_loss_and_a_batch_is_known_by
     assert "batch=--chunk (16)" in done.stdout
     assert re.search(r"chunk=\d+ .*changes the training \(last loss", done.stdout)
     assert "workers=" not in done.stdout.replace("loader-workers=", "")
+
+
+@pytest.mark.slow
+def test_what_was_found_is_written_as_json(folder: Path) -> None:
+    words = ["--budget", "60", "--steps", "20", "--flag", "threads=none", "--format", "json", "--out", "out"]
+    done = tune("train.py", *words, "--", "--workers", "0", folder=folder)
+    found = json.loads(done.stdout)
+    assert found["is_faster"]
+    assert 1 < found["gain"]["low"] <= found["gain"]["value"]
+    assert found["command"] == f"python train.py --workers {found['kept'][0]['values']['workers']}"
+    assert found["not_tried"]["precision"]
 
 
 @pytest.mark.slow

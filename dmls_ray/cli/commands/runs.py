@@ -15,7 +15,7 @@ from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.tables import add_format, print_result
-from dmls_ray.cli.console import Console, Parser, print_table, say
+from dmls_ray.cli.console import Console, Parser, print_json, print_table, say
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.storage.folder import read_sweep
@@ -43,7 +43,7 @@ def _add_root(parser: Parser) -> None:
 
 def ls_arguments(parser: Parser) -> None:
     _add_root(parser)
-    add_format(parser)
+    add_format(parser, "json")
 
 
 def ls(given: argparse.Namespace, console: Console) -> None:
@@ -53,6 +53,9 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         raise StoreError(
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
+    if given.format == "json":
+        print_json("ls", {"sweeps": rows})
+        return
     print_result(pd.DataFrame(rows).fillna(""), [], given.format, console)
 
 
@@ -82,11 +85,15 @@ def _describe_sweep(folder: str | Path) -> dict[str, str]:
 def show_arguments(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="run_id, or its beginning")
     _add_root(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="How to write it (default: text)")
 
 
 def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
+    if given.format == "json":
+        print_json("show", {"folder": str(results.where), "run": record.to_dict()})
+        return
     ended = ", ".join(filter(None, [record.ending, record.reason]))
     say(console, f"{record.run_id} in {results.where}: {ended}")
     fields = {name: value for name, value in record.to_dict().items() if name not in _SECTIONS}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
 import pandas as pd
 from rich import console as rich_console
 
@@ -25,9 +23,18 @@ from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
-from dmls_ray.cli.console import EXIT_OK, Console, Parser, add_folder, print_answer, print_error, print_table, say
+from dmls_ray.cli.console import (
+    EXIT_OK,
+    Console,
+    Parser,
+    add_folder,
+    print_answer,
+    print_error,
+    print_json,
+    print_table,
+    say,
+)
 from dmls_ray.config.value_texts import share_of
-from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
 
 EXIT_SLOWER = 3
@@ -42,10 +49,6 @@ _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 def add_format(parser: Parser, *others: str) -> None:
     formats = ("text", "markdown", "csv", "latex", *others)
     parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
-
-
-def _print_json(data: Mapping[str, Any]) -> None:
-    print(msgspec.json.format(encode_json(data, default=str), indent=2).decode())
 
 
 def print_result(
@@ -93,7 +96,7 @@ def table(given: argparse.Namespace, console: Console) -> None:
         raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
     reading = summarize(load(given.folder, stale=given.stale))
     if given.format == "json":
-        _print_json(reading.answer.as_dict())
+        print_json("table", reading.as_dict())
         return
     print_summary(reading, given.format, console, by=given.by, columns=given.columns, published=given.published)
 
@@ -146,14 +149,14 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     code, reason = EXIT_OK, ""
     if given.fail_if_slower is not None:
         code, reason = _judge(comparison, given.fail_if_slower)
-    _print_finding(comparison, given.format, console)
+    _print_finding("compare", comparison, given.format, console)
     return print_error(f"{given.parser.prog}: {reason}", code) if reason else code
 
 
-def _print_finding(found: SweepComparison | Advice, form: str, console: Console) -> None:
+def _print_finding(kind: str, found: SweepComparison | Advice, form: str, console: Console) -> None:
     """Print a comparison or an advice."""
     if form == "json":
-        _print_json(found.to_dict())
+        print_json(kind, found.to_dict())
     else:
         notes = [*found.notes(), "", found.headline()]
         print_result(found.frame(), notes, form, console, spare=found.spare)
@@ -206,7 +209,7 @@ def advise(given: argparse.Namespace, console: Console) -> None:
         minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,
     )
-    _print_finding(advice, given.format, console)
+    _print_finding("advise", advice, given.format, console)
 
 
 def published_arguments(parser: Parser) -> None:
