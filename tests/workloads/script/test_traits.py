@@ -348,14 +348,14 @@ test_data = TensorDataset(torch.randn(512, 8), torch.randint(0, 4, (512,)))
 test_loader = DataLoader(test_data, 64)
 
 def evaluate(tested):
-    time.sleep(0.2)
+    time.sleep(0.4)
     tested.eval()
     for x, y in test_loader:
         tested(x)
     tested.train()
 
 """
-"""Tests take a hundred times as long as a step."""
+"""Tests take hundreds of times as long as a step."""
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ for number, (x, y) in enumerate(loader):
     result = run.one(BEGIN + EVALUATED + tested + lines, steps=16)
     assert result.outcome is Outcome.OK, result.reason
     assert result.values["samples_per_step"] == 16
-    assert result.values["step_ms_p95"] < 100
+    assert result.values["step_ms_p95"] < 400
 
 
 def test_a_second_stage_of_the_training_goes_on_with_the_steps(run: Runner) -> None:
