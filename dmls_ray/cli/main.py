@@ -33,16 +33,15 @@ COMMANDS = {
 """Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
 
 STARTING = {
-    "sweep": "dmls_ray.cli.sweep_what:sweep_what",
-    "tune": "dmls_ray.cli.sweep_what:tune_what",
-    "doctor": "dmls_ray.cli.doctor:doctor",
+    "sweep": ("dmls_ray.cli.sweep_what:sweep_what", "Measure each combination of the flags of a training script"),
+    "tune": ("dmls_ray.cli.sweep_what:tune_what", "Find the fastest settings of a training script"),
+    "doctor": ("dmls_ray.cli.doctor:doctor", "Measure which differences this machine can show"),
 }
-"""Each command that starts runs -> its function, which exits."""
+"""Each command that starts runs -> its function, which exits, and what it does."""
 
 _DESCRIPTION = (
-    "Read what sweeps have left: tables, figures, comparisons and advice. dmls-ray sweep --help tells how to start "
-    "one; dmls-ray tune finds the fastest settings of a training; dmls-ray doctor measures which differences this "
-    "machine can show."
+    "Measure training with PyTorch, and read what sweeps have left: tables, figures, comparisons and advice. First: "
+    "dmls-ray sweep train.py --batch-size 16 32"
 )
 
 
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         use_utf8()
     name = "dmls-ray"
     if arguments is None and sys.argv[1:2] and sys.argv[1] in STARTING:
-        pkgutil.resolve_name(STARTING[sys.argv[1]])(sys.argv[2:])
+        pkgutil.resolve_name(STARTING[sys.argv[1]][0])(sys.argv[2:])
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parse(_parser(name, words), words)
@@ -87,6 +86,8 @@ def _parser(name: str, words: Sequence[str]) -> Parser:
     parser = Parser(prog=name, description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"dmls_ray {version('dmls_ray')}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for command, (_, summary) in STARTING.items():
+        subparsers.add_parser(command, help=summary)
     # The other commands' modules are not loaded.
     for command in {*words[:1]} & COMMANDS.keys() or COMMANDS:
         module = importlib.import_module(f"dmls_ray.cli.commands.{COMMANDS[command]}")

@@ -73,7 +73,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     left_out: list[str] = []
     name, layout = preset.name, preset.layout
     if workload.name != default.name:
-        name, layout = workload.folder_name, None
+        name, layout = preset.name if preset.given else workload.folder_name, None
         defaults, variants, left_out = _axes_of_another_workload(preset, schema)
     preset_options = preset.options or {}
     add_flags(parser, schema, defaults, preset_options)

@@ -139,7 +139,7 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         head = "why"
     else:
         yield f"Set       {start}"
-        yield "          as it is: nothing that was tried is faster beyond chance"
+        yield f"          as it is: {_describe_nothing(found)}"
         head = "withdrawn"
     yield from _listed(head, [_describe_step(tried) for tried in found.kept])
     if found.gain is not None and not found.is_faster:
@@ -177,6 +177,12 @@ def _tried_as_dict(tried: Tried) -> dict[str, Any]:
         "last_losses": tried.last_losses,
         "is_forbidden": tried.is_forbidden,
     }
+
+
+def _describe_nothing(found: Tuning) -> str:
+    if found.kept or found.lost:
+        return "nothing that was tried is faster beyond chance"
+    return f"nothing was tried; a run takes {found.run_s:.0f} s: give a longer --budget, or fewer --steps"
 
 
 def _listed(head: str, texts: Sequence[str]) -> list[str]:

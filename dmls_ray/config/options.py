@@ -154,7 +154,7 @@ class Options(RunLimits, Until):
             why = "mode=search" if self.mode == "search" else f"repeats={self.repeats}"
             raise ConfigError(f"{name}={value} only applies to repeats=auto, and not to {why}; leave it out.")
         if self.race and self.aim is None:
-            raise ConfigError("--race leaves out what is beaten, and nothing says for what; add --aim throughput, say.")
+            raise ConfigError("--race leaves out what is worse, and has to know in what; add --aim throughput, say.")
         if self.aim is not None and not self.race:
             raise ConfigError(f"--aim {self.aim} only applies to a race; add --race.")
 

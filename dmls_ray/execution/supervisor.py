@@ -31,7 +31,7 @@ _POLL_S = 1.0
 
 STOPPED = (
     "Stopped. The runs that had ended are kept; the same command runs the others (with --out on the folder in place of "
-    "--fresh)."
+    "--fresh). dmls-ray ls names the folder, and dmls-ray table shows what it has."
 )
 """What is printed of a sweep that was stopped."""
 

@@ -7,7 +7,6 @@ are measured against the start again, with other seeds: what was chosen for its 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +73,8 @@ class Tuning:
     start: Trial | None = None
     """The trial of the start, in the last comparison if there was one."""
     end: Trial | None = None
+    run_s: float = 0.0
+    """Seconds of a run at the start."""
 
     @property
     def is_faster(self) -> bool:
@@ -137,11 +138,10 @@ class Tuner:
         was seen to have in a step.
         """
         found, began = self.found, time.monotonic()
-        table, _ = self._measure([{}], repeats=FIRST_LOOK)
+        table, _ = self._measure([{}], repeats=1)
         start = found.start = found.end = table.rows[0]
-        seconds = list(map(seconds_of_run, start.records))
-        self._run_s = statistics.median(seconds)
-        self._start_up_s = max(time.monotonic() - began - sum(seconds), 0.0)
+        self._run_s = found.run_s = seconds_of_run(start.records[0])
+        self._start_up_s = max(time.monotonic() - began - self._run_s, 0.0)
         samples = start.value_of("samples_per_step")
         if BATCH.role not in found.roles and samples:
             of_pass = samples / start.world_size / (start.value_of("backward_passes") or 1)

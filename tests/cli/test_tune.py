@@ -138,3 +138,11 @@ def test_a_training_that_fails_is_said_and_nothing_is_tried(folder: Path) -> Non
     done = tune("train.py", "--out", "out", folder=folder)
     assert done.returncode != 0
     assert "Set" not in done.stdout
+
+
+@pytest.mark.slow
+def test_where_no_time_is_left_the_way_out_is_said_and_a_sweep_of_the_script_has_another_folder(folder: Path) -> None:
+    done = tune("train.py", "--budget", "1", "--steps", "20", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "nothing was tried; a run takes" in done.stdout
+    assert [path.name for path in (folder / "results").iterdir()] == ["train-tune"]

@@ -153,6 +153,8 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     Raises:
         ConfigError: there is no such run, or there are several.
     """
+    if Path(run).is_dir():
+        raise ConfigError(f"{run} is a folder; dmls-ray table {run} shows its runs, whose names are in {run}/runs.")
     sweeps = find_sweeps(folder)
     unread = ""
     found: list[tuple[Results, RunRecord]] = []
@@ -165,7 +167,8 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
         found += [(results, record) for record in results.records if record.run_id.startswith(run)]
     if not found:
         raise ConfigError(
-            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names.{unread}"
+            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; the folders in DIR/runs have their names."
+            f"{unread}"
         )
     exact = [match for match in found if match[1].run_id == run]
     if len(exact or found) > 1:
