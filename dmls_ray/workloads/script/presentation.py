@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.table.model import Note
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import join_names
+from dmls_ray.analysis.words import count_noun, join_names
 
 _SURE = "loader and model agree"
 
@@ -19,12 +19,17 @@ class ScriptPresentation(Presentation):
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """How samples are known where that is not sure, which trials have one loss, and which files runs share."""
         notes = []
-        for counted_by in sorted({_counted_by(row) for row in rows} - {_SURE, ""}):
-            named = _named([row for row in rows if _counted_by(row) == counted_by])
+        for counted_by in sorted({_fact(row, "counted_by") for row in rows} - {_SURE, ""}):
+            named = _named([row for row in rows if _fact(row, "counted_by") == counted_by])
             notes.append(Note("method", f"{named}: samples of a step are those of the {counted_by}."))
         if same := _named([row for row in rows if _has_one_loss(row)]):
-            reason = "losses are equal in all repeats, so the script seeds itself; name its flag by --seed-flag"
+            reason = "losses are equal in all repeats, so the script seeds itself; --seed-flag names its flag, if any"
             notes.append(Note("repeats", f"{same}: {reason}."))
+        threads = sorted({(row.world_size, text) for row in rows if (text := _fact(row, "threads"))})
+        if len({text for _, text in threads}) > 1:
+            listed = ", ".join(f"{text} on {count_noun(ranks, 'rank')}" for ranks, text in threads)
+            way_out = "so ranks differ in their threads, too; --threads-per-rank 1 compares ranks alone"
+            notes.append(Note("method", f"A rank computed with these threads: {listed}; {way_out}."))
         writers = Counter(path for row in rows for record in row.records for path in record.facts.get("written", ()))
         if shared := sorted(path for path, runs in writers.items() if runs > 1):
             way_out = "each run overwrites what the one before left, or reads it; --own-folder gives each a folder"
@@ -36,9 +41,9 @@ def _named(rows: Sequence[Trial]) -> str:
     return join_names([describe_configuration(row.factors) for row in rows]) if rows else ""
 
 
-def _counted_by(trial: Trial) -> str:
-    """How the samples of a trial are known; empty where no run says so."""
-    return next((str(record.facts["counted_by"]) for record in trial.counted if "counted_by" in record.facts), "")
+def _fact(trial: Trial, name: str) -> str:
+    """A fact of the runs of a trial; empty where none has it."""
+    return next((str(record.facts[name]) for record in trial.counted if name in record.facts), "")
 
 
 def _has_one_loss(trial: Trial) -> bool:

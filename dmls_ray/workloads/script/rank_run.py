@@ -91,6 +91,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "backend": rank.backend or "",
                 "steps": steps.count,
                 "exit_code": ended.code,
+                "threads": str(torch.get_num_threads()),
                 **steps.facts(),
                 "last_loss": losses[-1] if losses else None,
                 "not_recorded": reported.left_out,

@@ -30,3 +30,15 @@ def test_a_script_that_seeds_itself_is_named() -> None:
     varied, same = (make_table(Results("", runs(*losses))) for losses in ((1.0, 2.0), (1.0, 1.0)))
     assert not any("seeds itself" in note for note in varied.notes)
     assert any("seeds itself" in note for note in same.notes)
+
+
+def test_ranks_that_compute_with_other_threads_are_not_compared_in_silence() -> None:
+    records = runs(1.0, 2.0)
+    for number, made in enumerate(records):
+        made.trial_id = f"trial {number}"
+        made.config = {**made.config, "world_size": number + 1}
+        made.facts = {**made.facts, "threads": str(2 - number)}
+    table = make_table(Results("", records), varied=("world_size",))
+    assert any("2 on 1 rank, 1 on 2 ranks" in note for note in table.notes)
+    records[1].facts["threads"] = "2"
+    assert not any("threads" in note for note in make_table(Results("", records), varied=("world_size",)).notes)
