@@ -157,7 +157,10 @@ def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Comman
 
 
 @pytest.mark.slow
-def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted(sweep_command: Command) -> None:
+def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted(
+    sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     flags = ["--train", f"{MODULE}:of_a_rate", "--device", "cpu"]
     how = ["--searcher", "random", "--samples", "2", "--metric", "train_loss", "--scheduler", "none"]
     searched = sweep_command("search", *flags, *how, "--log-range", "rate", "0.01", "1")

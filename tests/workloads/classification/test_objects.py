@@ -196,7 +196,7 @@ from dmls_ray import sweep
 axes = {{"model": Net, "dataset": Points, "batch_per_rank": 8, "world_size": 2, "epochs": 1, "device": "cpu"}}
 axes |= {{"loader": ["resident", "dataloader"], "loader_workers": 1}}
 results = sweep(axes, repeats=1, out="kept", oversubscribe=True, tensorboard="off")
-print([(record.outcome.value, record.parameters) for record in results.records])
+print([(record.outcome.value, int(record.metrics["parameters"])) for record in results.records])
 """
     done = call([sys.executable, "-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
