@@ -7,16 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.findings.knee import CLOSE, Knee, knees_of
-from dmls_ray.analysis.findings.question import SweepQuestion
-from dmls_ray.analysis.results import load
-from dmls_ray.analysis.summary import SweepSummary
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.request import Request, flag_of
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.config.options import Options, Until
 from dmls_ray.config.search_space import Largest
 from dmls_ray.execution.largest import LargestFit
-from dmls_ray.execution.planning import results_location
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.util.errors import ConfigError
@@ -54,24 +51,27 @@ def with_largest(request: Request, name: str, options: Options, heartbeat: Heart
         raise ConfigError(f"{flag_of(name)} max is found by running; give values for --dry-run.")
     given = request.axes[name]
     others = {other: values for other, values in request.axes.items() if other != name}
-    numbers = [value for value in given if isinstance(value, int)]
     default = request.workload.schema().specs[name].default
-    start = min(numbers) if numbers else default if isinstance(default, int) and default > 0 else 1
+    numbers = [value for value in given if isinstance(value, int)]
+    if not numbers and isinstance(default, int) and default > 0:
+        numbers = [default]
     session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
     with View(ProgressConsole(is_aside=request.is_json), is_live=False) as view, session.connected():
-        largest = LargestFit(request.workload, others, name, options, view, heartbeat).find(start)
-    values = [max(1, int(value.share * largest)) if isinstance(value, Largest) else value for value in given]
+        largest = LargestFit(request.workload, others, name, options, view, heartbeat).find(min(numbers, default=1))
+    values = [_settled(value, largest) for value in given]
     if len(values) == 1:
         values = sorted({max(1, values[0] >> halvings) for halvings in range(_MOST_VALUES)})
     return replace(request, axes={**request.axes, name: values}, options=options)
 
 
-def describe_knees(request: Request, name: str) -> Iterator[str]:
+def _settled(value: Any, largest: int) -> Any:
+    """A value of the axis, with a number in place of `max`."""
+    return max(1, int(value.share * largest)) if isinstance(value, Largest) else value
+
+
+def describe_knees(table: Table, name: str, until: Until) -> Iterator[str]:
     """The smallest value that is as fast as the fastest, line by line for trials that differ in it alone."""
-    results = load(results_location(request.options))
-    varied = tuple(name for name, given in request.axes.items() if len(_listed(given)) > 1)
-    table = SweepSummary(results, SweepQuestion(varied=varied)).table
-    for knee in knees_of(table.rows, name, table.fixed_batch_field, request.options.until or Until()):
+    for knee in knees_of(table.rows, name, table.fixed_batch_field, until):
         yield _describe(knee, name)
 
 

@@ -15,7 +15,7 @@ from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser,
 from dmls_ray.cli.largest import describe_knees, field_of_largest, with_largest
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.config.options import Options
+from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.supervisor import EXIT_LOST, STOPPED, Heartbeat
@@ -118,11 +118,14 @@ def _run(request: Request, heartbeat: Heartbeat, *, ending: str, largest: str = 
     is_live = console.is_terminal and not console.is_dumb_terminal
     with View(console, is_live=is_live) as view:
         results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
-    knees = [*describe_knees(request, largest)] if largest else []
-    if request.is_json:
-        from dmls_ray.cli.sweep_output import summary_of
+    from dmls_ray.cli.sweep_output import summary_of
 
-        print_json("sweep", {**summary_of(results, plan, options).as_dict(), "smallest_fast": knees})
+    summary = summary_of(results, plan, options)
+    knees: list[str] = []
+    if largest:
+        knees += describe_knees(summary.table, largest, options.until or Until())
+    if request.is_json:
+        print_json("sweep", {**summary.as_dict(), "smallest_fast": knees})
     else:
         pkgutil.resolve_name(ending)(results, plan, request, console)
         for line in knees:

@@ -47,6 +47,11 @@ def _thread_counts(spec: FieldSpec, base: Any, cores: int) -> Sequence[int]:
     return sorted({1, max(1, cores // 2), cores} - {base or cores})
 
 
+def _other_choices(spec: FieldSpec, base: Any, cores: int) -> Sequence[Any]:
+    """The other ones where they are listed: a switch is none of them."""
+    return [choice for choice in spec.choices if choice != base]
+
+
 def _bucket_sizes(spec: FieldSpec, base: Any, cores: int) -> Sequence[int]:
     return [size for size in (5, 25, 100) if size != (base or 25)]
 
@@ -95,7 +100,7 @@ TUNABLES: Sequence[Tunable] = (
     Tunable(
         role="optimizer",
         names=r"opt|optim|optimizer",
-        values=lambda spec, base, cores: _others(spec, base, cores) if spec.choices else (),
+        values=_other_choices,
         changes_training=True,
     ),
     BATCH,
@@ -109,7 +114,6 @@ ROLES = tuple(tunable.role for tunable in (*TUNABLES, ACCUMULATION))
 class Change:
     """Values of one setting, or of two that go together."""
 
-    role: str
     values: Mapping[str, Any]
     """Field -> value."""
     changes_training: bool = False
@@ -151,7 +155,7 @@ def changes_of(
     tunable = next(item for item in TUNABLES if item.role == role)
     name = roles[role]
     values = tunable.values(specs[name], base.get(name, specs[name].default), cores)
-    return [Change(role=role, values={name: value}, changes_training=tunable.changes_training) for value in values]
+    return [Change(values={name: value}, changes_training=tunable.changes_training) for value in values]
 
 
 def at_one_product(roles: Mapping[str, str], specs: Mapping[str, FieldSpec], base: Mapping[str, Any]) -> list[Change]:
@@ -168,5 +172,5 @@ def at_one_product(roles: Mapping[str, str], specs: Mapping[str, FieldSpec], bas
         whole = batch * more % fewer == 0 and passes * fewer % more == 0
         values = {batch_name: batch * more // fewer, passes_name: passes * fewer // more}
         if whole and all(values.values()):
-            changes.append(Change(role="batch x accumulation", values=values))
+            changes.append(Change(values=values))
     return changes

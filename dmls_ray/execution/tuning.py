@@ -127,8 +127,8 @@ class Tuner:
         self._ends = time.monotonic() + budget_s
         self._cores, self._change_training = cores, change_training
         self._specs = workload.schema().specs
-        self._run_s = self._start_up_s = 0.0
-        """Seconds of a run, and until the ranks of a race have started."""
+        self._start_up_s = 0.0
+        """Seconds until the ranks of a race have started."""
         self.found = Tuning(dict(roles), base)
 
     def measure_start(self) -> bool:
@@ -140,8 +140,8 @@ class Tuner:
         found, began = self.found, time.monotonic()
         table, _ = self._measure([{}], repeats=1)
         start = found.start = found.end = table.rows[0]
-        self._run_s = found.run_s = seconds_of_run(start.records[0])
-        self._start_up_s = max(time.monotonic() - began - self._run_s, 0.0)
+        found.run_s = seconds_of_run(start.records[0])
+        self._start_up_s = max(time.monotonic() - began - found.run_s, 0.0)
         samples = start.value_of("samples_per_step")
         if BATCH.role not in found.roles and samples:
             of_pass = samples / start.world_size / (start.value_of("backward_passes") or 1)
@@ -189,7 +189,7 @@ class Tuner:
     @property
     def _fitting(self) -> int:
         """How many changes can be measured in the time that is left, beside the settings so far."""
-        return max(0, int((self._searching_s - self._start_up_s) / (FIRST_LOOK * self._run_s)) - 1)
+        return max(0, int((self._searching_s - self._start_up_s) / (FIRST_LOOK * self.found.run_s)) - 1)
 
     def _try(self, role: str, changes: Sequence[Change], seconds: float) -> None:
         """Let some changes of one setting race against the settings so far, and keep the best one that gains."""
@@ -227,7 +227,7 @@ class Tuner:
         found, together = self.found, self.found.changed
         self._view.note("Measuring what was found against the start, with other seeds")
         left_s = self._ends - time.monotonic() - self._start_up_s
-        repeats = min(max(int(left_s / (2 * self._run_s)), _FEWEST_CONFIRMING), _MOST_CONFIRMING)
+        repeats = min(max(int(left_s / (2 * found.run_s)), _FEWEST_CONFIRMING), _MOST_CONFIRMING)
         seed = int(found.base.get("seed", 0)) + SEED_STRIDE // 2
         table, plan = self._measure([{}, together], start={**found.base, "seed": seed}, repeats=repeats)
         start, end = _rows_in_order(table, plan, [{}, together])

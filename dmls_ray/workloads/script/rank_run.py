@@ -48,7 +48,6 @@ class Ended:
     code: int = 0
     """Its exit code."""
     error: BaseException | None = None
-    at_last_step: bool = False
 
 
 def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
 
     def end_here() -> NoReturn:
         facts: dict[str, Any] = {"rank": rank.rank, "machine": rank.machine, "device": rank.device}
-        result: Any = RankResult.of(measured(Ended(at_last_step=True)), **facts)
+        result: Any = RankResult.of(measured(Ended()), **facts)
         emit(result)  # to the process that waits for the result of this one
         _end_process(0)
 
@@ -214,6 +213,7 @@ def _run(script: str, words: list[str]) -> Ended:
 
 
 def _run_to_end(script: str, words: list[str], process: int) -> Ended:
+    """The same in any process: where the script forks, both go on from here."""
 
     def raise_exited(code: int) -> NoReturn:
         # Processes and threads that the script has started end as they would.
@@ -225,7 +225,7 @@ def _run_to_end(script: str, words: list[str], process: int) -> Ended:
         with patch.object(os, "_exit", raise_exited):
             run_as_main(script, words)
     except LastStep:
-        return Ended(at_last_step=True)
+        return Ended()
     except _Exited as end:
         return Ended(end.code)
     except SystemExit as end:
