@@ -252,8 +252,8 @@ class StepPhases:
         self._device, self._cuda = device, device.type == "cuda"
         self._every = MEASURED_EVERY[device.type] if every is None else every
         self._ms = dict.fromkeys(PHASES, 0.0)
-        self._step_ms = dict.fromkeys(PHASES, 0.0)
-        """Of the step under way, on a CPU."""
+        self._with_this_step = self._ms
+        """The same with those of the step under way, on a CPU."""
         self._steps = self._measured = 0
         self._events: list[list[tuple[Phase | None, Any]]] = []
         self._is_counting = False
@@ -267,7 +267,7 @@ class StepPhases:
             if self._cuda:
                 self._events.append([(None, self._last)])
             else:
-                self._step_ms = dict.fromkeys(PHASES, 0.0)
+                self._with_this_step = self._ms.copy()
 
     def after(self, phase: Phase) -> None:
         """What the rank did since the last mark was this phase."""
@@ -277,15 +277,15 @@ class StepPhases:
             self._events[-1].append((phase, mark(self._device)))
             return
         now = time.perf_counter()
-        self._step_ms[phase] += (now - self._last) * 1e3
+        self._with_this_step[phase] += (now - self._last) * 1e3
         self._last = now
 
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""
         if self._is_counting:
             self._measured += 1
-            for phase, ms in self._step_ms.items():
-                self._ms[phase] += ms
+            if not self._cuda:
+                self._ms = self._with_this_step
         self._steps += 1
         self.begin()
 

@@ -97,7 +97,7 @@ def samples_in(batch: Any, tensor: Tensor | None) -> int:
         lengths = {len(part) if isinstance(part, list | tuple) else 0 for part in batch}
         if len(lengths) == 1:
             return lengths.pop()
-    return len(tensor) if tensor is not None and tensor.ndim else 0
+    return tensor.shape[0] if tensor is not None and tensor.ndim else 0
 
 
 def first_tensor(value: Any) -> Tensor | None:

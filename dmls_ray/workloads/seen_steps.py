@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import fmean, median
+from statistics import fmean, median, median_high
 from typing import NamedTuple
 
 _RECENT_STEPS = 9
@@ -48,8 +48,8 @@ class SeenSteps:
         self._steps: list[Seen] = []
         """Those that count."""
         self._recent: deque[Seen] = deque(maxlen=_RECENT_STEPS)
-        self._usual = Seen(loaded=math.inf)
-        """What the recent steps had, as last looked at: looking takes some microseconds."""
+        self._most_loaded = self._most_given = math.inf
+        """Samples of a step without a test, by what was usual when last looked at: looking takes some microseconds."""
         self._count = self._interrupted = 0
 
     def add(self, seen: Seen, *, is_interrupted: bool) -> bool:
@@ -64,10 +64,9 @@ class SeenSteps:
         """
         self._count += 1
         self._interrupted += is_interrupted
-        has_more_loaded = seen.loaded > _MANY_MORE * self._usual.loaded
-        has_more_given = self._usual.given and seen.given > _MANY_MORE * self._usual.given
+        has_more_loaded = seen.loaded > self._most_loaded
         is_in_few_steps = 2 * self._interrupted <= self._count
-        is_test = (is_interrupted and is_in_few_steps) or (has_more_loaded and not has_more_given)
+        is_test = (is_interrupted and is_in_few_steps) or (has_more_loaded and seen.given <= self._most_given)
         self._recent.append(seen)
         if has_more_loaded or self._count == 3 or self._count % _RECENT_STEPS == 0:
             self._look_at_recent()
@@ -76,9 +75,9 @@ class SeenSteps:
         return is_test
 
     def _look_at_recent(self) -> None:
-        middle = len(self._recent) // 2
-        loaded, given = (sorted(step[place] for step in self._recent)[middle] for place in (0, 1))
-        self._usual = Seen(loaded, given)
+        loaded, given, *_ = zip(*self._recent, strict=True)
+        self._most_loaded = _MANY_MORE * median_high(loaded)
+        self._most_given = _MANY_MORE * median_high(given) or math.inf
 
     def mean(self, timed: int) -> Seen:
         """The mean of the last steps, of which so many were timed.
