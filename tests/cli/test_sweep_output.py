@@ -145,7 +145,10 @@ def test_a_plan_has_an_estimate_by_the_runs_that_were_measured(
 
 
 @pytest.mark.slow
-def test_the_commands_at_the_end_of_a_search_can_be_pasted(sweep_command: Command) -> None:
+def test_the_commands_at_the_end_of_a_search_can_be_pasted(
+    sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--samples", "2", "--epochs", "1"]
     searched = sweep_command("search", *flags, "--batch-per-rank", "8", "16", "--scheduler", "none")
     assert searched.returncode == 0, searched.stderr
