@@ -123,7 +123,7 @@ def test_a_change_of_the_training_is_named_with_its_loss_and_a_batch_is_known_by
 
 @pytest.mark.slow
 def test_what_was_found_is_written_as_json(folder: Path) -> None:
-    words = ["--budget", "60", "--steps", "20", "--flag", "threads=none", "--format", "json", "--out", "out"]
+    words = ["--budget", "120", "--steps", "20", "--flag", "threads=none", "--format", "json", "--out", "out"]
     done = tune("train.py", *words, "--", "--workers", "0", folder=folder)
     found = json.loads(done.stdout)
     assert found["is_faster"]
