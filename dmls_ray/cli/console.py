@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from dmls_ray.analysis.summary import AnswerTable
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_SLOWER = 3
+"""A slowdown beyond doubt."""
+EXIT_UNCLEAR = 4
+"""Whether there is a slowdown can be neither said nor ruled out."""
 
 _SYNONYMS = {
     "--ranks": ("--world-size",),

@@ -35,6 +35,7 @@ COMMANDS = {
 STARTING = {
     "sweep": ("dmls_ray.cli.sweep_what:sweep_what", "Measure each combination of the flags of a training script"),
     "tune": ("dmls_ray.cli.sweep_what:tune_what", "Find the fastest settings of a training script"),
+    "ab": ("dmls_ray.cli.sweep_what:ab_what", "Say whether one revision of a training script is slower than another"),
     "doctor": ("dmls_ray.cli.doctor:doctor", "Measure which differences this machine can show"),
 }
 """Each command that starts runs -> its function, which exits, and what it does."""

@@ -76,7 +76,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         name, layout = preset.name if preset.given else workload.folder_name, None
         defaults, variants, left_out = _axes_of_another_workload(preset, schema)
     preset_options = preset.options or {}
-    add_flags(parser, schema, defaults, preset_options)
+    add_flags(parser, schema, defaults, preset_options, preset.formats)
     given = vars(parse(parser, words))
     axes = read_axes(given, schema) | _variables(first)
     if any(axes.keys() & variant.keys() for variant in variants):
@@ -222,7 +222,9 @@ def add_workload_flags(parser: Parser, default: str) -> None:
     add("--log-range", nargs=3, metavar=ends, help="Search mode: as --range, uniform in the logarithm")
 
 
-def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def add_flags(
+    parser: Parser, schema: Schema, axes: Mapping[str, Any], options: Mapping[str, Any], formats: Sequence[str]
+) -> None:
     """Add a flag for every field of a schema and every option.
 
     Args:
@@ -230,6 +232,7 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
         schema: the fields.
         axes: the script's values of fields.
         options: the script's values of options.
+        formats: what --format takes.
 
     Raises:
         ConfigError: a field has the name of an option.
@@ -252,7 +255,7 @@ def add_flags(parser: Parser, schema: Schema, axes: Mapping[str, Any], options: 
     starts = "How often to start again after Ray or the process died, without a new run in between (default: 5)"
     how.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
     written = "How to write the result (default: text); json: one object, and what goes on is on standard error"
-    how.add_argument("--format", choices=("text", "json"), default="text", help=written)
+    how.add_argument("--format", choices=formats, default="text", help=written)
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from dmls_ray.analysis.results import Results
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, print_json, say
 from dmls_ray.cli.largest import describe_knees, field_of_largest, with_largest
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_script import Preset
+from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
@@ -101,23 +103,34 @@ def begun(request: Request, heartbeat: Heartbeat) -> Options:
     return options
 
 
-def _run(request: Request, heartbeat: Heartbeat, *, ending: str, largest: str = "") -> int:
-    """Run a sweep and print what it has found; `largest` is a field whose largest value was looked for."""
+def show_plan_of(request: Request) -> int:
+    """Print what would be run; returns the exit code."""
+    from dmls_ray.cli.sweep_output import show_plan
+
+    plan, _ = plan_sweep(request.axes, request.options, request.workload, variants=request.variants)
+    show_plan(plan, request.options, ProgressConsole(is_aside=request.is_json))
+    return EXIT_OK
+
+
+def measure(request: Request, heartbeat: Heartbeat) -> tuple[Results, Plan]:
+    """Run what a command line asks for."""
     options = request.options
     plan, space = plan_sweep(request.axes, options, request.workload, variants=request.variants)
+    options = begun(request, heartbeat)
     console = ProgressConsole(is_aside=request.is_json)
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    with View(console, is_live=is_live) as view:
+        return run_plan(plan, options, view, space=space, heartbeat=heartbeat), plan
+
+
+def _run(request: Request, heartbeat: Heartbeat, *, ending: str, largest: str = "") -> int:
+    """Run a sweep and print what it has found; `largest` is a field whose largest value was looked for."""
+    options, console = request.options, ProgressConsole(is_aside=request.is_json)
     if request.left_out:
         say(console, f"Left out: {', '.join(request.left_out)} (not for {request.workload.schema().title}).")
     if request.dry_run:
-        from dmls_ray.cli.sweep_output import show_plan
-
-        show_plan(plan, options, console)
-        return EXIT_OK
-
-    options = begun(request, heartbeat)
-    is_live = console.is_terminal and not console.is_dumb_terminal
-    with View(console, is_live=is_live) as view:
-        results = run_plan(plan, options, view, space=space, heartbeat=heartbeat)
+        return show_plan_of(request)
+    results, plan = measure(request, heartbeat)
     from dmls_ray.cli.sweep_output import summary_of
 
     summary = summary_of(results, plan, options)

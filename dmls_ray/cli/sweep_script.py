@@ -46,6 +46,8 @@ class Preset:
     """Function that prints what the sweep has found: `module:function`."""
     layout: str | None = None
     """Name of a table in `analysis.table.layouts` that is shown instead of the sweep's."""
+    formats: Sequence[str] = ("text", "json")
+    """What `--format` takes."""
     command: str = "dmls_ray.cli.sweep_command:sweep"
     """`module:function` that does what is asked, and returns the exit code."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,18 @@ Example: dmls-ray tune train.py --budget 10m -- --data /d
 """
 
 
+_AB_USAGE = """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- arguments of the script]
+
+Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep, discard
+or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as they are.
+
+Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m.
+--format github writes the verdict as an annotation, json everything as one object.
+Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
+Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
+"""
+
+
 def sweep_what(words: Sequence[str]) -> NoReturn:
     """Run the sweep that the words after `dmls-ray sweep` ask for, and exit as `main` does."""
     what = words[0] if words else "--help"
@@ -75,7 +88,7 @@ def _sweep_file(path: str) -> NoReturn:
     try:
         preset = preset_of_file(path)
     except ConfigError as error:
-        sys.exit(print_error(f"dmls-ray sweep {error}", EXIT_BAD_INPUT))
+        _refuse(f"dmls-ray sweep {error}")
     main(preset, skipped=2)
 
 
@@ -93,7 +106,7 @@ def _sweep_preset(name: str) -> NoReturn:
         main(name, skipped=2)
     way_out = f"give a script (train.py), a function (module:function) or one of {', '.join(PRESETS)}"
     meant = did_you_mean(name, [*PRESETS])
-    sys.exit(print_error(f"dmls-ray sweep {name}: {meant}{way_out}.", EXIT_BAD_INPUT))
+    _refuse(f"dmls-ray sweep {name}: {meant}{way_out}.")
 
 
 def tune_what(words: Sequence[str]) -> NoReturn:
@@ -112,3 +125,33 @@ def tune_what(words: Sequence[str]) -> NoReturn:
         command="dmls_ray.cli.tune:tune",
     )
     main(preset, skipped=2)
+
+
+def ab_what(words: Sequence[str]) -> NoReturn:
+    """Compare the two revisions that the words after `dmls-ray ab` name, and exit as `main` does."""
+    if not words or words[0] in ("-h", "--help"):
+        print(_AB_USAGE, end="")
+        sys.exit(EXIT_OK)
+    end = words.index("--") if "--" in words else len(words)
+    revisions = [*itertools.takewhile(lambda word: not word.startswith("-"), words[:end])]
+    flags, asked = words[len(revisions) : end], words[end + 1 :]
+    example = "dmls-ray ab main HEAD -- sweep train.py"
+    if len(set(revisions)) != 2 or "--revision" in words:
+        _refuse(f"dmls-ray ab {' '.join(revisions)}: name two revisions, and no more: {example}.")
+    if len(asked) < 2 or asked[0] != "sweep" or not asked[1].endswith(".py"):
+        _refuse(f"dmls-ray ab {' '.join(revisions)}: say after -- which script is run: {example}.")
+    preset = Preset(
+        name=f"{_folder_of(asked[1])}-ab",
+        axis="revision",
+        axes={},
+        description=f"Compare revisions {' and '.join(revisions)} of {asked[1]}.",
+        given=("--train", asked[1], "--revision", *revisions, *flags),
+        options={"budget": 600.0, "within": 0.02},
+        formats=("text", "json", "github"),
+        command="dmls_ray.cli.ab:ab",
+    )
+    main(preset, skipped=end + 4)
+
+
+def _refuse(line: str) -> NoReturn:
+    sys.exit(print_error(line, EXIT_BAD_INPUT))

@@ -180,6 +180,13 @@ class Effect:
             return low > (1 + by if self.measure.is_ratio else by)
         return high < (1 / (1 + by) if self.measure.is_ratio else -by)
 
+    def is_no_worse(self, by: float) -> bool:
+        """Whether it is not worse by more than so much, beyond chance."""
+        low, high = self.contrast.ends
+        if self.measure.better < 0:
+            return high <= (1 + by if self.measure.is_ratio else by)
+        return low >= (1 / (1 + by) if self.measure.is_ratio else -by)
+
     @property
     def is_decided(self) -> bool:
         """Whether more repeats have no use."""
@@ -199,12 +206,16 @@ class Effect:
 
         If its noise stays as it is. None without an interval; `HOPELESS` if more are not advised.
         """
+        wanted = math.log1p(self.until.within) if self.measure.is_ratio else self.until.within
+        return self.repeats_until(max(wanted, self.size))
+
+    def repeats_until(self, half_width: float) -> int | None:
+        """About how many repeats make its interval so narrow, of ratios in the logarithm; as `repeats_wanted`."""
         after = self.contrast.half_width_after
         if after is None:
             return None
-        wanted = math.log1p(self.until.within) if self.measure.is_ratio else self.until.within
         for count in range(self.contrast.n + 1, HOPELESS):
-            if after(count) <= max(wanted, self.size):
+            if after(count) <= half_width:
                 return count
         return HOPELESS
 

@@ -25,6 +25,8 @@ from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import (
     EXIT_OK,
+    EXIT_SLOWER,
+    EXIT_UNCLEAR,
     Console,
     Parser,
     add_folder,
@@ -36,11 +38,6 @@ from dmls_ray.cli.console import (
 )
 from dmls_ray.config.value_texts import share_of
 from dmls_ray.util.errors import ConfigError
-
-EXIT_SLOWER = 3
-"""`compare --fail-if-slower` found a slowdown beyond doubt."""
-EXIT_UNCLEAR = 4
-"""`compare --fail-if-slower` can neither say that there is such a slowdown nor rule it out."""
 
 _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
@@ -31,6 +32,7 @@ from dmls_ray.workloads.script.as_main import place_in, run_as_main
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
 from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
+from dmls_ray.workloads.script.revisions import enter, imported_as_they_are, repository_of
 from dmls_ray.workloads.script.workload import ScriptConfig
 from dmls_ray.workloads.script.written import stamps_of, written
 
@@ -67,7 +69,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
 
     def measured(ended: Ended) -> dict[str, Any]:
         _flush()
-        outcome, reason = _outcome_of(config, ended, steps, rank, log)
+        outcome, reason = _outcome_of(script, repository, ended, steps, rank, log)
         losses = steps.losses
         reported = Reported(taken=config.canonical())
         told = reported.read({**logged, **numbers_printed(log, config.patterns)}, set())
@@ -108,7 +110,10 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     steps.end_process = end_here
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
-    script = os.path.abspath(config.script)  # from the working folder of the command
+    script = os.path.abspath(config.path)  # from the working folder of the command
+    repository = repository_of(config.script) if config.commit else None
+    if repository is not None:
+        enter(repository, config.commit)
     with _working_folder(config), numbers_logged(folder) as logged:
         place = os.getcwd()
         before = stamps_of(place, folder)
@@ -240,12 +245,12 @@ def _run_to_end(script: str, words: list[str], process: int) -> Ended:
 
 
 def _outcome_of(
-    config: ScriptConfig, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
+    script: str, repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
 ) -> tuple[Outcome, str]:
     """The outcome of a run, and why it is not ok."""
     if ended.error is not None and not steps.is_at_end:
         failed = failure(ended.error, rank)
-        place = place_in(config.script, ended.error)
+        place = place_in(script, ended.error)
         reason = f"{failed.reason} ({place})" if place else failed.reason
         if isinstance(ended.error, KeyError) and ended.error.args[0] in VARIABLES:
             reason += "; without ranks as torchrun has them: leave world size 1 out, or set the variables by --env"
@@ -261,6 +266,11 @@ def _outcome_of(
         return Outcome.ERROR, (
             "the script ended and no optimizer step or backward pass was seen in its process; if it starts processes "
             "that train, leave that to dmls_ray: --world-size 2"
+        )
+    if as_they_are := imported_as_they_are(repository) if repository is not None else []:
+        return Outcome.ERROR, (
+            f"{', '.join(as_they_are)} came from the files as they are and not from the revision, by an editable "
+            "installation, say; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
 

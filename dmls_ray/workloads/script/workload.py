@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dmls_ray.config.fields import Count, FieldSpec, field_defaults, field_specs, setting
+from dmls_ray.config.fields import Count, FieldSpec, Name, field_defaults, field_specs, setting
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.options import RESERVED
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, Schema, without_derived_fields
@@ -18,6 +18,7 @@ from dmls_ray.records.metrics import TRAINING_METRICS
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.script.flags import ScriptFlag, reader_of
+from dmls_ray.workloads.script.revisions import AS_IT_IS, commit_of, script_at
 
 SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
 """Names of flags that seed a script."""
@@ -33,6 +34,8 @@ class ScriptOptions(RuntimeConfig):
     """Optimizer steps after which the script is ended; none: it runs to its end."""
     seed_flag: str = setting("auto", group="")
     """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
+    revision: Name | None = setting(None, group="")
+    """Revision of the script's git repository: a branch, a tag or a commit; . or none: the files as they are."""
     own_folder: bool = setting(False, group="")
     """Whether each run has an empty working folder of its own."""
 
@@ -64,6 +67,8 @@ class ScriptConfig(ScriptOptions):
     """Name of a metric -> regular expression; the group of its last match in what the script prints is the number."""
     flags: Mapping[str, ScriptFlag] = field(default_factory=dict, compare=False, repr=False)
     """How each of the values is given to the script."""
+    commit: str = field(default="", compare=False)
+    """The commit that the revision names; empty for the files as they are."""
 
     @classmethod
     def specs_to_check(cls) -> Mapping[str, FieldSpec]:
@@ -83,6 +88,11 @@ class ScriptConfig(ScriptOptions):
 
     def replace(self, **changes: Any) -> ScriptConfig:
         return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
+
+    @property
+    def path(self) -> str:
+        """The file that is run."""
+        return str(script_at(self.script, self.commit))
 
     def words(self) -> list[str]:
         """The arguments of the script, with the seed of the run."""
@@ -174,9 +184,14 @@ class ScriptWorkload(Workload):
                 flag.option for name, flag in reader_of(self.script, self.arguments).flags.items() if name in SEED_FLAGS
             ]
             own["seed_flag"] = found[0] if found else "none"
-        arguments = shlex.join(self.arguments)
         return ScriptConfig(
-            script=self.script, arguments=arguments, values=values, flags=flags, patterns=self.patterns, **own
+            script=self.script,
+            arguments=shlex.join(self.arguments),
+            values=values,
+            flags=flags,
+            patterns=self.patterns,
+            commit=commit_of(self.script, own.get("revision") or AS_IT_IS),
+            **own,
         )
 
     def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -227,11 +242,12 @@ class ScriptWorkload(Workload):
                 if config.flags[name].is_given:
                     flag = config.flags[name].option
                     raise ConfigError(f"{flag} is given before -- and after it; leave one of them out.")
-            if error := reader_of(config.script, fixed).error_of(words):
+            if error := reader_of(config.path, fixed).error_of(words):
                 flags = [word for word in fixed if word.startswith("--")]
                 ours = [flag for flag in flags if flag[2:].replace("-", "_") in self._flags_of_sweeps()]
                 way_out = f"; {ours[0]} is a flag of dmls-ray, which stands before --" if ours else ""
-                raise ConfigError(f"{config.script} {shlex.join(words)}: {error}{way_out}.")
+                at = f" at --revision {config.revision}" if config.commit else ""
+                raise ConfigError(f"{config.script} {shlex.join(words)}{at}: {error}{way_out}.")
 
     def _flags_of_sweeps(self) -> set[str]:
         return {*RESERVED, *field_specs(ScriptOptions)}
@@ -240,7 +256,11 @@ class ScriptWorkload(Workload):
         check_field_values(field_specs(ScriptOptions), config)
 
     def modules(self, config: ScriptConfig) -> Sequence[str]:
-        return (config.script,)
+        return () if config.commit else (config.script,)
+
+    def functions(self, config: ScriptConfig) -> Mapping[str, str]:
+        # A commit stands for all files of its repository.
+        return {f"revision {config.revision}": config.commit} if config.commit else {}
 
     def data_sets(self, config: ScriptConfig) -> Mapping[str, tuple[Any, ...]]:
         return {}  # what a script reads is not known

@@ -65,19 +65,25 @@ class Runner:
 
     def ranks(self, source: str, *, world_size: int = 1, **changes: Any) -> list[RankResult]:
         """The results of the ranks; one whose process ended without a result is killed."""
-        self.number += 1
         script = self.folder / "train.py"
         script.write_text(textwrap.dedent(source))
-        config = ScriptConfig(
-            script=os.path.relpath(script), world_size=world_size, **{"steps": 20, "seed_flag": "none", **changes}
+        return self.run(
+            ScriptConfig(
+                script=os.path.relpath(script), world_size=world_size, **{"steps": 20, "seed_flag": "none", **changes}
+            )
         )
+
+    def run(self, config: ScriptConfig) -> list[RankResult]:
+        """The results of the ranks of a configuration."""
+        self.number += 1
+        world_size = config.world_size
         meeting = store_at("127.0.0.1")
         results: list[RankResult | int] = [0] * world_size
 
         def run(rank: int) -> None:
             info = RankInfo(
                 rank=rank, world_size=world_size, name=f"{self.folder}-{self.number}",
-                device=changes.get("device", "cpu"),
+                device="cpu" if config.device == "auto" else config.device,
                 store_address=("127.0.0.1", meeting.port) if world_size > 1 else None,
                 artifacts=ArtifactOptions(folder=str(self.folder)),
             )  # fmt: skip

@@ -1,0 +1,79 @@
+"""`Verdict`: whether one value of a field may take the place of another one, by the speed of the runs with both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, speed
+from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.trials.axis import group_by_other_factors
+from dmls_ray.analysis.trials.trial import speed_metric
+from dmls_ray.config.options import Until
+
+Word = Literal["keep", "discard", "cannot say", "failed"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a value may take the place of another one."""
+
+    word: Word
+    """keep: it is not slower by more than what counts as no difference. discard: it is, or it does not train. Both are
+    beyond chance. failed: the other one does not train."""
+    allowed: float
+    """Share of the speed that may be lost: 0.02 for 2%."""
+    effects: Sequence[Effect] = ()
+    """The speed of the value against the other one, for each configuration of the other fields."""
+    outcomes: Sequence[str] = ()
+    """How runs of the value ended where those of the other one trained and its own did not."""
+
+    @property
+    def more_repeats(self) -> int | None:
+        """About how many further repeats decide it, if the noise stays as it is; None if more are not advised."""
+        most = 0
+        for effect in self.effects:
+            if effect.is_worse(self.allowed) or effect.is_no_worse(self.allowed):
+                continue
+            distance = abs(math.log(effect.contrast.centre) + math.log1p(self.allowed))
+            count = effect.repeats_until(distance)
+            if count is None or count == HOPELESS:
+                return None
+            most = max(most, count - effect.contrast.n)
+        return most
+
+
+def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Verdict:
+    """Judge the second value of a field against the first one.
+
+    Args:
+        trials: the trials of both.
+        name: the field.
+        values: the value that is there, and the one that is to take its place.
+        until: its `equivalent` is the share of the speed that may be lost.
+    """
+    allowed = until.equivalent
+    axis = trials.axis_of(name)
+    effects: list[Effect] = []
+    outcomes: list[str] = []
+    for group in group_by_other_factors(trials.rows, {name}):
+        by_value = {trial.factors[name]: trial for trial in group}
+        base, trial = (by_value.get(value) for value in values)
+        if base is None or trial is None or not base.counted:
+            continue
+        if not trial.counted:
+            outcomes.append(trial.outcome)
+            continue
+        pair = axis.pair(group, trial, base)
+        effects += compare([pair], [speed(speed_metric(trial, base))], until)[:1]
+    word: Word = "cannot say"
+    has_intervals = all(effect.contrast.low is not None for effect in effects)
+    if not effects and not outcomes:
+        word = "failed"
+    elif outcomes or (has_intervals and any(effect.is_worse(allowed) for effect in effects)):
+        word = "discard"
+    elif has_intervals and all(effect.is_no_worse(allowed) for effect in effects):
+        word = "keep"
+    return Verdict(word, allowed, effects, outcomes)

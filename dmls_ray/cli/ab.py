@@ -1,0 +1,77 @@
+"""`dmls-ray ab A B -- sweep train.py`: whether revision B of a script is slower than A, for people and for CI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
+from dmls_ray.analysis.words import amount_text
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
+from dmls_ray.cli.request import parse_request
+from dmls_ray.cli.sweep_command import measure, show_plan_of
+from dmls_ray.cli.sweep_output import show_results, summary_of
+from dmls_ray.cli.sweep_script import Preset
+from dmls_ray.config.options import Until
+from dmls_ray.execution.supervisor import Heartbeat
+from dmls_ray.execution.view import ProgressConsole
+
+_CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
+_ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
+"""Verdict -> command of a GitHub workflow."""
+
+
+def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
+    """Compare two revisions in the same blocks; returns the exit code.
+
+    Raises:
+        InputError: a word or a combination of words is wrong; nothing was started.
+    """
+    request = parse_request(parser, preset, [*preset.given, *words])
+    if request.dry_run:
+        return show_plan_of(request)
+    results, plan = measure(request, heartbeat)
+    summary = summary_of(results, plan, request.options)
+    first, second = request.axes["revision"]
+    verdict = judge_slowdown(summary.table, "revision", (first, second), request.options.until or Until())
+    code = _CODES[verdict.word]
+    if request.is_json:
+        print_json("ab", {"a": first, "b": second, "exit_code": code, **_as_dict(verdict), **summary.as_dict()})
+        return code
+    console = ProgressConsole()
+    show_results(results, plan, request, console)
+    line = f"{verdict.word}: {_reason(verdict, first, second)}."
+    if request.given["format"] == "github":
+        line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
+    say(console, line, "bold")
+    return code
+
+
+def _as_dict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "verdict": verdict.word,
+        "allowed": verdict.allowed,
+        "speed": [effect.as_dict() for effect in verdict.effects],
+        "outcomes": list(verdict.outcomes),
+        "more_repeats": verdict.more_repeats,
+    }
+
+
+def _reason(verdict: Verdict, first: str, second: str) -> str:
+    """Why it is the verdict."""
+    if verdict.word == "failed":
+        return f"no run of {first} trained, so there is nothing to compare {second} with"
+    if verdict.outcomes:
+        return f"{second} does not train ({', '.join(verdict.outcomes)}), and {first} does"
+    told = []
+    for effect in verdict.effects:
+        where = f" with {effect.pair.where}" if effect.pair.where else ""
+        told.append(f"{amount_text(effect)} as fast as {first}{where} (n={effect.contrast.n})")
+    allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
+    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is open"}
+    text = f"{second} is {', '.join(told)}; {ends[verdict.word]}"
+    if verdict.word != "cannot say":
+        return text
+    more = verdict.more_repeats
+    return (
+        f"{text}, and more repeats hardly decide it" if more is None else f"{text}; about {more} more repeats decide it"
+    )
