@@ -172,3 +172,46 @@ def test_an_edited_script_makes_other_trials(folder: Path) -> None:
 def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
     with pytest.raises(ConfigError, match="args and env are those of a script"):
         sweep({"batch_per_rank": 8}, args=["--lr", "1"])
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("main -- sweep train.py", "dmls-ray ab main: name two revisions"),
+        ("main main -- sweep train.py", "dmls-ray ab main main: name two revisions"),
+        ("main next -- sweep train.py --revision v1", "dmls-ray ab main next: name two revisions"),
+        ("main next sweep train.py", "dmls-ray ab main next sweep train.py: name two revisions"),
+        ("main next -- train.py", "dmls-ray ab main next: say after -- which script is run"),
+        ("main next -- sweep batch_size", "dmls-ray ab main next: say after -- which script is run"),
+        ("main next -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
+    ],
+)
+def test_ab_refuses_wrong_words_in_one_line(folder: Path, words: str, line: str) -> None:
+    done = dmls_ray("ab", *words.split(), folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder: Path) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    code = (folder / "train.py").read_text().replace("import torch\n", "import time\nimport torch\n")
+    for name, waits in (("old", 0.010), ("slow", 0.013), ("same", 0.010)):
+        (folder / "train.py").write_text(code.replace("for number", f"# {name}\nfor number"))
+        waiting = f"    optimizer.step()\n    time.sleep({waits})\n"
+        text = (folder / "train.py").read_text().replace("    optimizer.step()\n", waiting)
+        (folder / "train.py").write_text(text)
+        for words in (["init", "--quiet"], ["add", "train.py"], ["commit", "--quiet", "-m", name], ["tag", name]):
+            subprocess.run([*git, *words], cwd=folder, check=True)
+    how = ["--format", "json", "--out", "out"]
+    for name, code_of_exit, word in (("slow", 3, "discard"), ("same", 0, "keep")):
+        done = dmls_ray("ab", "old", name, *how, "--", "sweep", "train.py", "--", "--data", "d", folder=folder)
+        assert done.returncode == code_of_exit, done.stderr
+        found = json.loads(done.stdout)
+        assert (found["kind"], found["verdict"], found["exit_code"]) == ("ab", word, code_of_exit)
+        (speed,) = found["speed"]
+        assert speed["low"] <= speed["value"] <= speed["high"]
+        assert speed["n"] >= 3
+    git_state = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert len(git_state.stdout.splitlines()) == 1

@@ -14,15 +14,14 @@ from dmls_ray.analysis.trials.trial import speed_metric
 from dmls_ray.config.options import Until
 
 Word = Literal["keep", "discard", "cannot say", "failed"]
+"""keep: it is not slower by more than what counts as no difference. discard: it is, or it does not train. Both are
+beyond chance. failed: the other one does not train."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether a value may take the place of another one."""
 
-    word: Word
-    """keep: it is not slower by more than what counts as no difference. discard: it is, or it does not train. Both are
-    beyond chance. failed: the other one does not train."""
     allowed: float
     """Share of the speed that may be lost: 0.02 for 2%."""
     effects: Sequence[Effect] = ()
@@ -31,12 +30,33 @@ class Verdict:
     """How runs of the value ended where those of the other one trained and its own did not."""
 
     @property
+    def open(self) -> list[Effect]:
+        """The effects of which neither is known: that they are worse than what may be lost, or that they are not."""
+        return [
+            effect
+            for effect in self.effects
+            if effect.contrast.low is None or not (effect.is_worse(self.allowed) or effect.is_no_worse(self.allowed))
+        ]
+
+    @property
+    def slower(self) -> list[Effect]:
+        """The effects that are worse by more than may be lost, beyond chance."""
+        return [effect for effect in self.effects if effect not in self.open and effect.is_worse(self.allowed)]
+
+    @property
+    def word(self) -> Word:
+        """The verdict."""
+        if not self.effects and not self.outcomes:
+            return "failed"
+        if self.outcomes or self.slower:
+            return "discard"
+        return "cannot say" if self.open else "keep"
+
+    @property
     def more_repeats(self) -> int | None:
         """About how many further repeats decide it, if the noise stays as it is; None if more are not advised."""
         most = 0
-        for effect in self.effects:
-            if effect.is_worse(self.allowed) or effect.is_no_worse(self.allowed):
-                continue
+        for effect in self.open:
             distance = abs(math.log(effect.contrast.centre) + math.log1p(self.allowed))
             count = effect.repeats_until(distance)
             if count is None or count == HOPELESS:
@@ -54,7 +74,6 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
         values: the value that is there, and the one that is to take its place.
         until: its `equivalent` is the share of the speed that may be lost.
     """
-    allowed = until.equivalent
     axis = trials.axis_of(name)
     effects: list[Effect] = []
     outcomes: list[str] = []
@@ -68,12 +87,4 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
             continue
         pair = axis.pair(group, trial, base)
         effects += compare([pair], [speed(speed_metric(trial, base))], until)[:1]
-    word: Word = "cannot say"
-    has_intervals = all(effect.contrast.low is not None for effect in effects)
-    if not effects and not outcomes:
-        word = "failed"
-    elif outcomes or (has_intervals and any(effect.is_worse(allowed) for effect in effects)):
-        word = "discard"
-    elif has_intervals and all(effect.is_no_worse(allowed) for effect in effects):
-        word = "keep"
-    return Verdict(word, allowed, effects, outcomes)
+    return Verdict(until.equivalent, effects, outcomes)

@@ -1,0 +1,78 @@
+"""Whether one value of a field may take the place of another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.findings.slowdown import judge_slowdown
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.options import Until
+from tests.analysis.samples import results
+
+NOISE = (1.001, 0.999, 1.0, 1.0005, 0.9995)
+OLD, NEW = "fp32", "amp-bf16"
+
+
+def table_of(speed: dict[str, float | None], spread: float = 1, repeats: int = 5, **axes: Any) -> Any:
+    def rate(values: dict[str, Any], repeat: int) -> float | None:
+        shift = repeat if values["precision"] == NEW else 0
+        level = speed[values["precision"]]
+        return level and 100 * level * (1 + spread * (NOISE[(repeat + shift) % 5] - 1))
+
+    return make_table(results({"precision": [OLD, NEW], "batch_per_rank": 16, **axes}, rate, repeats=repeats))
+
+
+@pytest.mark.parametrize(
+    ("new", "spread", "word"),
+    [
+        (0.9, 1, "discard"),
+        (0.99, 1, "keep"),  # slower, and not by more than 2%
+        (1.0, 1, "keep"),
+        (1.1, 1, "keep"),
+        (1.0, 60, "cannot say"),
+        (0.98, 3, "cannot say"),
+    ],
+)
+def test_what_is_slower_by_more_than_two_percent_is_discarded(new: float, spread: float, word: str) -> None:
+    verdict = judge_slowdown(table_of({OLD: 1, NEW: new}, spread), "precision", (OLD, NEW), Until())
+    assert verdict.word == word
+    (effect,) = verdict.effects
+    assert effect.contrast.centre == pytest.approx(new, rel=0.01 * spread)
+
+
+def test_without_an_interval_nothing_is_said() -> None:
+    verdict = judge_slowdown(table_of({OLD: 1, NEW: 0.5}, repeats=1), "precision", (OLD, NEW), Until())
+    assert (verdict.word, verdict.more_repeats) == ("cannot say", None)
+
+
+def test_how_many_more_repeats_decide_it_falls_as_the_noise_does() -> None:
+    noisy, less = (
+        judge_slowdown(table_of({OLD: 1, NEW: 1}, spread), "precision", (OLD, NEW), Until()).more_repeats
+        for spread in (30, 20)
+    )
+    assert noisy is not None
+    assert less is not None
+    assert noisy > less > 0
+
+
+def test_of_several_configurations_each_counts() -> None:
+    table = table_of({OLD: 1, NEW: 0.9}, batch_per_rank=[16, 32])
+    verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
+    assert verdict.word == "discard"
+    assert [effect.pair.where for effect in verdict.effects] == ["batch_per_rank 16", "batch_per_rank 32"]
+
+
+def test_the_first_value_is_the_one_that_is_there() -> None:
+    table = table_of({OLD: 1, NEW: 0.9})
+    assert judge_slowdown(table, "precision", (NEW, OLD), Until()).word == "keep"
+
+
+@pytest.mark.parametrize(("speed", "word", "outcomes"), [((1, None), "discard", 1), ((None, 1), "failed", 0)])
+def test_what_does_not_train_is_discarded_where_the_other_one_does(
+    speed: tuple[float | None, float | None], word: str, outcomes: int
+) -> None:
+    table = table_of(dict(zip((OLD, NEW), speed, strict=True)))
+    verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
+    assert (verdict.word, len(verdict.outcomes)) == (word, outcomes)
