@@ -1,0 +1,86 @@
+"""What `dmls-ray ab` says of revisions that are known: equal ones, and such that compute 10% and 1% more in a step."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.common import machine, print_table
+
+SCRIPT = """
+import torch
+
+WORK = 200
+model = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+weight = torch.eye(256)
+while True:
+    batch = torch.randn(64, 256)
+    optimizer.zero_grad()
+    model(batch).square().mean().backward()
+    for _ in range(WORK):
+        batch = batch @ weight
+    optimizer.step()
+"""
+WORK = {"main": 200, "equal": 200, "one-percent": 202, "ten-percent": 222}
+"""Revision -> multiplications of a step, which are most of its time."""
+
+
+def make_repository(folder: Path) -> None:
+    """A git repository with a tag for each revision."""
+    git = ["git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    subprocess.run([*git, "init", "--quiet"], cwd=folder, check=True)
+    for name, work in WORK.items():
+        source = SCRIPT.replace("WORK = 200", f"WORK = {work}")
+        (folder / "train.py").write_text(f"# {name}\n{source}")
+        for words in (["add", "train.py"], ["commit", "--quiet", "-m", name], ["tag", name]):
+            subprocess.run([*git, *words], cwd=folder, check=True)
+
+
+def ab(revision: str, folder: Path, out: str) -> dict[str, Any]:
+    """What is said of a revision."""
+    words = ["ab", "main", revision, "--format", "json", "--out", out, "--", "sweep", "train.py"]
+    command = [sys.executable, "-m", "dmls_ray", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--equal", type=int, default=20, help="comparisons of equal revisions (default: 20)")
+    parser.add_argument("--planted", type=int, default=5, help="comparisons of each slower one (default: 5)")
+    args = parser.parse_args()
+    counts = {"equal": args.equal, "ten-percent": args.planted, "one-percent": args.planted}
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        make_repository(Path(folder))
+        for revision, count in counts.items():
+            words: Counter[str] = Counter()
+            repeats = []
+            for number in range(count):
+                found = ab(revision, Path(folder), f"{revision}-{number}")
+                (speed,) = found["speed"]
+                repeats.append(speed["n"])
+                words[found["verdict"]] += 1
+                print(
+                    f"{revision}: {found['verdict']}, {speed['value']:.3f} [{speed['low']:.3f}, {speed['high']:.3f}]",
+                    flush=True,
+                )
+            said = ", ".join(f"{word} {times}" for word, times in words.items())
+            rows.append({"revision": revision, "said": said, "repeats": f"{min(repeats)} to {max(repeats)}"})
+    print_table(rows)
+    print(f"\n{machine('torch')}")
+
+
+if __name__ == "__main__":
+    main()
