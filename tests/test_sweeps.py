@@ -266,7 +266,7 @@ def test_a_full_disk_ends_a_sweep_with_one_line_and_the_same_command_completes_i
     flags = ["--dataset", SMALL, "--epochs", "2", "--repeats", "10", "--device", "cpu", "--batch-per-rank", "8", "16"]
     if mode == "search":
         flags = [
-            "--dataset", SMALL, "--epochs", "9", "--device", "cpu", "--mode", "search", "--searcher", "grid",
+            "--dataset", SMALL, "--epochs", "9", "--device", "cpu", "--search", "--searcher", "grid",
             "--lr", *(f"1e-{power}" for power in range(1, 21)),
         ]  # fmt: skip
     sweep = shlex.join(command_line("grid", *flags, "--out", "disk"))

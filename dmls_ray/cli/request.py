@@ -90,7 +90,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         raise ConfigError(f"--restarts {given['restarts']} is out of range; give 0 or more.")
     asked_options = {name: FLAGS[name].parse(text) for name, text in given.items() if name in FLAGS}
     options = {**preset_options, **asked_options}
-    if options.get("mode", "bench") == "bench":
+    if not options.get("search"):
         # Search options of the script do not apply.
         options = {key: value for key, value in options.items() if key in asked_options or key not in SEARCH_ONLY}
     if options.get("repeats", "auto") != "auto":
@@ -218,8 +218,8 @@ def add_workload_flags(parser: Parser, default: str) -> None:
     add("--metric-regex", nargs=2, metavar=("NAME", "PATTERN"), help=help_text)
     add("--set", nargs="+", metavar=("NAME", "VALUE"), help="With --train, for a dict of fields: values of one of them")
     ends = ("NAME", "LOW", "HIGH")
-    add("--range", nargs=3, metavar=ends, help="Search mode: let a field have any of these numbers")
-    add("--log-range", nargs=3, metavar=ends, help="Search mode: as --range, uniform in the logarithm")
+    add("--range", nargs=3, metavar=ends, help="Of a search: let a field have any of these numbers")
+    add("--log-range", nargs=3, metavar=ends, help="Of a search: as --range, uniform in the logarithm")
 
 
 def add_flags(

@@ -34,7 +34,7 @@ from dmls_ray.workloads.base import Workload
 
 CONFIRMING_REPEATS = 5
 
-_NOT_KEPT = {*SEARCH_ONLY, "mode", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
+_NOT_KEPT = {*SEARCH_ONLY, "search", "repeats", "order_seed", "out", "fresh", "stale", "save_weights", "trace"}
 """Options of a search that its best configuration is not trained with."""
 
 _START_UP_S = 15.0
@@ -88,7 +88,7 @@ def describe_estimate(state: FolderState) -> str:
 
     Empty where no run starts, and for a search, whose runs go side by side.
     """
-    if state.options.mode == "search" or all(run.skip for run in state.missing):
+    if state.options.search or all(run.skip for run in state.missing):
         return ""
     durations = Durations(state.records)
     first, most = _seconds(state.missing, durations), _seconds(state.candidates, durations)
@@ -113,7 +113,7 @@ def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
         axis=options.axis,
         changed=plan.changed,
         minimizes=search_minimizes(options),
-        metric=options.metric if options.mode == "search" else None,
+        metric=options.metric if options.search else None,
     )
     return SweepSummary(results, question)
 
@@ -124,7 +124,7 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
     summary = summary_of(results, plan, options)
     print_summary(summary, "text", console, by=options.layout)
     say(console, "")
-    if options.mode == "search":
+    if options.search:
         _show_best(summary, plan, request, console)
     if options.save_weights:
         where = "a training function saves its own, into rank.artifacts.folder."

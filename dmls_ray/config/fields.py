@@ -46,7 +46,7 @@ Name = Annotated[str, Meta(pattern=r"\S")]
 GROUPS = (
     "data", "ranks", "optimization", "launching", "computation", "regularization", "loss", "augmentation",
     "early stopping", "target", "loading",
-    "script", "mode", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display", "",
+    "script", "runs", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display", "",
 )  # fmt: skip
 """Groups of fields, in the order of columns, labels and flags; the last is that of fields without a group."""
 

@@ -81,23 +81,23 @@ class Options(RunLimits, Until):
     """Question that the sweep asks, in words; the report begins with it."""
     layout: str | None = setting(None, group="script")
     """Name of a report's table that is printed at the end instead of the sweep's: machines, say."""
-    mode: Literal["bench", "search"] = setting("bench", group="mode")
-    """bench: one run at a time, so that times can be compared; search: runs share the ranks, and poor ones are stopped
-    early."""
+    search: bool = setting(False, group="runs")
+    """Search for the best configuration: runs share the ranks, and poor ones are stopped early. Without it, one run
+    at a time, so that times can be compared."""
     searcher: str = setting("grid", group="search")
-    """Search mode: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
+    """Of a search: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
     samples: Count = setting(16, group="search")
-    """Search mode: how many configurations a searcher other than grid proposes."""
+    """Of a search: how many configurations a searcher other than grid proposes."""
     scheduler: Literal["asha", "median", "none"] = setting("asha", group="search")
-    """Search mode: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule."""
+    """Of a search: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule."""
     metric: str = setting("test_accuracy", group="search")
-    """Search mode: metric to optimize; any that the workload reports for an epoch."""
+    """Of a search: metric to optimize; any that the workload reports for an epoch."""
     goal: Literal["auto", "max", "min"] = setting("auto", group="search")
-    """Search mode: whether the metric is maximized or minimized; auto: by its entry in the registry; a
+    """Of a search: whether the metric is maximized or minimized; auto: by its entry in the registry; a
     metric without one is minimized if it is a loss."""
     repeats: Count | Literal["auto"] = setting("auto", group="repeats")
-    """Runs of each trial, each with its own seed. auto: 3, and then more until the comparisons are decided; in search
-    mode 1."""
+    """Runs of each trial, each with its own seed. auto: 3, and then more until the comparisons are decided; of a
+    search 1."""
     order_seed: WholeNumber = setting(0, group="repeats")
     """Seed of the order of runs within a block."""
     out: str | None = setting(None, group="results")
@@ -134,7 +134,7 @@ class Options(RunLimits, Until):
                 raise ConfigError(f"--out {self.out} is a folder of this machine; give its path.")
         set_checked(self, field_specs(Options).values())
         check_utf8(f"{self.name} {self.out or ''}")
-        if self.repeats == "auto" and self.mode == "search":
+        if self.repeats == "auto" and self.search:
             object.__setattr__(self, "repeats", 1)
         self._check_until()
         self._check_search()
@@ -151,7 +151,7 @@ class Options(RunLimits, Until):
         given = self._given("stopping")
         if self.repeats != "auto" and given:
             name, value = given.popitem()
-            why = "mode=search" if self.mode == "search" else f"repeats={self.repeats}"
+            why = "a search" if self.search else f"repeats={self.repeats}"
             raise ConfigError(f"{name}={value} only applies to repeats=auto, and not to {why}; leave it out.")
         if self.race and self.aim is None:
             raise ConfigError("--race leaves out what is worse, and has to know in what; add --aim throughput, say.")
@@ -160,19 +160,24 @@ class Options(RunLimits, Until):
 
     def _check_search(self) -> None:
         given = self._given("search")
-        if self.mode == "bench" and given:
+        if given and not self.search:
             name, value = given.popitem()
-            raise ConfigError(f"{name}={value} only applies to mode=search; add --mode search.")
+            raise ConfigError(f"{name}={value} only applies to a search; add --search.")
         if self.uses_searcher and self.repeats != 1:
             raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
-        if self.mode == "search" and self.isolation != "group":
-            raise ConfigError(f"isolation={self.isolation} does not go with mode=search; leave it out.")
+        if self.search and self.isolation != "group":
+            raise ConfigError(f"isolation={self.isolation} does not go with search; leave it out.")
 
     def _given(self, group: str) -> dict[str, Any]:
         """The options of a group that are not at their defaults."""
         specs = [spec for spec in field_specs(Options).values() if spec.setting.group == group]
         values = {spec.name: getattr(self, spec.name) for spec in specs}
         return {spec.name: values[spec.name] for spec in specs if values[spec.name] != spec.default}
+
+    @property
+    def mode(self) -> str:
+        """What records say of it: `search`, or `bench`, where runs had the machine for themselves."""
+        return "search" if self.search else "bench"
 
     @property
     def blocks(self) -> int:
@@ -189,7 +194,7 @@ class Options(RunLimits, Until):
     @property
     def uses_searcher(self) -> bool:
         """Whether a searcher of Ray Tune proposes the runs."""
-        return self.mode == "search" and self.searcher not in GRIDS
+        return self.search and self.searcher not in GRIDS
 
     @property
     def is_remote(self) -> bool:
@@ -198,7 +203,7 @@ class Options(RunLimits, Until):
 
 
 SEARCH_ONLY = tuple(spec.name for spec in field_specs(Options).values() if spec.setting.group == "search")
-"""Options that apply to search mode only."""
+"""Options that apply to a search only."""
 
 FLAGS = {name: spec for name, spec in field_specs(Options).items() if spec.setting.group != "script"}
 """The options that are flags. A script sets the others."""

@@ -164,6 +164,6 @@ def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
             free[name] = values
     if not free:
         raise ConfigError(
-            "mode=search has nothing to search: give a flag several values, or --range or --log-range of a field."
+            "search has nothing to search: give a flag several values, or --range or --log-range of a field."
         )
     return SearchSpace(schema=schema, fixed=fixed, free=free)

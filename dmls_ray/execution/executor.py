@@ -78,7 +78,7 @@ class Executor:
             WorkerGroupError: the ranks cannot serve.
             ClusterLostError: a process that the sweep needs died; the same call continues.
         """
-        if self.options.mode == "search":
+        if self.options.search:
             self.search = Search(self.state)
         # From here on, the records of the store are those of the code and data that the session names.
         described = describe_session(self.plan, self.options, self.state.space)

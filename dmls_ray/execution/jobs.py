@@ -61,7 +61,7 @@ class JobFactory:
             backend=config.backend_for(self.resources.gpus),
             identity=run.identity,
             artifacts=self._artifacts_of(run),
-            prunable=self.options.mode == "search" and self.options.scheduler != "none",
+            prunable=self.options.search and self.options.scheduler != "none",
         )
 
     def infeasible_reason(self, config: Any, *, anywhere: bool = False) -> str:
@@ -71,8 +71,8 @@ class JobFactory:
             config: the configuration.
             anywhere: leave out what depends on the resources of this cluster.
         """
-        if self.options.mode == "search" and config.launcher != "ray":
-            return f"mode=search stops runs through Ray's worker group; launcher={config.launcher} has none, use ray."
+        if self.options.search and config.launcher != "ray":
+            return f"a search stops runs through Ray's worker group; launcher={config.launcher} has none, use ray."
         if self.options.isolation == "per_run" and config.machines is not None:
             return (
                 f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "

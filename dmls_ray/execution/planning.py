@@ -69,14 +69,14 @@ def plan_sweep(
     """
     schema = dataclasses.replace(workload.schema(), identity_of=Identities(workload).of)
     metrics = workload.epoch_metrics
-    if options.mode == "search" and metrics is not None and options.metric not in metrics:
+    if options.search and metrics is not None and options.metric not in metrics:
         raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
     _check_aim(axes, options, workload)
-    drawn = options.mode == "search" and options.searcher != "grid"
+    drawn = options.search and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:
         raise ConfigError(
-            f"{', '.join(ranges)} has a range, which a grid has no values of; add --mode search --searcher random (or "
+            f"{', '.join(ranges)} has a range, which a grid has no values of; add --search --searcher random (or "
             "optuna), or give values."
         )
     asked = workload.describe_sweep({name: _as_written(name, given, schema) for name, given in axes.items()})
@@ -122,7 +122,7 @@ def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) ->
 
 def _check_validation(plan: Plan, options: Options) -> None:
     """Refuse to search by a metric of validation samples where runs have none."""
-    if options.mode != "search" or not options.metric.startswith("validation_"):
+    if not options.search or not options.metric.startswith("validation_"):
         return
     if any(getattr(config, "validation_share", None) == 0 for config in configs_of(plan.runs)):
         raise ConfigError(
@@ -154,9 +154,9 @@ def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options)
     def counts(record: RunRecord) -> bool:
         if record.run_id not in planned or not record.outcome.is_final():
             return False
-        if options.mode == "bench" and record.mode != "bench":
+        if not options.search and record.mode != "bench":
             return False
-        return not (options.mode == "search" and options.scheduler == "none" and record.is_stopped)
+        return not (options.search and options.scheduler == "none" and record.is_stopped)
 
     return {record.run_id for record in records if counts(record)}
 

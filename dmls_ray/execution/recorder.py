@@ -81,7 +81,7 @@ class Recorder:
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.
         metrics = record.metrics
-        if self._last_end is not None and "total_s" in metrics and self.options.mode == "bench":
+        if self._last_end is not None and "total_s" in metrics and not self.options.search:
             overhead_s = now - self._last_end - metrics["total_s"] - metrics.get("instruments_s", 0.0)
             # On a busy machine this process may learn of the first start late; the others follow an end that it knows.
             if overhead_s >= 0:
@@ -151,7 +151,7 @@ def describe_session(plan: Plan, options: Options, space: SearchSpace | None = N
     }
     if options.until is not None:
         session |= {"repeats": min(FIRST_LOOK, plan.repeats), "until": asdict(options.until)}
-    if options.mode == "search":
+    if options.search:
         session |= {"metric": options.metric, "minimizes": search_minimizes(options)}
     else:
         session["trials"] = list(dict.fromkeys(run.trial_id for run in plan.runs))

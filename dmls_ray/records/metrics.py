@@ -55,7 +55,7 @@ class Metric:
     format: FormatName = "number"
     """How a table prints the value."""
     is_time: bool = False
-    """Whether the number means nothing where runs shared the machine (search mode)."""
+    """Whether the number means nothing where runs shared the machine (a search)."""
     is_exact: bool = False
     """Whether all repeats have the same value, so that one run says what it is."""
     is_compared: bool = False

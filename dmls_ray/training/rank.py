@@ -60,7 +60,7 @@ class RankInfo:
     identity: Identity = field(default_factory=Identity)
     """The code and the data of the run, as the driver found them."""
     prunable: bool = False
-    """Whether the run may be stopped after an epoch (search mode). Then every rank emits its epochs and waits for the
+    """Whether the run may be stopped after an epoch (a search). Then every rank emits its epochs and waits for the
     answer."""
     assigned_at: float = field(default_factory=time.perf_counter, compare=False)
     """time.perf_counter of this process when it received the run: making the process group is part of the run."""

@@ -60,7 +60,7 @@ def asked_again(workload: Workload, config: dict[str, Any], folder: Path) -> Req
     """What a command line asks that names the file of a recorded configuration."""
     described = describe_winner(workload, json.loads(json.dumps(config)))
     assert described is not None
-    asked = Options(mode="search", searcher="random", samples=4, oversubscribe=True, run_timeout=60)
+    asked = Options(search=True, searcher="random", samples=4, oversubscribe=True, run_timeout=60)
     (folder / "best.toml").write_text(sweep_file_text(described, winner_options(asked), repeats=5))
     preset = preset_of_file(str(folder / "best.toml"))
     return parse_request(Parser(), preset, list(preset.given))
@@ -69,7 +69,7 @@ def asked_again(workload: Workload, config: dict[str, Any], folder: Path) -> Req
 def test_the_best_configuration_is_trained_again_as_it_was(tmp_path: Path) -> None:
     request = asked_again(ClassificationWorkload(), BEST, tmp_path)
     assert request.axes == {"model": ["simplecnn"], "dropout": [0.25], "batch_per_rank": [8]}
-    assert (request.options.mode, request.options.repeats, request.options.run_timeout) == ("bench", 5, 60.0)
+    assert (request.options.search, request.options.repeats, request.options.run_timeout) == (False, 5, 60.0)
     assert request.options.oversubscribe
 
 
@@ -108,7 +108,7 @@ def test_each_value_of_the_file_is_read_as_the_value_that_won(given: dict[str, A
 
 def test_a_search_by_a_metric_that_no_run_reported_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     summary = summarize(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))
-    request: Any = SimpleNamespace(options=Options(mode="search", metric="absent"))
+    request: Any = SimpleNamespace(options=Options(search=True, metric="absent"))
     _show_best(summary, make_plan({"batch_per_rank": [16, 32]}), request, ProgressConsole())
     assert "No run that ended ok reported absent" in capsys.readouterr().out
 
@@ -131,7 +131,7 @@ def test_weights_are_said_to_be_where_they_are_or_to_be_missing(tmp_path: Path) 
         ({}, 2, "About 55 s, up to 115 s with further repeats, start-up included, by the runs measured here."),
         ({"budget": None, "max_repeats": 4}, 2, "About 55 s, up to 95 s with further repeats"),
         ({}, 0, "No run was measured here yet: no estimate."),
-        ({"mode": "search"}, 2, ""),
+        ({"search": True}, 2, ""),
     ],
 )
 def test_a_plan_has_an_estimate_by_the_runs_that_were_measured(

@@ -67,7 +67,7 @@ BAD_INPUT = [
     (["--dataset", "imagenet"], "dataset=imagenet is unknown; choose from cifar10, digits"),
     (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),
     # Before the next, which ends while another thread still loads Ray's libraries.
-    (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
+    (["--search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
     (["--address", "127.0.0.1:1", "--repeats", "1"], "Address 127.0.0.1:1 cannot be reached"),
     (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
     (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
@@ -78,20 +78,20 @@ BAD_INPUT = [
     (["--set", "lr", "0.1"], "--set lr is for a training function; give it with --train module:function"),
     (["--workload", "blur"], "--workload blur: unknown workload; installed are "),
     (["--workload", "grayscale", "--train", "m:f"], "--workload grayscale and --train m:f are both given"),
-    (["--samples", "3"], "samples=3 only applies to mode=search; add --mode search"),
+    (["--samples", "3"], "samples=3 only applies to a search; add --search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
     (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
     (
-        ["--mode", "search", "--metric", "val_loss"],
+        ["--search", "--metric", "val_loss"],
         "--metric val_loss: unknown metric; classification reports train_loss,",
     ),
     (
-        ["--mode", "search", "--metric", "validation_loss"],
+        ["--search", "--metric", "validation_loss"],
         "--metric validation_loss needs validation samples, and validation_share=0 holds none out; add "
         "--validation-share 0.1",
     ),
-    (["--mode", "search", "--isolation", "per_run"], "isolation=per_run does not go with mode=search"),
-    (["--mode", "search", "--searcher", "random", "--batch-per-rank", "8"], "mode=search has nothing to search"),
+    (["--search", "--isolation", "per_run"], "isolation=per_run does not go with search"),
+    (["--search", "--searcher", "random", "--batch-per-rank", "8"], "search has nothing to search"),
 ]
 
 
@@ -108,15 +108,15 @@ def test_bad_input_is_one_line_and_exit_code_2_and_starts_nothing(
 
 
 def test_another_launcher_than_rays_group_is_no_part_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--mode", "search", "--launcher", "inline", "--dry-run") == 0
-    assert "mode=search stops runs through Ray's worker group" in capsys.readouterr().out
+    assert run("--search", "--launcher", "inline", "--dry-run") == 0
+    assert "a search stops runs through Ray's worker group" in capsys.readouterr().out
 
 
 def test_a_script_that_searches_measures_as_any_other_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    how = {"mode": "search", "searcher": "random", "samples": 5}
+    how = {"search": True, "searcher": "random", "samples": 5}
     assert run("--dry-run", options=how) == 0
     assert capsys.readouterr().out.startswith("2 runs in 1 blocks")
-    assert run("--dry-run", "--mode", "bench", options=how) == 0
+    assert run("--dry-run", "--search", "false", options=how) == 0
     assert capsys.readouterr().out.startswith("6 runs in 3 blocks")
 
 
@@ -204,7 +204,7 @@ def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_key_of_a_dict_may_have_a_range_and_needs_a_value(capsys: pytest.CaptureFixture[str]) -> None:
-    how = ("--mode", "search", "--searcher", "random", "--samples", "2", "--dry-run")
+    how = ("--search", "--searcher", "random", "--samples", "2", "--dry-run")
     key = ("--log-range", "x", "0.01", "1")
     assert run("--train", f"{FUNCTIONS}:of_a_dict", *how, *key, axis=None) == 0
     assert capsys.readouterr().out.count(" x=0.") == 2
@@ -213,12 +213,12 @@ def test_a_key_of_a_dict_may_have_a_range_and_needs_a_value(capsys: pytest.Captu
 
 
 def test_a_field_with_the_name_of_a_flag_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "mode", "a", "b", axis=None) == 2
+    assert run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "search", "a", "b", axis=None) == 2
     assert capsys.readouterr().err.endswith(
-        "of_a_dict has a field mode, and every sweep has --mode: rename the field, my_mode say, or call sweep() from "
-        "Python, which has no flags.\n"
+        "of_a_dict has a field search, and every sweep has --search: rename the field, my_search say, or call sweep() "
+        "from Python, which has no flags.\n"
     )
-    assert user_function_schema(f"{FUNCTIONS}:of_a_dict", ["mode"]).make(mode="a").values["mode"] == "a"
+    assert user_function_schema(f"{FUNCTIONS}:of_a_dict", ["search"]).make(search="a").values["search"] == "a"
 
 
 def test_a_damaged_results_folder_is_one_line_and_nothing_in_it_is_lost(

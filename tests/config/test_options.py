@@ -15,8 +15,8 @@ def test_a_sweep_repeats_until_it_is_decided_unless_a_number_is_given() -> None:
 
 
 def test_a_search_runs_each_trial_once() -> None:
-    assert Options(mode="search").until is None
-    assert Options(mode="search").blocks == 1
+    assert Options(search=True).until is None
+    assert Options(search=True).blocks == 1
 
 
 def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
@@ -39,7 +39,7 @@ def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
             {"repeats": 5, "budget": 20.0},
             "budget=20.0 only applies to repeats=auto, and not to repeats=5; leave",
         ),
-        ({"mode": "search", "max_repeats": 9}, "max_repeats=9 only applies to repeats=auto, and not to mode=search"),
+        ({"search": True, "max_repeats": 9}, "max_repeats=9 only applies to repeats=auto, and not to a search"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, object], message: str) -> None:

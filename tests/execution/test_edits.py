@@ -155,7 +155,7 @@ def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
 
 def test_a_search_has_the_runs_of_its_code_alone_in_each_process(files: Path) -> None:
     chosen = workload_of_function("edited_t:train", ["lr", "units"])
-    given = Options(mode="search", searcher="optuna")
+    given = Options(search=True, searcher="optuna")
     axes = {"lr": [0.1, 0.2], "units": Range(1, 9)}
     records = []
     for width in (8, 9):

@@ -43,8 +43,8 @@ def test_a_run_that_was_skipped_or_killed_is_not_done() -> None:
 def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_whole() -> None:
     records = [of_run(0), of_run(1, mode="search"), of_run(2, mode="search", metrics={"stopped_epoch": 1})]
     assert finished(records) == {0}
-    assert finished(records, mode="search") == {0, 1, 2}
-    assert finished(records, mode="search", scheduler="none") == {0, 1}
+    assert finished(records, search=True) == {0, 1, 2}
+    assert finished(records, search=True, scheduler="none") == {0, 1}
 
 
 class Plain(Workload):

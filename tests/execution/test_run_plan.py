@@ -202,7 +202,7 @@ def test_help_and_notebooks_list_the_options_as_keywords_of_sweep() -> None:
         ([AXES], {"repeat": 3}, "repeat is no option of sweep; did you mean repeats? the options are workload, name"),
         ([AXES], {"lr": 0.1}, "lr is no option of sweep but a field of classification; put it into the axes."),
         ([AXES], {"workload": "blur"}, "--workload blur: unknown workload; installed are "),
-        ([AXES], {"mode": "search", "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
+        ([AXES], {"search": True, "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
         ([], {}, "sweep() takes axes, or a training function and its axes"),
         (["m:f", AXES], {"workload": "grayscale"}, "workload=grayscale and a training function are both given"),
     ],

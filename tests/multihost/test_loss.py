@@ -118,7 +118,7 @@ def test_a_host_that_leaves_ends_only_its_run_and_a_host_that_joins_runs_it_agai
 ) -> None:
     hosts = network.add(4)
     address = network.cluster(1, 1, 1, 1, env=PATH | LOST_SOON)
-    search = ("--mode", "search", "--scheduler", "none", "--metric", "number", "--set", "number", *"123456")
+    search = ("--search", "--scheduler", "none", "--metric", "number", "--set", "number", *"123456")
     sweep = Sweep(hosts[0], tmp_path, *calls("alone", tmp_path), *search)
     for host in hosts:
         sweep.has_begun(f"began-*-{host.name}")
@@ -143,7 +143,7 @@ def test_a_machine_that_cannot_prepare_its_data_is_named_and_released_while_the_
         host.run(["touch", "/tmp/data"], check=True)
     address = network.cluster(1, 2, env=PATH | LOST_SOON)
     flags = ("--model", "tests.failing:slow_on_request", "--dataset", "tests.multihost.waiting:data_of_the_machine")
-    search = ("--mode", "search", "--scheduler", "none", "--batch-per-rank", "4", "8", "--epochs", "4")
+    search = ("--search", "--scheduler", "none", "--batch-per-rank", "4", "8", "--epochs", "4")
     sweep = Sweep(first, tmp_path, *flags, *search, "--repeats", "3")
     sweep.wait_for(lambda: "[1/6]" in sweep.process.printed(), within_s=400)
     (tmp_path / "slow").touch()  # no run ends for minutes, until the file is gone

@@ -101,7 +101,7 @@ def test_its_limits_are_asked_before_a_sweep(capsys: pytest.CaptureFixture[str])
     assert "2 runs in 1 blocks" in plan
     assert "skipped: points=13 brings bad luck; use 14." in plan
 
-    assert sweep("--mode", "search", "--metric", "speed", "--points", 1, 2, **PI) == 2
+    assert sweep("--search", "--metric", "speed", "--points", 1, 2, **PI) == 2
     assert "--metric speed: unknown metric; pi reports pi_error." in capsys.readouterr().err
 
 

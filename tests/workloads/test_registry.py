@@ -25,9 +25,9 @@ def test_the_entry_of_a_metric_gives_its_direction_and_a_custom_loss_is_minimize
 
 
 def test_a_search_minimizes_what_its_goal_or_the_entry_of_its_metric_says() -> None:
-    assert search_minimizes(Options(mode="search", metric="levels_apart"))
-    assert search_minimizes(Options(mode="search", metric="test_accuracy", goal="min"))
-    assert not search_minimizes(Options(mode="search", metric="test_loss", goal="max"))
+    assert search_minimizes(Options(search=True, metric="levels_apart"))
+    assert search_minimizes(Options(search=True, metric="test_accuracy", goal="min"))
+    assert not search_minimizes(Options(search=True, metric="test_loss", goal="max"))
 
 
 def test_recorded_configurations_find_their_workload() -> None:

@@ -58,7 +58,7 @@ class Objective:
         if self.needs_times and not any(row.timed for row in self.table.rows):
             raise ConfigError(
                 f"--for {self.name} needs times, and these runs went side by side in a search, whose times say "
-                "nothing. Give --for accuracy, or measure the configurations again with --mode bench."
+                "nothing. Give --for accuracy, or measure the configurations again without --search."
             )
         if self.target is not None and not self.table.has("test_accuracy"):
             raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")

@@ -68,7 +68,7 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
     ended ok without a test accuracy per epoch does not count: when it reached the target is unknown.
 
     Args:
-        records: the runs; skipped runs and those in search mode do not count.
+        records: the runs; skipped runs and those of a search do not count.
         target: from 0 to 1; without it, target_accuracy of the runs.
     """
     observed = _observed(records)

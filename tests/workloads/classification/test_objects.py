@@ -138,7 +138,7 @@ def test_what_a_search_proposed_is_the_object_again_when_it_comes_from_a_record(
     main = notebook(f"{CELL}\ndef other(shape, classes): ...")
     workload = ClassificationWorkload()
     axes = workload.name_objects({"model": [main.Net, main.other], "dataset": main.Points, "batch_per_rank": 4})
-    _, space = plan_sweep(axes, Options(mode="search", searcher="optuna"), workload)
+    _, space = plan_sweep(axes, Options(search=True, searcher="optuna"), workload)
     run = space.run_of({"model": "Net"})
     assert run.identity.code.keys() == {"Net()", "Points()"}
 
