@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.results import Results as Results
-    from dmls_ray.analysis.results import load as load
+    from dmls_ray.analysis.sweep_results import SweepResults as SweepResults
+    from dmls_ray.analysis.sweep_results import load as load
     from dmls_ray.config.options import Options as Options
     from dmls_ray.config.search_space import Range as Range
     from dmls_ray.execution.planning import make_plan as make_plan
@@ -35,10 +35,10 @@ _MODULES = {
     "Outcome": "records.outcome",
     "Range": "config.search_space",
     "RankInfo": "training.rank",
-    "Results": "analysis.results",
     "RunRecord": "records.model",
+    "SweepResults": "analysis.sweep_results",
     "TrialConfig": "workloads.classification.config",
-    "load": "analysis.results",
+    "load": "analysis.sweep_results",
     "make_plan": "execution.planning",
     "sweep": "execution.run_plan",
 }

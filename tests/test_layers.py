@@ -35,7 +35,7 @@ APART = ({"training", "analysis"}, {"launchers", "cluster"})
 
 ANALYSIS = (
     "results", "stats", "metrics", "trials", "findings", "words", "published", "table", "advise", "compare",
-    "summary", "figures", "report", "export", "tensorboard",
+    "summary", "figures", "report", "export", "tensorboard", "sweep_results",
 )  # fmt: skip
 """The parts of analysis from bottom to top. A part imports only from those below its own."""
 
@@ -146,7 +146,7 @@ def test_a_module_above_350_lines_says_why_in_its_first_lines() -> None:
 
 
 PUBLIC = (
-    "ClusterLostError DmlsRayError InputError Options Outcome Range RankInfo Results RunRecord TrialConfig load "
+    "ClusterLostError DmlsRayError InputError Options Outcome Range RankInfo RunRecord SweepResults TrialConfig load "
     "make_plan sweep"
 )
 

@@ -216,8 +216,14 @@ def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, ta
 
 
 def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: Sequence[str]) -> pd.DataFrame:
-    """The parts of runs, by name, after what names the run; the names in `first` have columns in any case."""
-    columns = _attributes([record for record, _ in rows], record_model.KEYS)
+    """The parts of runs, by name, after what names the run and the fields that vary; the names in `first` have columns
+    in any case.
+    """
+    records = [record for record, _ in rows]
+    columns = _attributes(records, record_model.KEYS)
+    factors = _shared_columns(records, lambda record: id(record.config), factors_of)
+    varied = {name: column for name, column in factors.items() if column.map(repr).nunique() > 1}
+    _add(columns, varied, record_model.OF_A_FIELD, taken=record_model.RESERVED)
     values = [values for _, values in rows]
     _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), record_model.OF_A_METRIC)
     return pd.DataFrame(columns)

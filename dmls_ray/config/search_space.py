@@ -46,6 +46,25 @@ class Range:
         return chance.uniform(self.low, self.high)
 
 
+def of_ray_tune(name: str, given: Any) -> Any:
+    """The values of an axis that is given as Ray Tune has them: `grid_search`, `choice`, `uniform` or `loguniform`.
+
+    Raises:
+        ConfigError: nothing here corresponds to it.
+    """
+    if isinstance(given, Mapping) and given.keys() == {"grid_search"}:
+        return list(given["grid_search"])
+    if type(given).__module__ != "ray.tune.search.sample":
+        return given
+    sampler = type(given.get_sampler()).__name__
+    if sampler == "_Uniform" and hasattr(given, "categories"):
+        return list(given.categories)
+    if hasattr(given, "upper") and sampler in ("_Uniform", "_LogUniform"):
+        high = given.upper - isinstance(given.upper, int)  # of whole numbers, Ray leaves the upper end out
+        return Range(given.lower, high, log=sampler == "_LogUniform")
+    raise ConfigError(f"{name}: {given} of ray.tune has no counterpart; give a list of values, or Range(low, high).")
+
+
 @dataclass(frozen=True)
 class Largest:
     """The largest value of a field with which a run fits into memory, or a share of it."""

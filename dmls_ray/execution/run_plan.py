@@ -15,12 +15,13 @@ from typing import Any
 from dmls_ray.analysis.export.files import derived_files_are_current, write_derived_files
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.results import Results, distinct, results_of
+from dmls_ray.analysis.sweep_results import SweepResults
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.config.search_space import SearchSpace, of_ray_tune
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import (
@@ -59,8 +60,8 @@ def sweep(
     args: Sequence[str] = (),
     env: Axes | None = None,
     **options: Any,
-) -> Results:
-    """Run every configuration of a grid that its results folder does not hold yet.
+) -> SweepResults:
+    """Run every configuration of a grid that its results folder does not hold yet, and print the table and the answer.
 
     ``sweep(axes)`` trains image classifiers. ``sweep(train, axes)`` calls a user-defined training function, and
     ``sweep("train.py", axes)`` runs a script. ``sweep(axes, workload="NAME")`` runs a workload of another package.
@@ -78,10 +79,10 @@ def sweep(
         env: Variables of a script's environment, as axes.
         **options: The fields of `Options`, which are the flags of a sweep, too: repeats=5, out="results/mine",
             budget="20m", ... `help(dmls_ray.Options)` lists them. name, of the results folder, is by default `sweep`,
-            or the name of the function or workload.
+            or the name of the function or workload. num_samples, storage_path and mode are taken as Ray Tune has them.
 
     Returns:
-        The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
+        The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`; and its trials, by iteration.
 
     Raises:
         InputError: the sweep cannot be run as it was asked for; nothing was started, and nothing is lost.
@@ -96,20 +97,25 @@ def sweep(
         raise ConfigError("args and env are those of a script; give its path: sweep('train.py', axes, args=[...]).")
     else:
         chosen, axes = _workload_and_axes(train_or_axes, axes, workload)
+    default_name = "sweep" if chosen.name == registry.DEFAULT else chosen.folder_name
+    options = _of_ray_tune({"name": default_name, **options})
     for name in options:
         if name not in field_specs(Options):
             raise _unknown_option(name, chosen)
-    default_name = "sweep" if chosen.name == registry.DEFAULT else chosen.folder_name
-    checked = Options(**{"name": default_name, **options})
+    checked = Options(**options)
+    axes = {name: of_ray_tune(name, given) for name, given in axes.items()}
     plan, space = plan_sweep(chosen.name_objects(axes), checked, chosen)
-    return run_plan(plan, checked, View(ProgressConsole()), space=space)
+    view = View(ProgressConsole())
+    results = SweepResults.of_results(run_plan(plan, checked, view, space=space))
+    view.note(f"\n{results}")
+    return results
 
 
 def _with_options(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function with the fields of `Options` in place of `**options`, for notebooks and `help`."""
     *parameters, _ = inspect.signature(function).parameters.values()
     options = inspect.signature(Options).parameters.values()
-    return inspect.Signature([*parameters, *options], return_annotation="Results")
+    return inspect.Signature([*parameters, *options], return_annotation="SweepResults")
 
 
 sweep.__signature__ = _with_options(sweep)  # type: ignore[attr-defined]
@@ -125,6 +131,23 @@ def _workload_and_axes(
     if workload is not None:
         raise ConfigError(f"workload={workload} and a training function are both given; give one of them.")
     return registry.workload_of_function(train_or_axes, axes), axes
+
+
+def _of_ray_tune(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with the names that they have here, of those that have others in Ray Tune.
+
+    Raises:
+        ConfigError: one is given by both names.
+    """
+    given = dict(options)
+    for theirs, ours in (("num_samples", "samples"), ("mode", "goal"), ("storage_path", "out")):
+        if theirs not in given:
+            continue
+        if ours in given:
+            raise ConfigError(f"{theirs} and {ours} are both given, and mean the same; give one.")
+        value = given.pop(theirs)
+        given[ours] = below(str(value), given["name"]) if ours == "out" else value
+    return given
 
 
 def _unknown_option(name: str, workload: Workload) -> ConfigError:

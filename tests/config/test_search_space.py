@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
+from dmls_ray.config.search_space import Range, SearchSpace, make_search_space, of_ray_tune
 from dmls_ray.execution.planning import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -94,3 +94,19 @@ def test_no_more_is_asked_for_than_a_space_has() -> None:
 def test_what_is_drawn_from_a_narrow_range_stays_in_it() -> None:
     space = make_space({"batch_per_rank": 16, "lr": Range(0.12345, 0.12349)})
     assert all(0.12345 <= point["lr"] <= 0.12349 for point in space.draw(20, seed=0))
+
+
+def test_ranges_and_choices_of_ray_tune_mean_what_they_mean_there() -> None:
+    from ray import tune
+
+    assert of_ray_tune("lr", tune.grid_search([0.1, 0.01])) == [0.1, 0.01]
+    assert of_ray_tune("lr", tune.choice(["a", "b"])) == ["a", "b"]
+    assert of_ray_tune("lr", tune.uniform(0.1, 0.2)) == Range(0.1, 0.2)
+    assert of_ray_tune("lr", tune.loguniform(1e-4, 1e-1)) == Range(1e-4, 1e-1, log=True)
+    assert of_ray_tune("epochs", tune.randint(1, 10)) == Range(1, 9), "the upper end is left out"
+    assert of_ray_tune("lr", [0.1]) == [0.1]
+    for other in (tune.randn(0, 1), tune.quniform(0, 1, 0.1), tune.sample_from(lambda spec: 1)):
+        with pytest.raises(
+            ConfigError, match=r"lr: .* of ray.tune has no counterpart; give a list of values, or Range"
+        ):
+            of_ray_tune("lr", other)

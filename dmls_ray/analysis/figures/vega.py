@@ -93,22 +93,33 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
     }
 
 
+def drawings(charts: Sequence[Chart]) -> list[str]:
+    """Each chart as SVG, with title and notes.
+
+    Raises:
+        ConfigError: vl-convert is not installed.
+    """
+    if reason := missing_extra("vl_convert", "figures", "A figure outside the report"):
+        raise ConfigError(reason)
+    import vl_convert
+
+    styles = Styles(charts)
+    return [vl_convert.vegalite_to_svg(_with_texts(chart, vega_lite(chart, styles, LIGHT))) for chart in charts]
+
+
 def save(charts: Sequence[Chart], folder: str | os.PathLike[str]) -> list[Path]:
     """Write each chart as <name>.png, <name>.svg and <name>.pdf into a folder; make the folder if it is missing.
 
     Returns:
         The files. They are the same byte for byte with the same version of vl-convert and the same fonts.
     """
-    if reason := missing_extra("vl_convert", "figures", "A figure in a file"):
-        raise ConfigError(reason)
+    drawn = drawings(charts)
     import vl_convert
 
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    styles = Styles(charts)
     paths = []
-    for chart in charts:
-        svg = vl_convert.vegalite_to_svg(_with_texts(chart, vega_lite(chart, styles, LIGHT)))
+    for chart, svg in zip(charts, drawn, strict=True):
         contents = {"png": vl_convert.svg_to_png(svg, scale=2), "svg": svg.encode(), "pdf": vl_convert.svg_to_pdf(svg)}
         for extension, content in contents.items():
             path = target / f"{chart.name}.{extension}"
