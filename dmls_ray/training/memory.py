@@ -148,7 +148,8 @@ def release_free_pages() -> None:
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     libc.mallopt(_M_TRIM_THRESHOLD, 0)
     libc.free(libc.malloc(96 * 1024))  # below the default threshold above which a block is not in the arena
-    libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    # Of one threshold that was set, glibc fixes the other one, too, at a low value.
+    keep_freed_pages()
     libc.malloc_trim(0)
 
 
