@@ -62,7 +62,7 @@ class Results:
 
     def __repr__(self) -> str:
         counts = outcome_counts(record.ending for record in self.records)
-        return f"Results({self.where!r}, {len(self)} runs: {counts or 'none'})"
+        return f"Results({self.where!r}, {len(self.records)} runs: {counts or 'none'})"
 
     @property
     def where(self) -> str:

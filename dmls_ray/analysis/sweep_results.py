@@ -65,7 +65,9 @@ class SweepResults(Results):
     @cached_property
     def summary(self) -> SweepSummary:
         """The table of the trials, and the answer to what the sweep asked."""
-        return summarize(self)
+        results = self.of(self.records)  # else it refers to itself, and a copy of a URI stays for a while
+        results.until = self.until
+        return summarize(results)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a trial: the fields that vary, and of each metric the mean over its repeats and the ends of its 95%

@@ -94,10 +94,10 @@ def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out_until
     assert len(ran) == 4 + edited_runs
     assert f"{edited_runs} runs of other versions of {file}" in notes[0]
     assert found.left_out == load("out").left_out == notes[0]
-    assert len(found) == len(load("out")) == 4
+    assert len(found.records) == len(load("out").records) == 4
     assert len((files / "out" / "runs.jsonl").read_text().splitlines()) == len(ran), "nothing is deleted"
     assert found.left_out in (files / "out" / "table.md").read_text()
-    assert len(call(what, stale=True)[0]) == len(load("out", stale=True)) == len(ran)
+    assert len(call(what, stale=True)[0].records) == len(load("out", stale=True).records) == len(ran)
     folders = {item.folder for item in load("out", stale=True).records}
     assert len(folders) == len(ran), "the files of two versions never mix"
 
@@ -147,7 +147,7 @@ def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
     train(f"\n\n{cell}")
     assert len(ran) == 4
     found = train(cell.replace("2 *", "3 *"))
-    assert (len(ran), len(found), len(load("out"))) == (8, 4, 4)
+    assert (len(ran), len(found.records), len(load("out").records)) == (8, 4, 4)
     assert found.left_out == "4 runs of other versions of train left out; --stale includes them."
     train(cell)
     assert len(ran) == 8
@@ -207,7 +207,7 @@ def test_a_file_that_a_module_tries_to_import_and_that_appears_makes_other_trial
     (files / "edited_extra.py").unlink()
     call("train")
     assert len(ran) == 6
-    assert len(load("out")) == 4
+    assert len(load("out").records) == 4
 
 
 def test_the_identity_of_a_workload_of_this_package_imports_no_entry_point() -> None:
