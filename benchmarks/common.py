@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -55,6 +59,18 @@ def with_interval(ratios: Sequence[float], digits: int = 2) -> str:
     mean = estimate(ratios, "ratio")
     ends = "" if mean.low is None else f" [{mean.low:.{digits}f}, {mean.high:.{digits}f}]"
     return f"{mean.centre:.{digits}f}{ends}"
+
+
+def json_of(words: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What a command of dmls-ray writes as JSON, called in a folder.
+
+    Raises:
+        ValueError: it wrote none.
+    """
+    command = [sys.executable, "-m", "dmls_ray", *words, "--format", "json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def print_table(rows: Sequence[Mapping[str, str]]) -> None:

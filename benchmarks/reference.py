@@ -24,7 +24,7 @@ sys.path.insert(0, str(PROJECT))
 
 from dmls_ray import load  # noqa: E402
 from dmls_ray.analysis.figures import charts  # noqa: E402
-from dmls_ray.analysis.figures.vega import save  # noqa: E402
+from dmls_ray.analysis.figures.drawn import save  # noqa: E402
 from dmls_ray.analysis.summary import summarize  # noqa: E402
 from tests.regenerate_reference import regenerate  # noqa: E402
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.common import machine, print_table
+from benchmarks.common import json_of, machine, print_table
 
 SCRIPT = """
 import torch
@@ -45,15 +43,6 @@ def make_repository(folder: Path) -> None:
             subprocess.run([*git, *words], cwd=folder, check=True)
 
 
-def ab(revision: str, folder: Path, out: str) -> dict[str, Any]:
-    """What is said of a revision."""
-    words = ["ab", "main", revision, "--format", "json", "--out", out, "--", "sweep", "train.py"]
-    command = [sys.executable, "-m", "dmls_ray", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -61,14 +50,14 @@ def main() -> None:
     parser.add_argument("--planted", type=int, default=5, help="comparisons of each slower one (default: 5)")
     args = parser.parse_args()
     counts = {"equal": args.equal, "ten-percent": args.planted, "one-percent": args.planted}
-    rows = []
+    rows, sweep = [], ["--", "sweep", "train.py"]
     with tempfile.TemporaryDirectory() as folder:
         make_repository(Path(folder))
         for revision, count in counts.items():
             words: Counter[str] = Counter()
             repeats = []
             for number in range(count):
-                found = ab(revision, Path(folder), f"{revision}-{number}")
+                found = json_of(["ab", "main", revision, *sweep, "--out", f"{revision}-{number}"], Path(folder))
                 (speed,) = found["speed"]
                 repeats.append(speed["n"])
                 words[found["verdict"]] += 1

@@ -7,8 +7,6 @@ in a loader without workers.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.common import machine, print_table
+from benchmarks.common import json_of, machine, print_table
 
 SCRIPT = """
 import argparse, time
@@ -49,11 +47,8 @@ def tune(source: str, budget: int) -> dict[str, Any]:
     """What `dmls-ray tune` finds for a script."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.py").write_text(source)
-        words = ["tune", "train.py", "--budget", f"{budget}s", "--format", "json", "--flag", "threads=none"]
-        command = [sys.executable, "-m", "dmls_ray", *words, "--out", "out"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        words = ["tune", "train.py", "--budget", f"{budget}s", "--flag", "threads=none", "--out", "out"]
+        return json_of(words, Path(folder))
 
 
 def main() -> None:

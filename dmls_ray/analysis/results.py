@@ -223,7 +223,7 @@ def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: 
     columns = _attributes(records, record_model.KEYS)
     factors = _shared_columns(records, lambda record: id(record.config), factors_of)
     varied = {name: column for name, column in factors.items() if column.map(repr).nunique() > 1}
-    _add(columns, varied, record_model.OF_A_FIELD, taken=record_model.RESERVED)
+    _add(columns, varied, record_model.OF_A_FIELD, taken=[*record_model.RESERVED, *first])
     values = [values for _, values in rows]
     _add(columns, dict.fromkeys(first) | _columns(values, field_names(values)), record_model.OF_A_METRIC)
     return pd.DataFrame(columns)

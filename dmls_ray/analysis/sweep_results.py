@@ -15,7 +15,7 @@ from dmls_ray.analysis import results as runs
 from dmls_ray.analysis.export.text_tables import plain_columns
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.figures.vega import drawings, save
+from dmls_ray.analysis.figures.drawn import drawings, save
 from dmls_ray.analysis.findings.answer import best_first
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
@@ -108,16 +108,20 @@ class SweepResults(Results):
         return Figure(found[chosen])
 
     def __str__(self) -> str:
-        table, answer = self.summary.table, self.summary.answer
-        text = plain_columns(table.frame(shown_columns(table).columns))
-        return "\n".join([text, "", *table.notes, "", *answer.lines(_WIDTH)])
+        notes, answer = self.summary.table.notes, self.summary.answer
+        return "\n".join([plain_columns(self._shown), "", *notes, "", *answer.lines(_WIDTH)])
 
     def _repr_html_(self) -> str:
-        table, answer = self.summary.table, self.summary.answer
-        shown = table.frame(shown_columns(table).columns)
+        answer = self.summary.answer
         sentences = filter(None, (answer.training, answer.why, answer.undecided))
         below = "".join(f"<p>{escape(text)}</p>" for text in sentences)
-        return f"<p><b>{escape(answer.headline)}</b></p>{below}{shown.to_html(index=False)}"
+        return f"<p><b>{escape(answer.headline)}</b></p>{below}{self._shown.to_html(index=False)}"
+
+    @property
+    def _shown(self) -> pd.DataFrame:
+        """The columns of a page, as texts."""
+        table = self.summary.table
+        return table.frame(shown_columns(table).columns)
 
 
 def load(folder: str | os.PathLike[str], *, stale: bool = False) -> SweepResults:

@@ -7,13 +7,15 @@ from typing import Any
 from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
-from dmls_ray.cli.request import parse_request
+from dmls_ray.cli.largest import field_of_largest
+from dmls_ray.cli.request import flag_of, parse_request
 from dmls_ray.cli.sweep_command import measure, show_plan_of
 from dmls_ray.cli.sweep_output import show_results, summary_of
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.options import Until
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.util.errors import ConfigError
 
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
@@ -27,6 +29,8 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
         InputError: a word or a combination of words is wrong; nothing was started.
     """
     request = parse_request(parser, preset, [*preset.given, *words])
+    if name := field_of_largest(request.axes):
+        raise ConfigError(f"{flag_of(name)} max may differ between the revisions; give values.")
     if request.dry_run:
         return show_plan_of(request)
     results, plan = measure(request, heartbeat)
@@ -71,7 +75,6 @@ def _reason(verdict: Verdict, first: str, second: str) -> str:
     text = f"{second} is {', '.join(told)}; {ends[verdict.word]}"
     if verdict.word != "cannot say":
         return text
-    more = verdict.more_repeats
-    return (
-        f"{text}, and more repeats hardly decide it" if more is None else f"{text}; about {more} more repeats decide it"
-    )
+    if verdict.more_repeats is None:
+        return f"{text}, and more repeats hardly decide it"
+    return f"{text}; about {verdict.more_repeats} more repeats decide it"

@@ -33,9 +33,12 @@ class MemoryMeter:
 
     A CPU process keeps pages that earlier runs freed. They are returned to the system first, and the size at the
     start is recorded with the peak. If the kernel cannot reset the peak (not Linux), the peak is None.
+
+    From here on, the process keeps the memory that a step frees.
     """
 
     def __init__(self, device: torch.device) -> None:
+        keep_freed_pages()
         self._device = device
         self._free_mib: float | None = None
         self._highest: dict[str, float] = {}
@@ -128,7 +131,8 @@ def keep_freed_pages() -> None:
     """Let the allocator keep memory that a step frees for the next step; by default glibc returns it to the system.
 
     Its thresholds move with what the process has allocated before. So a step's page faults, which were 8% of its time
-    in a convolutional network, depended on earlier runs and on the thread (docs/benchmarks.md).
+    in a convolutional network, depended on earlier runs and on the thread (docs/benchmarks.md). Both are set: where one
+    is, glibc fixes the other at its low default.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc only
@@ -148,8 +152,7 @@ def release_free_pages() -> None:
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     libc.mallopt(_M_TRIM_THRESHOLD, 0)
     libc.free(libc.malloc(96 * 1024))  # below the default threshold above which a block is not in the arena
-    # Of one threshold that was set, glibc fixes the other one, too, at a low value.
-    keep_freed_pages()
+    libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     libc.malloc_trim(0)
 
 

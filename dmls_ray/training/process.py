@@ -25,7 +25,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.compat import reset_compiler
-from dmls_ray.training.memory import keep_freed_pages
 from dmls_ray.training.precision import set_tf32
 from dmls_ray.training.rank import RankInfo
 
@@ -44,7 +43,6 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
 
     All ranks get the same seed, so that they build the same model.
     """
-    keep_freed_pages()
     # Before the lines that give memory back, since it releases some.
     reset_compiler()
     gc.collect()

@@ -183,6 +183,10 @@ def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
         ("main next sweep train.py", "dmls-ray ab main next sweep train.py: name two revisions"),
         ("main next -- train.py", "dmls-ray ab main next: say after -- which script is run"),
         ("main next -- sweep batch_size", "dmls-ray ab main next: say after -- which script is run"),
+        (
+            "main next -- sweep train.py --batch-size max -- --data d",
+            "--batch-size max may differ between the revisions",
+        ),
         ("main next -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
     ],
 )
@@ -213,5 +217,8 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
         (speed,) = found["speed"]
         assert speed["low"] <= speed["value"] <= speed["high"]
         assert speed["n"] >= 3
+    written = ["--format", "github", "--out", "out"]
+    done = dmls_ray("ab", "old", "same", *written, "--", "sweep", "train.py", "--", "--data", "d", folder=folder)
+    assert done.stdout.splitlines()[-1].startswith("::notice title=dmls-ray ab old same::keep: same is ")
     git_state = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(git_state.stdout.splitlines()) == 1

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from dmls_ray.training import memory
-from dmls_ray.training.memory import MIB, MemoryMeter, UtilizationSampler, keep_freed_pages
+from dmls_ray.training.memory import MIB, MemoryMeter, UtilizationSampler
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import call_in_new_process, run_inline
 
@@ -99,7 +99,6 @@ def test_the_memory_of_the_gpu_is_that_of_training_without_the_data_set() -> Non
 
 def _sizes_at_the_start_of_runs() -> list[float]:
     """MiB of the resident set when a run begins, of five in one thread, as a worker of Ray has one."""
-    keep_freed_pages()
     torch.set_num_threads(1)
 
     def run() -> float:
@@ -125,7 +124,7 @@ def test_what_a_run_freed_in_a_thread_is_not_in_the_process_when_the_next_run_be
 
 def _faults_of_a_step() -> float:
     """Page faults of a step that allocates and frees 40 MB, in the main thread of a process."""
-    keep_freed_pages()
+    MemoryMeter(CPU)
 
     def step() -> None:
         tensors = [torch.ones(500_000) for _ in range(20)]

@@ -176,16 +176,20 @@ class Effect:
     def is_worse(self, by: float = 0.0) -> bool:
         """Whether it is worse by more than so much and beyond chance: 0.02 for 2% of a ratio, or 0.02 of a share."""
         low, high = self.contrast.ends
-        if self.measure.better < 0:
-            return low > (1 + by if self.measure.is_ratio else by)
-        return high < (1 / (1 + by) if self.measure.is_ratio else -by)
+        limit = self._worse(by)
+        return low > limit if self.measure.better < 0 else high < limit
 
     def is_no_worse(self, by: float) -> bool:
         """Whether it is not worse by more than so much, beyond chance."""
         low, high = self.contrast.ends
-        if self.measure.better < 0:
-            return high <= (1 + by if self.measure.is_ratio else by)
-        return low >= (1 / (1 + by) if self.measure.is_ratio else -by)
+        limit = self._worse(by)
+        return high <= limit if self.measure.better < 0 else low >= limit
+
+    def _worse(self, by: float) -> float:
+        """The value of a comparison that is worse by so much."""
+        if self.measure.is_ratio:
+            return 1 + by if self.measure.better < 0 else 1 / (1 + by)
+        return -self.measure.better * by
 
     @property
     def is_decided(self) -> bool:

@@ -32,23 +32,21 @@ class Verdict:
     @property
     def open(self) -> list[Effect]:
         """The effects of which neither is known: that they are worse than what may be lost, or that they are not."""
-        return [
-            effect
-            for effect in self.effects
-            if effect.contrast.low is None or not (effect.is_worse(self.allowed) or effect.is_no_worse(self.allowed))
-        ]
+        return [effect for effect in self.effects if not (self._is_slower(effect) or self._is_kept(effect))]
 
-    @property
-    def slower(self) -> list[Effect]:
-        """The effects that are worse by more than may be lost, beyond chance."""
-        return [effect for effect in self.effects if effect not in self.open and effect.is_worse(self.allowed)]
+    def _is_slower(self, effect: Effect) -> bool:
+        """Whether more is lost than may be; without an interval, nothing is known."""
+        return effect.contrast.low is not None and effect.is_worse(self.allowed)
+
+    def _is_kept(self, effect: Effect) -> bool:
+        return effect.contrast.low is not None and effect.is_no_worse(self.allowed)
 
     @property
     def word(self) -> Word:
         """The verdict."""
         if not self.effects and not self.outcomes:
             return "failed"
-        if self.outcomes or self.slower:
+        if self.outcomes or any(map(self._is_slower, self.effects)):
             return "discard"
         return "cannot say" if self.open else "keep"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
 from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.vega import save
+from dmls_ray.analysis.figures.drawn import save
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Console, Parser, add_folder, say

@@ -6,7 +6,6 @@ track there, as data and environments, is linked into the copy, so that relative
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import subprocess
@@ -22,7 +21,6 @@ AS_IT_IS = "."
 """The revision that means the files as they are, with changes that are not committed."""
 
 
-@functools.cache
 def commit_of(script: str, revision: str) -> str:
     """The commit that a revision of a script's repository names, checked out; empty for the files as they are.
 

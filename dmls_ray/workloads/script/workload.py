@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -169,13 +170,15 @@ class ScriptWorkload(Workload):
         return Schema(
             title=self.script,
             specs={"world_size": own.pop("world_size"), **custom, **own},
-            build=lambda **given: self._build(flags, given),
+            build=functools.partial(self._build, flags, functools.cache(functools.partial(commit_of, self.script))),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
             hint="A name in braces among the words after -- is a field, too: --flag={name}.",
         )
 
-    def _build(self, flags: Mapping[str, ScriptFlag], given: Mapping[str, Any]) -> ScriptConfig:
+    def _build(
+        self, flags: Mapping[str, ScriptFlag], commit_of_revision: Callable[[str], str], **given: Any
+    ) -> ScriptConfig:
         values = {name: value for name, value in given.items() if name in flags}
         own = {name: value for name, value in given.items() if name not in flags}
         seed_flag = own.get("seed_flag", "auto")
@@ -190,7 +193,7 @@ class ScriptWorkload(Workload):
             values=values,
             flags=flags,
             patterns=self.patterns,
-            commit=commit_of(self.script, own.get("revision") or AS_IT_IS),
+            commit=commit_of_revision(own.get("revision") or AS_IT_IS),
             **own,
         )
 

@@ -12,8 +12,9 @@ from PIL import Image
 from dmls_ray import load
 from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
+from dmls_ray.analysis.figures.drawn import save
 from dmls_ray.analysis.figures.style import CROSS, LIGHT, PAGE, Styles
-from dmls_ray.analysis.figures.vega import save, vega_lite
+from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import results

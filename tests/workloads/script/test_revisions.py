@@ -47,7 +47,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             git("tag", "before", folder=folder)
     (folder / "data").mkdir()
     (folder / "data" / "numbers.txt").write_text("untracked")
-    commit_of.cache_clear()
     return folder
 
 
@@ -68,7 +67,6 @@ def test_the_repository_stays_as_it_is(repository: Path) -> None:
 def test_files_that_appear_later_are_linked_by_the_next_sweep(repository: Path) -> None:
     copy = copy_of(repository, commit_of("train.py", "before"))
     (repository / "more.txt").write_text("more")
-    commit_of.cache_clear()
     commit_of("train.py", "before")
     assert (copy / "more.txt").read_text() == "more"
 
@@ -112,7 +110,6 @@ def test_a_moved_branch_makes_other_trials(repository: Path) -> None:
     workload = ScriptWorkload("train.py")
     before = workload.functions(workload.schema().make(revision="work"))
     git("commit", "--quiet", "--allow-empty", "-m", "later", folder=repository)
-    commit_of.cache_clear()
     after = workload.functions(workload.schema().make(revision="work"))
     assert before.keys() == after.keys() == {"revision work"}
     assert before != after
