@@ -165,8 +165,12 @@ def _store_of_run(rank: RankInfo, host: str, port: int) -> dist.TCPStore:
     if rank.rank == 0:
         store = store_at(host)
         meeting.set("port", str(store.port))
+        # A script that fails at once ends this process, and with it the store, which the others would then look for.
+        meeting.wait([f"joined {other}" for other in range(1, rank.world_size)])
         return store
-    return dist.TCPStore(host, int(meeting.get("port")), is_master=False)
+    store = dist.TCPStore(host, int(meeting.get("port")), is_master=False)
+    meeting.set(f"joined {rank.rank}", "")
+    return store
 
 
 def _output_in_file(rank: RankInfo) -> str:

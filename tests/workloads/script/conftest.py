@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,6 +63,8 @@ class Runner:
     def __init__(self, servers: Sequence[ForkServer], folder: Path) -> None:
         self.servers, self.folder = servers, folder
         self.number = 0
+        self.late_s = 0.0
+        """How much later each rank starts than the one before."""
 
     def ranks(self, source: str, *, world_size: int = 1, **changes: Any) -> list[RankResult]:
         """The results of the ranks; one whose process ended without a result is killed."""
@@ -81,6 +84,7 @@ class Runner:
         results: list[RankResult | int] = [0] * world_size
 
         def run(rank: int) -> None:
+            time.sleep(rank * self.late_s)
             info = RankInfo(
                 rank=rank, world_size=world_size, name=f"{self.folder}-{self.number}",
                 device="cpu" if config.device == "auto" else config.device,
