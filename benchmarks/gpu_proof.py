@@ -196,13 +196,13 @@ def grayscale(size: Size) -> Rows:
 
 
 PARTS: Mapping[str, tuple[Callable[[Size], Rows], float]] = {
-    "tests": (gpu_tests, 150),
+    "tests": (gpu_tests, 200),
     "precisions": (precisions, 150),
     "phases": (step_phases, 50),
     "memory": (memory, 40),
-    "child": (child, 70),
-    "ranks": (ranks, 60),
-    "grayscale": (grayscale, 70),
+    "child": (child, 50),
+    "ranks": (ranks, 50),
+    "grayscale": (grayscale, 50),
 }
 """Name -> the function of a part, and its limit in seconds; together below ten minutes."""
 
@@ -284,7 +284,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=tuple(SIZES), default="cuda")
     parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=list(PARTS), help="parts (default: all)")
-    parser.add_argument("--out", type=Path, default=PROJECT / "results" / "reference" / "gpu", help="the folder")
+    today = PROJECT / "results" / "reference" / "gpu" / datetime.now(UTC).strftime("%Y-%m-%d")
+    parser.add_argument("--out", type=Path, default=today, help="the folder (default: results/reference/gpu/<date>)")
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
