@@ -24,7 +24,7 @@ from dmls_ray import load
 from dmls_ray.analysis.summary import AnswerTable, summarize
 from dmls_ray.analysis.table.layouts import render
 from dmls_ray.cli.main import main as dmls_ray_main
-from dmls_ray.cli.request import RESERVED
+from dmls_ray.config.options import RESERVED
 from dmls_ray.records.metrics import Metric
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.registry import registered_metrics
@@ -130,7 +130,7 @@ def _metric_rows(metrics: Sequence[Metric], *, labelled: bool) -> list[str]:
 
 
 def commands() -> str:
-    """`--help` of dmls-ray, of each of its commands, and of a sweep."""
+    """`--help` of dmls-ray and of each of its commands, and `--help-all` of a sweep."""
     overview = _help("dmls-ray")
     names = re.findall(r"^    (\w+)\b", overview.partition("COMMAND")[2], re.MULTILINE)
     parts = [f"## dmls-ray\n\n```text\n{overview}\n```"]
@@ -154,7 +154,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def _help(program: str, *command: str) -> str:
-    """What `--help` prints, 100 columns wide."""
+    """What `--help` of a command prints, or `--help-all` of a sweep, 100 columns wide."""
     printed = io.StringIO()
     columns, words = os.environ.get("COLUMNS"), sys.argv
     os.environ["COLUMNS"] = "100"
@@ -162,7 +162,7 @@ def _help(program: str, *command: str) -> str:
         with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
             if program == "dmls-ray":
                 dmls_ray_main([*command, "--help"])
-            sys.argv = [program, "--help"]
+            sys.argv = [program, "--help-all"]
             runpy.run_path(str(PROJECT / "sweeps" / program), run_name="__main__")
     finally:
         sys.argv = words

@@ -8,8 +8,9 @@ from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
 from dmls_ray.cli.largest import field_of_largest
-from dmls_ray.cli.request import flag_of, parse_request
+from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import measure, show_plan_of
+from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_output import show_results, summary_of
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.options import Until

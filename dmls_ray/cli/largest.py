@@ -9,7 +9,8 @@ from typing import Any
 from dmls_ray.analysis.findings.knee import CLOSE, Knee, knees_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import amount_text
-from dmls_ray.cli.request import Request, flag_of
+from dmls_ray.cli.request import Request
+from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.config.options import Options, Until
 from dmls_ray.config.search_space import Largest

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Console, Parser, parse, print_error
+from dmls_ray.cli.console import (
+    EXIT_BAD_INPUT,
+    EXIT_CODES,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    Console,
+    Parser,
+    parse,
+    print_error,
+)
 from dmls_ray.util.errors import InputError
 from dmls_ray.util.interpreter import discard_output, gc_disabled, use_utf8
 
@@ -84,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _parser(name: str, words: Sequence[str]) -> Parser:
     """The parser of the command that the words begin with, or of all commands."""
-    parser = Parser(prog=name, description=_DESCRIPTION)
+    parser = Parser(prog=name, description=_DESCRIPTION, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"dmls_ray {version('dmls_ray')}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for command, (_, summary) in STARTING.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import inspect
 import itertools
 import re
@@ -12,13 +11,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dmls_ray.cli.console import Parser, parse
+from dmls_ray.cli.sweep_flags import add_flags, add_workload_flags
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.grid import Variant
-from dmls_ray.config.options import FLAGS, RESERVED, SEARCH_ONLY, Options, Until
+from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options, Until
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
 from dmls_ray.config.search_space import Largest, Range
-from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
 from dmls_ray.workloads import registry
@@ -66,7 +65,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     words = list(map(_with_hyphens, words))
     default = registry.workload(preset.workload or registry.DEFAULT)
     add_workload_flags(parser, default.name)
-    first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help")])
+    first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help", "--help-all")])
     workload = _chosen_workload(first, default, arguments)
     schema = workload.schema()
     defaults, variants = preset.axes, preset.variants
@@ -198,67 +197,6 @@ def _axes_of_another_workload(preset: Preset, schema: Schema) -> tuple[dict[str,
     return {name: axes[name] for name in axes if name in schema.specs}, variants or [{}], left_out
 
 
-def add_workload_flags(parser: Parser, default: str) -> None:
-    """Add the flags that choose a workload, and those that name fields.
-
-    They are parsed first, because the other flags follow from the workload.
-
-    Args:
-        parser: receives the flags.
-        default: name of the workload without a flag.
-    """
-    parser.add_argument("--workload", metavar="NAME", help=f"What to run (default: {default})")
-    parser.add_argument(
-        "--train", metavar="WHAT", help="Run a training function (module:function) or a script (train.py) instead"
-    )
-    help_text = "Of a script: variables of its environment, with one value or several"
-    parser.add_argument("--env", nargs="+", action="extend", default=[], metavar="NAME=VALUE,...", help=help_text)
-    add = functools.partial(parser.add_argument, action="append", default=[])
-    help_text = "Of a script: the number in the group of the last match in what it prints is a metric"
-    add("--metric-regex", nargs=2, metavar=("NAME", "PATTERN"), help=help_text)
-    add("--set", nargs="+", metavar=("NAME", "VALUE"), help="With --train, for a dict of fields: values of one of them")
-    ends = ("NAME", "LOW", "HIGH")
-    add("--range", nargs=3, metavar=ends, help="Of a search: let a field have any of these numbers")
-    add("--log-range", nargs=3, metavar=ends, help="Of a search: as --range, uniform in the logarithm")
-
-
-def add_flags(
-    parser: Parser, schema: Schema, axes: Mapping[str, Any], options: Mapping[str, Any], formats: Sequence[str]
-) -> None:
-    """Add a flag for every field of a schema and every option.
-
-    Args:
-        parser: receives the flags.
-        schema: the fields.
-        axes: the script's values of fields.
-        options: the script's values of options.
-        formats: what --format takes.
-
-    Raises:
-        ConfigError: a field has the name of an option.
-    """
-    clash = sorted(schema.specs.keys() & RESERVED)
-    if clash:
-        raise ConfigError(
-            f"{schema.title} has a field {' and '.join(clash)}, and every sweep has {', '.join(map(flag_of, clash))}: "
-            f"rename the field, my_{clash[0]} say, or call sweep() from Python, which has no flags."
-        )
-    fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
-    for spec in schema.specs.values():
-        # A switch without a value is on.
-        _add_flag(fields, spec, axes.get(spec.name, spec.default), nargs="*" if spec.type == "bool" else "+")
-
-    how = parser.add_argument_group("how to run it")
-    for spec in FLAGS.values():
-        switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
-        _add_flag(how, spec, options.get(spec.name, spec.default), **switch)
-    starts = "How often to start again after Ray or the process died, without a new run in between (default: 5)"
-    how.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
-    written = "How to write the result (default: text); json: one object, and what goes on is on standard error"
-    how.add_argument("--format", choices=formats, default="text", help=written)
-    how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
-
-
 def read_axes(given: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """The values of fields that a parsed command line gives.
 
@@ -300,11 +238,6 @@ def merge_axes(defaults: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[st
     return axes | {**asked}
 
 
-def flag_of(name: str) -> str:
-    """The flag of a field or an option."""
-    return f"--{name.replace('_', '-')}"
-
-
 def _read_range(flag: str, name: str, low: str, high: str) -> Range:
     """
     Raises:
@@ -316,24 +249,3 @@ def _read_range(flag: str, name: str, low: str, high: str) -> Range:
         raise ConfigError(f"{flag} {name}: {error}") from error
     except ValueError as error:
         raise ConfigError(f"a range of {name} from {low} to {high} is not of numbers; give two numbers.") from error
-
-
-def _add_flag(group: Any, spec: FieldSpec, default: Any, **how: Any) -> None:
-    """Add a flag with values; its help shows the default, one value or several."""
-    choices = spec.choices
-    if spec.type == "bool":
-        choices = (True, False)
-    metavar = "{" + ",".join(map(as_flag_value, choices)) + "}" if choices else spec.type.upper()
-    if spec.setting.reads:
-        metavar = "VALUE"
-    help_text = spec.help.rstrip(".") + _shown_default(default)
-    group.add_argument(
-        flag_of(spec.name), metavar=metavar, help=help_text.replace("%", "%%"), default=argparse.SUPPRESS, **how
-    )
-
-
-def _shown_default(default: Any) -> str:
-    # A default is one value, and a script has several.
-    values: Sequence[Any] = default if isinstance(default, list) else [default]
-    shown = " ".join(as_flag_value(value) for value in values if value is not None)
-    return f" (default: {shown})" if shown else ""

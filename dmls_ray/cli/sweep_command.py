@@ -15,6 +15,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, print_json, say
 from dmls_ray.cli.largest import describe_knees, field_of_largest, with_largest
 from dmls_ray.cli.request import Request, parse_request
+from dmls_ray.cli.sweep_flags import SweepParser
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options, Until
@@ -64,7 +65,7 @@ def run(preset: Preset | str, words: list[str], heartbeat: Heartbeat, *, program
 
 def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program: Sequence[str]) -> NoReturn:
     name = " ".join([os.path.basename(program[0]), *program[1:]])
-    parser = Parser(prog=name, description=inspect.cleandoc(preset.description or preset.question))
+    parser = SweepParser(name, inspect.cleandoc(preset.description or preset.question))
     try:
         sys.exit(pkgutil.resolve_name(preset.command)(parser, preset, words, heartbeat))
     except InputError as error:

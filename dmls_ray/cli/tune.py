@@ -10,8 +10,9 @@ from typing import Any
 from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.words import amount_text, training_text, why_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, print_json, say
-from dmls_ray.cli.request import flag_of, parse_request
+from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import begun
+from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.cluster.connect import RaySession, cluster_at
 from dmls_ray.cluster.resources import local_resources

@@ -46,9 +46,10 @@ Name = Annotated[str, Meta(pattern=r"\S")]
 GROUPS = (
     "data", "ranks", "optimization", "launching", "computation", "regularization", "loss", "augmentation",
     "early stopping", "target", "loading",
-    "script", "runs", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display", "",
+    "script", "runs", "search", "repeats", "stopping", "results", "cluster", "limits", "artifacts", "display",
+    "", "run",
 )  # fmt: skip
-"""Groups of fields, in the order of columns, labels and flags; the last is that of fields without a group."""
+"""Groups of fields, in the order of columns, labels and flags; the empty one is that of the user's code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +219,8 @@ class FieldSpec:
                 expected += f", or give {' or '.join(others)}"
             return ConfigError(f"{given} is unknown; choose from {expected}.")
         expected = message.partition(", got ")[0].replace("`", "").replace("null", "none")
+        if isinstance(value, str) and "," in value and not self.has_lists:
+            expected += f"; several values are separated by spaces: {value.replace(',', ' ')}"
         return ConfigError(f"{given}: {expected[:1].lower()}{expected[1:]}.")
 
 

@@ -66,7 +66,7 @@ class RuntimeConfig:
     threads_per_rank: Count = setting(1, group="computation", unit="threads")
     """CPU threads a rank computes with."""
 
-    seed: Annotated[int, Meta(ge=0, lt=2**31)] = setting(0)
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] = setting(0, group="run")
     """Seed of the first repeat; each further repeat has another seed."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -262,11 +263,42 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
 
 
 def test_help_shows_question_flags_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--help") == 0
+    assert run("--help-all") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "What?" in out
-    assert "--optimizer {adam,adamw,sgd,rmsprop}" in out
+    assert "--optimizer {adam,adamw,sgd,rmsprop} ..." in out
     assert "Samples a rank takes in one forward pass (default: 16 32)" in out
+    assert "--budget TIME" in out
+    assert "--within SHARE" in out
+
+
+def test_help_describes_the_usual_flags_and_names_all_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help-all") == 0
+    everything = capsys.readouterr().out
+    assert run("--help") == 0
+    short = capsys.readouterr().out
+    flags = set(re.findall(r"^  (?:-h, )?(--[a-z0-9-]+)", everything, re.MULTILINE))
+    assert len(flags) > 70
+    assert flags == set(re.findall(r"--[a-z0-9-]+", short.partition("all flags")[2]))
+    assert len(short.splitlines()) < len(everything.splitlines()) / 3
+    assert "Optimizer of PyTorch" in everything
+    assert "Optimizer of PyTorch" not in short
+    assert "Exit codes: 0 answered" in short
+
+
+def test_commas_between_values_are_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--batch-per-rank", "16,32", "--dry-run") == 2
+    line = capsys.readouterr().err
+    assert line.endswith("batch_per_rank=16,32: expected int | none; several values are separated by spaces: 16 32.\n")
+
+
+def test_a_flag_that_is_given_twice_has_its_last_values(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--batch-per-rank", "8", "--batch-per-rank", "16", "32", "--repeats", "1", "--dry-run")
+    assert run(*flags, "--world-size", "1") == 0
+    out = capsys.readouterr().out
+    assert "batch_per_rank=16" in out
+    assert "batch_per_rank=32" in out
+    assert "batch_per_rank=8" not in out
 
 
 def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_folder: Path) -> None:

@@ -31,13 +31,13 @@ class ScriptOptions(RuntimeConfig):
 
     threads_per_rank: Count | None = setting(None, group="computation", unit="threads")  # type: ignore[assignment]
     """CPU threads a rank computes with; without it, the cores of its machine, divided among its ranks."""
-    steps: Count | None = setting(50, group="")
+    steps: Count | None = setting(50, group="run")
     """Optimizer steps after which the script is ended; none: it runs to its end."""
-    seed_flag: str = setting("auto", group="")
+    seed_flag: str = setting("auto", group="run")
     """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
-    revision: Name | None = setting(None, group="")
+    revision: Name | None = setting(None, group="run")
     """Revision of the script's git repository: a branch, a tag or a commit; . or none: the files as they are."""
-    own_folder: bool = setting(False, group="")
+    own_folder: bool = setting(False, group="run")
     """Whether each run has an empty working folder of its own."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
