@@ -6,11 +6,10 @@ it. A test compares the committed pages with what these functions return.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
 import io
-import itertools
+import json
 import os
 import re
 import runpy
@@ -18,12 +17,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 
 from dmls_ray import load
+from dmls_ray.analysis import json_objects as objects
 from dmls_ray.analysis.summary import AnswerTable, summarize
 from dmls_ray.analysis.table.layouts import render
 from dmls_ray.cli.main import main as dmls_ray_main
+from dmls_ray.config import field_types
 from dmls_ray.config.options import RESERVED
 from dmls_ray.records.metrics import Metric
 from dmls_ray.training.rank import RankInfo
@@ -31,6 +33,7 @@ from dmls_ray.workloads.registry import registered_metrics
 
 PROJECT = Path(__file__).resolve().parents[1]
 REFERENCE = PROJECT / "results" / "reference"
+SCHEMA = PROJECT / "docs" / "schema.json"
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -139,6 +142,40 @@ def commands() -> str:
     return "\n\n".join(parts)
 
 
+def json_objects() -> str:
+    """A row per name of each object that --format json prints, without those of the class that it extends."""
+    parts = []
+    for kind in _objects():
+        docs = field_docs(kind)
+        heading = f"**{kind.__name__}**: {inspect.getdoc(kind)}"
+        base = kind.__bases__[0]
+        if base is not object:
+            heading += f" It has the names of {base.__name__}, and"
+        rows = [
+            f"| `{name}` | {docs.get(name, '')} |" for name in kind.__annotations__ if name not in ("schema", "kind")
+        ]
+        parts.append("\n".join([heading, "", "| name | meaning |", "|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def _objects() -> list[type]:
+    """Those of commands, and then what they have."""
+    classes = [item for item in vars(objects).values() if isinstance(item, type)]
+    parts = [item for item in classes if item.__module__ == objects.__name__ and item not in objects.KINDS]
+    return [*objects.KINDS, *parts]
+
+
+def schema() -> str:
+    """The JSON Schema of all objects, with the docstrings of fields as descriptions."""
+    references, parts = msgspec.json.schema_components(objects.KINDS, ref_template="#/$defs/{name}")
+    for kind in _objects():
+        for name, text in field_docs(kind).items():
+            if kind.__name__ in parts:  # those that are only extended are no part
+                parts[kind.__name__]["properties"][name]["description"] = text
+    content = {"$schema": "https://json-schema.org/draft/2020-12/schema", "anyOf": references, "$defs": parts}
+    return json.dumps(content, indent=1) + "\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "quickstart": quickstart,
     "script": script,
@@ -150,6 +187,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "reserved_names": reserved_names,
     "metrics": metrics,
     "commands": commands,
+    "json_objects": json_objects,
 }
 
 
@@ -174,12 +212,7 @@ def _help(program: str, *command: str) -> str:
 
 def field_docs(dataclass: type) -> dict[str, str]:
     """Field -> the docstring below it, in one line."""
-    (body,) = (node.body for node in ast.parse(inspect.getsource(dataclass)).body if isinstance(node, ast.ClassDef))
-    docs: dict[str, str] = {}
-    for field, below in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            docs[field.target.id] = " ".join(ast.literal_eval(below.value).split())
-    return docs
+    return {name: " ".join(text.split()) for name, text in field_types.field_docs(dataclass).items()}
 
 
 def _excerpt(cells: pd.DataFrame, columns: Sequence[str]) -> str:
@@ -200,6 +233,7 @@ def main() -> None:
     """Write every page again."""
     for path in pages():
         path.write_text(regenerated(path.read_text(encoding="utf-8")), encoding="utf-8")
+    SCHEMA.write_text(schema(), encoding="utf-8")
 
 
 if __name__ == "__main__":

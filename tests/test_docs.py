@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import regenerated
+from docs.generate import SCHEMA, regenerated, schema
 from tests.conftest import PROJECT
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
@@ -135,6 +135,10 @@ def anchors_of(page: str) -> set[str]:
 def test_generated_parts_are_what_the_generator_writes(path: Path) -> None:
     page = path.read_text()
     assert page == regenerated(page), "run python docs/generate.py"
+
+
+def test_the_json_schema_is_that_of_the_objects() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema(), "run python docs/generate.py"
 
 
 def test_the_readme_is_short_and_links_to_every_page() -> None:

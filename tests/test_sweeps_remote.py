@@ -20,7 +20,10 @@ from dmls_ray.storage.object_store import ObjectStore
 from tests.conftest import S3, SMALL, Command, command_line, start_s3
 from tests.test_sweeps import Family, start
 
-GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu")
+GRID = (
+    "--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu",
+    "--repeats", "3",
+)  # fmt: skip
 
 
 def run_objects(uri: str) -> list[str]:

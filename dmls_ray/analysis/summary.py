@@ -20,8 +20,8 @@ from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.findings.question import Decision, SweepQuestion, answer_of, decide
 from dmls_ray.analysis.findings.same_training import training_change
+from dmls_ray.analysis.json_objects import EffectObject, IntervalObject, TrialObject
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import as_dict
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.trials.trial import Trial
@@ -76,26 +76,20 @@ class AnswerTable:
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
         return lines
 
-    def as_dict(self) -> dict[str, Any]:
-        """The answer for programs: all effects, with what is open."""
+    def json_fields(self) -> dict[str, Any]:
+        """Those of an `AnswerObject` that need no more than the answer: all effects, with what is open."""
         decision = self.decision
+        changes = [(comparison, training_change(comparison[0].pair)) for comparison in self.answer.comparisons]
         return {
             "headline": self.headline,
             "training": self.training,
-            "effects": [effect for comparison in self.answer.comparisons for effect in _as_dicts(comparison)],
+            "effects": [EffectObject.of_effect(effect, change) for effects, change in changes for effect in effects],
             "comparisons": decision and len(decision.claims),
             "open": decision and list(map(words.claim_text, decision.open)),
             "repeats_wanted": decision and max(decision.realistic, default=None),
             "undecided": self.undecided,
-            "why": self.answer.why and vars(self.answer.why),
+            "why": self.answer.why,
         }
-
-
-def _as_dicts(comparison: Comparison) -> list[dict[str, Any]]:
-    """The effects of a comparison for programs, with what is known of the training of its trials."""
-    change = training_change(comparison[0].pair)
-    training = None if change is None else change.verdict
-    return [effect.as_dict() | {"training": training} for effect in comparison]
 
 
 def _blocks(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
@@ -201,20 +195,20 @@ class SweepSummary:
         decision = None if self.question.metric or self.unfinished else self.decision
         return AnswerTable(answer_of(self.table, self.question), decision)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The answer and the trials for programs: each number with its interval and the number of repeats."""
-        trials = [_trial_as_dict(row, self.table.varied) for row in self.table.rows]
-        return {"folder": str(self.results.where), **self.answer.as_dict(), "trials": trials}
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of an `AnswerObject`: the answer and the trials for programs."""
+        trials = [_trial_object(row, self.table.varied) for row in self.table.rows]
+        return {"folder": str(self.results.where), **self.answer.json_fields(), "trials": trials}
 
 
-def _trial_as_dict(row: Trial, varied: Sequence[str]) -> dict[str, Any]:
-    return {
-        "trial_id": row.trial_id,
-        "values": {name: row.records[0].config.get(name) for name in varied},
-        "outcome": row.outcome,
-        "n": len(row.counted),
-        "metrics": {name: {**as_dict(value), "n": value.n} for name, value in row.estimates.items()},
-    }
+def _trial_object(row: Trial, varied: Sequence[str]) -> TrialObject:
+    return TrialObject(
+        trial_id=row.trial_id,
+        values={name: row.records[0].config.get(name) for name in varied},
+        outcome=row.outcome,
+        n=len(row.counted),
+        metrics={name: IntervalObject.of(value, value.n) for name, value in row.estimates.items()},
+    )
 
 
 def summarize(results: Results) -> SweepSummary:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
+from dmls_ray.analysis.json_objects import Ab, EffectObject
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
 from dmls_ray.cli.largest import field_of_largest
@@ -40,7 +39,12 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
     verdict = judge_slowdown(summary.table, "revision", (first, second), request.options.until or Until())
     code = _CODES[verdict.word]
     if request.is_json:
-        print_json("ab", {"a": first, "b": second, "exit_code": code, **_as_dict(verdict), **summary.as_dict()})
+        found = Ab(
+            **summary.json_fields(), a=first, b=second, verdict=verdict.word, exit_code=code, allowed=verdict.allowed,
+            speed=list(map(EffectObject.of_effect, verdict.effects)), outcomes=verdict.outcomes,
+            more_repeats=verdict.more_repeats,
+        )  # fmt: skip
+        print_json(found)
         return code
     console = ProgressConsole()
     show_results(results, plan, request, console)
@@ -49,16 +53,6 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
     say(console, line, "bold")
     return code
-
-
-def _as_dict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "verdict": verdict.word,
-        "allowed": verdict.allowed,
-        "speed": [effect.as_dict() for effect in verdict.effects],
-        "outcomes": list(verdict.outcomes),
-        "more_repeats": verdict.more_repeats,
-    }
 
 
 def _reason(verdict: Verdict, first: str, second: str) -> str:

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -56,9 +56,6 @@ _SYNONYMS = {
     "--storage-path": ("--out",),
 }
 """Flags of other programs -> what may be meant; the first that there is."""
-
-SCHEMA = 1
-"""Version of what is written as JSON (docs/agents.md): it grows when a name goes or means something else."""
 
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
@@ -118,15 +115,9 @@ class Console(rich_console.Console):
         raise BrokenPipeError
 
 
-def print_json(kind: str, data: Mapping[str, Any]) -> None:
-    """What a command has found, for programs, as one JSON object.
-
-    Args:
-        kind: the command.
-        data: its names and values.
-    """
-    content = encode_json({"schema": SCHEMA, "kind": kind, **data}, default=str)
-    print(msgspec.json.format(content, indent=2).decode())
+def print_json(found: Any) -> None:
+    """Print what a command has found, for programs: one of `json_objects.KINDS`."""
+    print(msgspec.json.format(encode_json(found, default=str), indent=2).decode())
 
 
 def say(console: rich_console.Console, text: str, style: str | None = None) -> None:

@@ -132,6 +132,7 @@ def _run(request: Request, heartbeat: Heartbeat, *, ending: str, largest: str = 
     if request.dry_run:
         return show_plan_of(request)
     results, plan = measure(request, heartbeat)
+    from dmls_ray.analysis.json_objects import Sweep
     from dmls_ray.cli.sweep_output import summary_of
 
     summary = summary_of(results, plan, options)
@@ -139,7 +140,7 @@ def _run(request: Request, heartbeat: Heartbeat, *, ending: str, largest: str = 
     if largest:
         knees += describe_knees(summary.table, largest, options.until or Until())
     if request.is_json:
-        print_json("sweep", {**summary.as_dict(), "smallest_fast": knees})
+        print_json(Sweep(**summary.json_fields(), smallest_fast=knees))
     else:
         pkgutil.resolve_name(ending)(results, plan, request, console)
         for line in knees:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.words import amount_text, training_text, why_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, print_json, say
@@ -69,7 +70,7 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     start, best = workload.command_of(found.base), workload.command_of(found.settings)
     where = str(results_location(options))
     if request.is_json:
-        print_json("tune", {"folder": where, "start": start, **as_dict(found, best if found.is_faster else start)})
+        print_json(json_object(found, where, start, best if found.is_faster else start))
         return EXIT_OK
     say(console, "")
     for line in describe(found, start, best):
@@ -149,35 +150,34 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
     yield from _listed("not tried", [f"{name}: {reason}" for name, reason in found.not_tried.items()])
 
 
-def as_dict(found: Tuning, command: str) -> dict[str, Any]:
+def json_object(found: Tuning, folder: str, start: str, command: str) -> Tune:
     """What a search found, for programs.
 
     Args:
         found: the search.
+        folder: that of its runs.
+        start: the command at the start.
         command: the one to use.
     """
-    return {
-        "command": command,
-        "is_faster": found.is_faster,
-        "gain": found.gain and found.gain.as_dict(),
-        "changes_training": any(tried.change.changes_training for tried in found.kept),
-        "kept": [_tried_as_dict(tried) for tried in found.kept],
-        "lost": [_tried_as_dict(tried) for tried in found.lost],
-        "not_tried": found.not_tried,
-        "settings": found.roles,
-    }
+    return Tune(
+        folder=folder, start=start, command=command, is_faster=found.is_faster,
+        gain=effect_object(found.gain),
+        changes_training=any(tried.change.changes_training for tried in found.kept),
+        kept=list(map(_tried_object, found.kept)), lost=list(map(_tried_object, found.lost)),
+        not_tried=found.not_tried, settings=found.roles,
+    )  # fmt: skip
 
 
-def _tried_as_dict(tried: Tried) -> dict[str, Any]:
-    return {
-        "values": dict(tried.change.values),
-        "speed": tried.effect and tried.effect.as_dict(),
-        "outcome": tried.outcome or "ok",
-        "changes_training": tried.change.changes_training,
-        "training": tried.training and tried.training.verdict,
-        "last_losses": tried.last_losses,
-        "is_forbidden": tried.is_forbidden,
-    }
+def _tried_object(tried: Tried) -> TriedObject:
+    return TriedObject(
+        values=tried.change.values,
+        speed=effect_object(tried.effect),
+        outcome=tried.outcome or "ok",
+        changes_training=tried.change.changes_training,
+        training=None if tried.training is None else tried.training.verdict,
+        last_losses=tried.last_losses,
+        is_forbidden=tried.is_forbidden,
+    )
 
 
 def _describe_nothing(found: Tuning) -> str:

@@ -60,6 +60,6 @@ def test_the_answer_counts_what_is_undecided() -> None:
     found = SweepSummary(noisy, SweepQuestion.of([session()])).answer
     assert found.decision is not None
     assert len(found.decision.claims) == 6
-    assert found.as_dict()["open"]
+    assert found.json_fields()["open"]
     assert f"within 5%): {len(found.decision.open)} of 6 comparisons" in found.undecided
     assert reading(2, session()).answer.decision is None, "the sweep is not finished"

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 
+from dmls_ray.analysis import json_objects
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
 from dmls_ray.config.identity import Identity
@@ -114,6 +116,23 @@ def test_sweeps_and_runs_are_written_as_json(folder: Path, run: DmlsRay) -> None
     run_id = load(folder).records[0].run_id
     shown = json.loads(run("show", run_id, folder, "--format", "json")[1])
     assert (shown["kind"], shown["run"]["run_id"]) == ("show", run_id)
+
+
+def test_every_object_of_json_is_one_of_the_schema(folder: Path, run: DmlsRay) -> None:
+    other = keep(rates(10), folder.parent / "slow")
+    run_id = load(folder).records[0].run_id
+    commands: dict[type, tuple[Any, ...]] = {
+        json_objects.Table: ("table", folder),
+        json_objects.Compare: ("compare", folder, other),
+        json_objects.Advise: ("advise", folder, "--for", "throughput"),
+        json_objects.Ls: ("ls", folder),
+        json_objects.Show: ("show", run_id, folder),
+    }
+    for kind, words in commands.items():
+        code, out, _ = run(*words, "--format", "json")
+        assert code == 0
+        found = msgspec.json.decode(out, type=kind)
+        assert msgspec.to_builtins(found) == json.loads(out)
 
 
 def test_the_effects_of_the_answer_are_written_as_json(folder: Path, run: DmlsRay) -> None:

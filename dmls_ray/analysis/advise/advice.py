@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object, interval_object
 from dmls_ray.analysis.metrics import EXACT, label_of
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, as_dict
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
 from dmls_ray.analysis.words import amount_text, held_clocks_notes
 
@@ -50,18 +51,15 @@ class Ranked:
         assert self.value is not None
         return self.value.centre
 
-    def to_dict(self) -> dict[str, Any]:
-        """Without its text if it has a value; intervals have the keys value, low and high."""
-        data = {
-            "trial_id": self.row.trial_id,
-            "config": self.row.factors,
-            "verdict": self.verdict,
-            "n": len(self.row.counted),
-            "outcome": self.row.outcome,
-        }
-        if self.value is None:
-            return data | {"reason": self.text}
-        return data | as_dict(self.value) | {"against_best": self.against_best and as_dict(self.against_best)}
+    def json_object(self, *, is_on_front: bool) -> RankedObject:
+        """For programs."""
+        n = len(self.row.counted)
+        return RankedObject(
+            trial_id=self.row.trial_id, config=self.row.factors, verdict=self.verdict, outcome=self.row.outcome, n=n,
+            objective=interval_object(self.value, n),
+            against_best=interval_object(self.against_best, n),
+            reason=self.text if self.value is None else "", is_on_front=is_on_front,
+        )  # fmt: skip
 
 
 @dataclass
@@ -90,18 +88,15 @@ class Advice:
         """The trials with a verdict, the best first."""
         return [item.row for item in self.trials if item.verdict == verdict]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All values as plain data, without texts; intervals have the keys value, low and high."""
-        return {
-            "objective": self.objective.name,
-            "metric": self.objective.metric,
-            "minimizes": self.objective.minimizes,
-            "target": self.objective.target,
-            "is_ratio": not self.objective.is_learned,
-            "trials": [item.to_dict() | {"is_on_front": item.row.trial_id in self.front} for item in self.trials],
-            "front_metrics": list(self.front_metrics),
-            "loss": self.loss and self.loss.as_dict() | {"base": self.loss.pair.base.trial_id},
-        }
+    def json_object(self) -> Advise:
+        """All values, for programs."""
+        return Advise(
+            objective=self.objective.name, metric=self.objective.metric, minimizes=bool(self.objective.minimizes),
+            target=self.objective.target, is_ratio=not self.objective.is_learned,
+            trials=[item.json_object(is_on_front=item.row.trial_id in self.front) for item in self.trials],
+            front_metrics=self.front_metrics, loss=effect_object(self.loss),
+            loss_base=self.loss.pair.base.trial_id if self.loss else "",
+        )  # fmt: skip
 
     def headline(self) -> str:
         """The configuration to use, and how many others have which verdict."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
 from dmls_ray.analysis.compare.basis import Basis, Change, Difference, basis_of, by_configuration, differences, join
+from dmls_ray.analysis.json_objects import Compare, PairObject, interval_object
 from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats import intervals
@@ -63,18 +64,16 @@ class Pair:
             return self.change.verdict
         return "independent ranks" if self.is_apart else ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def json_object(self) -> PairObject:
+        """For programs; a change has the smaller n of both."""
         a, b = self.mean(self.a), self.mean(self.b)
-        return {
-            "trial_id": self.a.trial_id,
-            "config": self.a.factors,
-            "a": a and intervals.as_dict(a),
-            "b": b and intervals.as_dict(b),
-            "n": list(map(len, self.samples)),
-            "change": self.change and intervals.as_dict(self.change),
-            "verdict": self.verdict,
-            "outcomes": [self.a.outcome, self.b.outcome],
-        }
+        counts = list(map(len, self.samples))
+        return PairObject(
+            trial_id=self.a.trial_id, config=self.a.factors,
+            a=interval_object(a, counts[0]), b=interval_object(b, counts[1]),
+            change=interval_object(self.change, min(counts)),
+            verdict=self.verdict, outcomes=(self.a.outcome, self.b.outcome),
+        )  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -132,19 +131,14 @@ class SweepComparison:
                 unclear.append(name)
         return slower, unclear
 
-    def to_dict(self) -> dict[str, Any]:
-        """All values as plain data; intervals have the keys value, low and high."""
-        return {
-            "metric": self.metric,
-            "way": self.basis.measure.kind,
-            "unit": self.basis.unit,
-            "n": list(self.samples),
-            "over_all": self.overall and intervals.as_dict(self.overall),
-            "verdict": self.overall and self.overall.verdict,
-            "pairs": list(map(Pair.to_dict, self.pairs)),
-            "only": dict(self.only),
-            "provenance": [{"name": name, "a": a, "b": b} for name, (a, b) in self.provenance.items()],
-        }
+    def json_object(self) -> Compare:
+        """All values, for programs; the mean over all has the smaller n of both."""
+        return Compare(
+            metric=self.metric, way=self.basis.measure.kind, unit=self.basis.unit,
+            over_all=interval_object(self.overall, min(self.samples)),
+            verdict=None if self.overall is None else self.overall.verdict,
+            pairs=list(map(Pair.json_object, self.pairs)), only=self.only, provenance=self.provenance,
+        )  # fmt: skip
 
     def headline(self) -> str:
         """The verdict over all trials."""

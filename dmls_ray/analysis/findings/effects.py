@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, memory_metric
 from dmls_ray.analysis.results import field_names
@@ -222,20 +222,6 @@ class Effect:
             if after(count) <= half_width:
                 return count
         return HOPELESS
-
-    def as_dict(self) -> dict[str, Any]:
-        """Its values for programs."""
-        return {
-            "metric": self.measure.metric,
-            "kind": self.measure.kind,
-            "pair": self.pair.label,
-            "where": self.pair.where,
-            "value": self.contrast.centre,
-            "low": self.contrast.low,
-            "high": self.contrast.high,
-            "n": self.contrast.n,
-            "verdict": self.verdict,
-        }
 
 
 Comparison = Sequence[Effect]

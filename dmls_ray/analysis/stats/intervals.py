@@ -56,15 +56,6 @@ class Estimate(Interval):
         return len(self.values)
 
 
-def as_dict(value: Interval) -> dict[str, float | None]:
-    """A number with its interval for JSON, which has no infinity: an infinite end is None, as an unknown one."""
-    return {"value": value.centre, "low": _finite(value.low), "high": _finite(value.high)}
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def are_same(values: Sequence[float]) -> bool:
     """Whether values differ by no more than the order of a sum does, as of runs with one seed on several threads."""
     return max(values) - min(values) <= _SAME * max(map(abs, values))

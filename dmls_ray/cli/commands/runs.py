@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from dmls_ray.analysis.json_objects import Ls, Show
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.words import join_names
@@ -54,7 +55,7 @@ def ls(given: argparse.Namespace, console: Console) -> None:
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
     if given.format == "json":
-        print_json("ls", {"sweeps": rows})
+        print_json(Ls(sweeps=rows))
         return
     print_result(pd.DataFrame(rows).fillna(""), [], given.format, console)
 
@@ -92,7 +93,7 @@ def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
     if given.format == "json":
-        print_json("show", {"folder": str(results.where), "run": record.to_dict()})
+        print_json(Show(folder=str(results.where), run=record.to_dict()))
         return
     ended = ", ".join(filter(None, [record.ending, record.reason]))
     say(console, f"{record.run_id} in {results.where}: {ended}")

@@ -14,6 +14,7 @@ from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, markdown, markdown_text
 from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.json_objects import Table
 from dmls_ray.analysis.published.reports import CAVEATS, REPORTS
 from dmls_ray.analysis.published.reports import published as published_results
 from dmls_ray.analysis.results import load
@@ -93,7 +94,7 @@ def table(given: argparse.Namespace, console: Console) -> None:
         raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
     reading = summarize(load(given.folder, stale=given.stale))
     if given.format == "json":
-        print_json("table", reading.as_dict())
+        print_json(Table(**reading.json_fields()))
         return
     print_summary(reading, given.format, console, by=given.by, columns=given.columns, published=given.published)
 
@@ -146,14 +147,14 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     code, reason = EXIT_OK, ""
     if given.fail_if_slower is not None:
         code, reason = _judge(comparison, given.fail_if_slower)
-    _print_finding("compare", comparison, given.format, console)
+    _print_finding(comparison, given.format, console)
     return print_error(f"{given.parser.prog}: {reason}", code) if reason else code
 
 
-def _print_finding(kind: str, found: SweepComparison | Advice, form: str, console: Console) -> None:
+def _print_finding(found: SweepComparison | Advice, form: str, console: Console) -> None:
     """Print a comparison or an advice."""
     if form == "json":
-        print_json(kind, found.to_dict())
+        print_json(found.json_object())
     else:
         notes = [*found.notes(), "", found.headline()]
         print_result(found.frame(), notes, form, console, spare=found.spare)
@@ -206,7 +207,7 @@ def advise(given: argparse.Namespace, console: Console) -> None:
         minimizes={"auto": None, "max": False, "min": True}[given.goal],
         any_accuracy=given.any_accuracy,
     )
-    _print_finding("advise", advice, given.format, console)
+    _print_finding(advice, given.format, console)
 
 
 def published_arguments(parser: Parser) -> None:

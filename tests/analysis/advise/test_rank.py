@@ -16,6 +16,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.codec import encode_json
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.storage.folder import write_sweep
 from dmls_ray.util.errors import ConfigError
@@ -60,11 +61,11 @@ def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> 
 
 def test_the_data_have_what_the_table_says() -> None:
     advice = advise(results(BATCHES, uneven), "throughput")
-    data = json.loads(json.dumps(advice.to_dict()))
+    data = json.loads(encode_json(advice.json_object()))
     assert (data["objective"], data["metric"], data["minimizes"]) == ("throughput", "images_per_s", False)
     best, equal, worse = data["trials"]
     assert (best["config"]["batch_per_rank"], best["verdict"], best["against_best"]) == (32, "best", None)
-    assert (best["value"], best["n"]) == (pytest.approx(300), 3)
+    assert (best["objective"]["value"], best["objective"]["n"]) == (pytest.approx(300), 3)
     assert equal["against_best"]["low"] < 1 < equal["against_best"]["high"]
     assert worse["against_best"]["high"] < 1
 

@@ -115,4 +115,4 @@ def test_each_row_of_an_answer_says_whether_the_training_changed_where_rows_diff
         record.metrics["samples_per_step"] = 16
     answer = AnswerTable(answer_along(make_table(runs), "batch_per_rank"))
     assert TRAINING not in answer.frames[0]
-    assert {effect["training"] for effect in answer.as_dict()["effects"]} == {"same"}
+    assert {effect.training for effect in answer.json_fields()["effects"]} == {"same"}

@@ -1,0 +1,287 @@
+"""What `--format json` prints: a class for each kind of object. docs/schema.json is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dmls_ray.analysis.findings import effects, same_training, slowdown
+from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.trials.steps import StepChange
+
+Schema = Literal[1]
+"""Version of the objects: it grows when a name goes or means something else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalObject:
+    """A number with the ends of its 95% interval."""
+
+    value: float
+    low: float | None
+    """null: not known, below three repeats."""
+    high: float | None
+    n: int
+    """Number of repeats."""
+
+    @classmethod
+    def of(cls, value: Interval, n: int) -> IntervalObject:
+        """That of an interval."""
+        return cls(value=value.centre, low=_finite(value.low), high=_finite(value.high), n=n)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity: an infinite end is as one that is not known."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectObject(IntervalObject):
+    """What one trial does to a metric against another one. All intervals of an answer hold together, at 95%."""
+
+    pair: str
+    """The two trials: `batch_size 64 vs 16`."""
+    where: str
+    """What else both have: `2 ranks`."""
+    metric: str
+    kind: effects.Kind
+    """speed, duration and ratio are quotients; points and difference are differences; level is a value."""
+    verdict: effects.Verdict
+    """more and less are beyond chance; equal: within --equivalent; close: no difference beyond chance, known closely;
+    open: undecided; once: the repeats repeat one run."""
+    training: same_training.Verdict | None
+    """Whether both train the same, as far as it was seen."""
+
+    @classmethod
+    def of_effect(cls, effect: effects.Effect, training: same_training.TrainingChange | None = None) -> EffectObject:
+        """That of an effect, with what is known of the training of its trials."""
+        contrast = effect.contrast
+        return cls(
+            value=contrast.centre, low=_finite(contrast.low), high=_finite(contrast.high), n=contrast.n,
+            pair=effect.pair.label, where=effect.pair.where,
+            metric=effect.measure.metric, kind=effect.measure.kind, verdict=effect.verdict,
+            training=None if training is None else training.verdict,
+        )  # fmt: skip
+
+
+def interval_object(value: Interval | None, n: int) -> IntervalObject | None:
+    """That of an interval, if there is one."""
+    return None if value is None else IntervalObject.of(value, n)
+
+
+def effect_object(effect: effects.Effect | None) -> EffectObject | None:
+    """That of an effect, if there is one."""
+    return None if effect is None else EffectObject.of_effect(effect)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialObject:
+    """One configuration."""
+
+    trial_id: str
+    values: Mapping[str, Any]
+    """The fields that vary."""
+    outcome: str
+    n: int
+    """Number of runs that count."""
+    metrics: Mapping[str, IntervalObject]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerObject:
+    """What a sweep says to its question."""
+
+    folder: str
+    headline: str
+    training: str
+    """Whether the two trials of the headline train the same, in words."""
+    effects: Sequence[EffectObject]
+    comparisons: int | None
+    """Number of comparisons that are to be decided; null where that is not said."""
+    open: Sequence[str] | None
+    """Those that are undecided. Empty: stop here."""
+    repeats_wanted: int | None
+    """About how many repeats would decide those that can be decided."""
+    undecided: str
+    """The same in words."""
+    why: StepChange | None
+    """Where the difference between the steps of the headline's trials goes, in milliseconds."""
+    trials: Sequence[TrialObject]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(AnswerObject):
+    """`dmls-ray sweep`: the answer of a sweep."""
+
+    schema: Schema = 1
+    kind: Literal["sweep"] = "sweep"
+    smallest_fast: Sequence[str]
+    """Of --batch-size max: the smallest value that is as fast, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(AnswerObject):
+    """`dmls-ray table`: the answer of a results folder."""
+
+    schema: Schema = 1
+    kind: Literal["table"] = "table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ab(AnswerObject):
+    """`dmls-ray ab`: whether a revision is slower."""
+
+    schema: Schema = 1
+    kind: Literal["ab"] = "ab"
+    a: str
+    b: str
+    verdict: slowdown.Word
+    exit_code: int
+    allowed: float
+    """Share of the speed that may be lost."""
+    speed: Sequence[EffectObject]
+    """The speed of b against a, in each place."""
+    outcomes: Sequence[str]
+    """How runs of b ended that did not train."""
+    more_repeats: int | None
+    """About how many more repeats would decide it; null: no realistic number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedObject:
+    """A change of settings that was measured."""
+
+    values: Mapping[str, Any]
+    speed: EffectObject | None
+    """Against the settings of its time; null where it was not measured."""
+    outcome: str
+    changes_training: bool
+    """Whether it is among the settings that change what is trained."""
+    training: same_training.Verdict | None
+    last_losses: tuple[float, float] | None
+    """Losses of the last step, of the change and of the settings of its time."""
+    is_forbidden: bool
+    """Whether it changes the training, which it was not to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tune:
+    """`dmls-ray tune`: the fastest settings."""
+
+    schema: Schema = 1
+    kind: Literal["tune"] = "tune"
+    folder: str
+    start: str
+    """The command at the start."""
+    command: str
+    """The command to use: that of the start where nothing is faster beyond chance."""
+    is_faster: bool
+    gain: EffectObject | None
+    """The speed of the command against the start, by runs of their own."""
+    changes_training: bool
+    kept: Sequence[TriedObject]
+    lost: Sequence[TriedObject]
+    not_tried: Mapping[str, str]
+    """Setting or change, and why it was not tried."""
+    settings: Mapping[str, str]
+    """Setting, and the flag that has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairObject:
+    """A configuration that both sweeps have."""
+
+    trial_id: str
+    config: Mapping[str, Any]
+    a: IntervalObject | None
+    b: IntervalObject | None
+    change: IntervalObject | None
+    """B against A; null where it did not end ok in both."""
+    verdict: str
+    outcomes: tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """`dmls-ray compare`: two results folders."""
+
+    schema: Schema = 1
+    kind: Literal["compare"] = "compare"
+    metric: str
+    way: str
+    """speed and ratio: B / A; difference: B - A."""
+    unit: str
+    """What a sample is: a session, or a repeat."""
+    over_all: IntervalObject | None
+    """Over all configurations that ended ok in both."""
+    verdict: str | None
+    pairs: Sequence[PairObject]
+    only: Mapping[str, Sequence[str]]
+    """Configurations of a alone and of b alone, in words."""
+    provenance: Mapping[str, tuple[Any, Any]]
+    """What else differs: fact, and its values in a and in b."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedObject:
+    """A configuration with its place for an aim."""
+
+    trial_id: str
+    config: Mapping[str, Any]
+    verdict: str
+    outcome: str
+    n: int
+    objective: IntervalObject | None
+    """Its value of the aim; null where it cannot be chosen."""
+    against_best: IntervalObject | None
+    reason: str
+    """Why it cannot be chosen; empty if it can."""
+    is_on_front: bool
+    """Whether no other one beats it in all of front_metrics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advise:
+    """`dmls-ray advise`: the best configuration for an aim."""
+
+    schema: Schema = 1
+    kind: Literal["advise"] = "advise"
+    objective: str
+    metric: str
+    minimizes: bool
+    target: float | None
+    is_ratio: bool
+    """Whether against_best is a quotient, and not a difference."""
+    trials: Sequence[RankedObject]
+    """The best first, those that cannot be chosen last."""
+    front_metrics: Sequence[str]
+    loss: EffectObject | None
+    """By how much the best one is less accurate than the most accurate one, beyond chance."""
+    loss_base: str
+    """trial_id of the most accurate one; empty without a loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ls:
+    """`dmls-ray ls`: the sweeps below a folder."""
+
+    schema: Schema = 1
+    kind: Literal["ls"] = "ls"
+    sweeps: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """`dmls-ray show`: one run."""
+
+    schema: Schema = 1
+    kind: Literal["show"] = "show"
+    folder: str
+    run: Mapping[str, Any]
+    """The whole record."""
+
+
+KINDS = (Sweep, Table, Ab, Tune, Compare, Advise, Ls, Show)
+"""The objects, one for each command."""
