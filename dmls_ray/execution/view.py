@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -19,6 +21,10 @@ from dmls_ray.util.interpreter import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.registry import is_compared, workload_of
 
+LOGGER = logging.getLogger("dmls_ray")
+_GAP = "  "
+_SPINNER = 2
+"""Characters before the line of the run under way."""
 _METRICS_SHOWN = 3
 """Custom metrics that one line shows."""
 
@@ -70,7 +76,10 @@ class View:
         self.status.stop()
 
     def note(self, text: str) -> None:
-        """Show one line of information."""
+        """Show one line of information; or give it to the logger of this package, if a program handles that."""
+        if LOGGER.handlers:
+            LOGGER.info(text.strip())
+            return
         self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def begin(self, total: int, varied: Sequence[str]) -> None:
@@ -89,11 +98,12 @@ class View:
 
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
-        under_way = f"{self.ended}/{self.total} runs  {run.label(self._varied)}"
+        parts = [f"{self.ended}/{self.total} runs", run.label(self._varied)]
         if isinstance(event, EpochEnded):
-            under_way += f"  {_describe_epoch(event, run.values.get('epochs'))}"
+            parts += _describe_epoch(event, run.values.get("epochs"))
+        under_way = escape_control_chars(_fitted(parts, self._console.width - _SPINNER))
         # What looks like mark-up in a name is none.
-        self.status.update(Text(escape_control_chars(under_way), style="cyan", no_wrap=True))
+        self.status.update(Text(under_way, style="cyan", no_wrap=True))
         if isinstance(event, RunStarted):
             self._first_start = self._first_start or time.monotonic()
             if event.attempt > 1:
@@ -141,11 +151,18 @@ def compared_metrics(metrics: Mapping[str, float]) -> list[str]:
     return [f"{name} {metrics[name]:.4g}" for name in names[:_METRICS_SHOWN]]
 
 
-def _describe_epoch(event: EpochEnded, epochs: int | None) -> str:
+def _fitted(parts: Sequence[str], width: int) -> str:
+    """As many of the parts as a line takes, since the end of a number that is cut is another number."""
+    while len(parts) > 1 and cell_len(_GAP.join(parts)) > width:
+        parts = parts[:-1]
+    return _GAP.join(parts)
+
+
+def _describe_epoch(event: EpochEnded, epochs: int | None) -> list[str]:
     epoch, metrics = event.epoch, event.epoch.metrics
     parts = [f"epoch {epoch.epoch}/{epochs}" if epochs else f"epoch {epoch.epoch}"]
     if "train_loss" in metrics:
         parts.append(f"loss {metrics['train_loss']:.4f}")
     if "test_accuracy" in metrics:
         parts.append(f"test accuracy {metrics['test_accuracy']:.3f}")
-    return "  ".join([*parts, *compared_metrics(metrics)])
+    return [*parts, *compared_metrics(metrics)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import logging.handlers
 from types import SimpleNamespace
 
 import pytest
@@ -62,6 +63,31 @@ def test_a_terminal_gets_the_run_under_way_with_epoch_and_loss_below_the_lines()
     assert "ok, [red]loss 1, [/x] 2, 2.00 s, about " in Text.from_ansi(out.getvalue()).plain
 
 
+@pytest.mark.parametrize(("width", "end"), [(80, "  loss 0.2500"), (60, "  epoch 2/3"), (30, "0/2 runs")])
+def test_a_narrow_terminal_shows_less_of_the_run_under_way_and_cuts_no_number(width: int, end: str) -> None:
+    view = View(Console(file=io.StringIO(), width=width, force_terminal=True))
+    view.begin(2, PLAN.varied)
+    view.event(PLAN.runs[0], EPOCH)
+    assert str(view.status.status).endswith(end)
+    assert len(str(view.status.status)) <= width - 2
+
+
 def test_a_run_that_a_search_stopped_is_not_shown_as_ok() -> None:
     stopped = record(mode="search", metrics={"stopped_epoch": 2, "test_accuracy": 0.5})
     assert describe_end(stopped) == "stopped after epoch 2, test accuracy 0.500"
+
+
+def test_a_handler_of_the_package_gets_the_lines_and_then_nothing_is_printed() -> None:
+    printed, handler = io.StringIO(), logging.handlers.BufferingHandler(100)
+    view = View(Console(file=printed))
+    view_module.LOGGER.addHandler(handler)
+    view_module.LOGGER.setLevel(logging.INFO)
+    try:
+        view.note("\n100% of [red]it")
+    finally:
+        view_module.LOGGER.removeHandler(handler)
+        view_module.LOGGER.setLevel(logging.NOTSET)
+    assert [item.getMessage() for item in handler.buffer] == ["100% of [red]it"]
+    assert printed.getvalue() == ""
+    view.note("again")
+    assert printed.getvalue() == "again\n"
