@@ -222,3 +222,21 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
     assert done.stdout.splitlines()[-1].startswith("::notice title=dmls-ray ab old same::keep: same is ")
     git_state = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(git_state.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_program_finds_the_best_of_four_settings_by_json_and_exit_codes_and_stops(folder: Path) -> None:
+    waiting = "    optimizer.step()\n    time.sleep(0.001 * (2 + abs(given.batch_size - 32) / 8))\n"
+    code = (folder / "train.py").read_text().replace("import torch\n", "import time\nimport torch\n")
+    (folder / "train.py").write_text(code.replace("    optimizer.step()\n", waiting))
+    agent = [sys.executable, str(PROJECT / "examples" / "agent.py"), "train.py"]
+    words = ["--batch-size", "8", "16", "24", "32", "--steps", "20", "--out", "out"]
+    done = subprocess.run(
+        [*agent, *words, "--", "--data", "d"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["best"]["batch_size"] == 32
+    assert found["not_distinguished"] == []
+    assert found["speed"]["low"] <= found["speed"]["value"] <= found["speed"]["high"]
+    refused = subprocess.run([*agent, "--batch-sise", "8"], cwd=folder, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
