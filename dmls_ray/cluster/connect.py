@@ -9,8 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from dmls_ray.cluster.compat import (
     prestart_autoscaling_coordinator,
     show_cluster_messages,
 )
+from dmls_ray.cluster.head import HeadWatch
 from dmls_ray.cluster.joining import cluster_of_this_machine, join_cluster, keep_token_private, no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources, usable_gpus
 from dmls_ray.util.cores import usable_cores
@@ -33,9 +33,6 @@ from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
-
-HEAD_TIMEOUT_S = 20.0
-"""How long nothing may listen at the head's address: Ray ends this process after a minute."""
 
 # Ray reads these when it is imported or when its processes start; what the user has set stays.
 _QUIET = {
@@ -101,22 +98,30 @@ class RaySession:
         joined: address of the cluster to join; None to start one.
         dashboard: whether Ray shows its dashboard.
         verbose: whether Ray and the ranks print.
+        on_lost: called with the reason when the head of a cluster that was joined does not answer any more. Calls to
+            Ray that are under way then may wait for ever, so that nothing is raised.
 
     Raises:
         ClusterError: the dashboard of Ray is not installed.
     """
 
-    def __init__(self, joined: str | None, *, dashboard: bool, verbose: bool) -> None:
+    def __init__(
+        self,
+        joined: str | None,
+        *,
+        dashboard: bool,
+        verbose: bool,
+        on_lost: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self.started_here = joined is None
         if dashboard and self.started_here and (reason := missing_extra("aiohttp_cors", "dashboard", "--dashboard")):
             raise ClusterError(reason)
         self._joined, self._dashboard, self._verbose = joined, dashboard, verbose
         self._cluster: LocalCluster | None = None
         """The cluster, if it was started here."""
-        self._head = ""
-        """Address of the head of a cluster that was joined."""
-        self._refused_since: float | None = None
-        """Since when nothing listens there."""
+        self._head: HeadWatch | None = None
+        """That of a cluster that was joined."""
+        self._on_lost = on_lost
 
     @contextmanager
     def connected(self) -> Iterator[Resources]:
@@ -136,7 +141,8 @@ class RaySession:
         is_lost = False
         try:
             self._cluster = self._connect()
-            self._head = ray.get_runtime_context().gcs_address
+            if self._cluster is None:
+                self._head = HeadWatch(ray.get_runtime_context().gcs_address, self._on_lost)
             if threading.current_thread() is threading.main_thread():
                 # Ray installs a handler that would end the process at once.
                 signal.signal(signal.SIGTERM, on_sigterm)
@@ -161,6 +167,8 @@ class RaySession:
                 raise ClusterLostError(f"A call to Ray failed ({first_line(error)})") from error
             raise
         finally:
+            if self._head is not None:
+                self._head.end()
             # Without its head, a connection to a cluster that was joined cannot be ended.
             if not is_users and (self._cluster is not None or not is_lost):
                 ray.shutdown()
@@ -204,8 +212,11 @@ class RaySession:
         show_cluster_messages(self._verbose)
         return started
 
-    def check(self) -> None:
+    def check(self) -> bool:
         """Check that the cluster is there.
+
+        Returns:
+            Whether its head answers now. While it does not, a call to Ray may wait for ever.
 
         Raises:
             ClusterLostError: a process of a cluster that was started here has ended, or the head of one that was joined
@@ -215,12 +226,7 @@ class RaySession:
             for part, process in self._cluster.parts.items():
                 if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                     raise ClusterLostError(f"{part} has ended")
-        elif no_answer(self._head) is None:
-            self._refused_since = None
-        else:
-            self._refused_since = self._refused_since or time.monotonic()
-            if time.monotonic() - self._refused_since > HEAD_TIMEOUT_S:
-                raise ClusterLostError("The head of the Ray cluster does not answer any more")
+        return self._head is None or self._head.check()
 
 
 def _keep_quiet() -> None:

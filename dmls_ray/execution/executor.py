@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 600.0
 """How long the supervisor waits for the start of Ray and of the ranks."""
 
+END_TIMEOUT_S = 10.0
+"""How long the end of this process may take when the head of the cluster is lost."""
 SILENT_TIMEOUT_S = 120.0
 """How long it waits for the next answer of the scheduler while runs go on."""
 
@@ -91,7 +93,10 @@ class Executor:
             if not runs:
                 return
             self._begin(runs)
-        session = RaySession(joined, dashboard=self.options.dashboard, verbose=self.options.verbose)
+        session = RaySession(
+            joined, dashboard=self.options.dashboard, verbose=self.options.verbose,
+            on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S),
+        )  # fmt: skip
         self.heartbeat.report(within_s=START_TIMEOUT_S)
         try:
             with session.connected() as resources:
@@ -251,8 +256,8 @@ class Executor:
         if time.monotonic() - self._checked < CHECK_INTERVAL_S:
             return
         self._checked = time.monotonic()
-        session.check()
-        group.check()
+        if session.check():
+            group.check()
 
     def _in_turn(self, first: Sequence[Run]) -> Iterator[str]:
         """The first runs, and those that follow when all before have ended."""

@@ -41,7 +41,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._sweep: subprocess.Popen[bytes] | None = None
-        self._status: dict[str, Any] = {"done": 0, "restarts": 0, "folder": ""}
+        self._status: dict[str, Any] = {"done": 0, "restarts": 0, "folder": "", "reason": ""}
         """What the sweep has reported."""
         self._silent_s = 0.0
         self._is_stopped = False
@@ -108,7 +108,7 @@ class Supervisor:
             # Not the time that has passed: this process may have been stopped together with the sweep.
             self._silent_s += _POLL_S
             if self._silent_s > self._patience_s and not silence:
-                silence = f"The sweep did not answer for {self._patience_s:g} s"
+                silence = self._status["reason"] or f"The sweep did not answer for {self._patience_s:g} s"
                 sweep.kill()
         code = sweep.wait()
         os.close(reader)
@@ -130,7 +130,7 @@ class Supervisor:
             "is_restart": is_restart,
         }
         self._silent_s = 0.0
-        self._status |= {"ended": False, "within_s": None}
+        self._status |= {"ended": False, "within_s": None, "reason": ""}
         command = [sys.executable, *sys.orig_argv[1:]]
         self._sweep = subprocess.Popen(command, env={**os.environ, CHANNEL: json.dumps(given)}, pass_fds=[writer])
         os.close(writer)
