@@ -202,7 +202,14 @@ def test_one_rank_is_run_as_python_runs_it_and_says_what_lacks(run: Runner) -> N
     assert "KeyError: 'LOCAL_RANK' (train.py, line 1); without ranks as torchrun has them" in result.reason
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise SystemExit", "sys.exit('no more')", "raise OSError('disk')"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "sys.exit(3)", "raise OSError('disk')", pytest.param("", marks=pytest.mark.slow),
+        pytest.param("raise SystemExit", marks=pytest.mark.slow),
+        pytest.param("sys.exit('no more')", marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_a_script_that_runs_to_its_end_prints_and_exits_as_under_python(run: Runner, end: str) -> None:
     source = f"""
 import atexit, sys, torch
