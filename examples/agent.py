@@ -18,7 +18,7 @@ MOST_REPEATS = 24
 def ask(command: str, what: str, *words: str) -> dict[str, Any]:
     """The object that a command of dmls_ray prints; another exit code than 0 ends this program with the same one."""
     command_line = [sys.executable, "-m", "dmls_ray", command, what, "--format", "json", *words]
-    done = subprocess.run(command_line, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command_line, stdout=subprocess.PIPE, encoding="utf-8", check=False)
     if done.returncode:
         sys.exit(done.returncode)
     found: dict[str, Any] = json.loads(done.stdout)
