@@ -215,7 +215,7 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
         (folder / "train.py").write_text(text)
         for words in (["init", "--quiet"], ["add", "train.py"], ["commit", "--quiet", "-m", name], ["tag", name]):
             subprocess.run([*git, *words], cwd=folder, check=True)
-    how = ["--format", "json", "--out", "out"]
+    how = ["--format", "json", "--out", "out", "--equivalent", "10%"]
     for name, code_of_exit, word in (("slow", 3, "discard"), ("same", 0, "keep")):
         done = dmls_ray("ab", "old", name, *how, "--", "sweep", "train.py", "--", "--data", "d", folder=folder)
         assert done.returncode == code_of_exit, done.stderr
@@ -224,7 +224,7 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
         (speed,) = found["speed"]
         assert speed["low"] <= speed["value"] <= speed["high"]
         assert speed["n"] >= 3
-    written = ["--format", "github", "--out", "out"]
+    written = ["--format", "github", "--out", "out", "--equivalent", "10%"]
     done = dmls_ray("ab", "old", "same", *written, "--", "sweep", "train.py", "--", "--data", "d", folder=folder)
     assert done.stdout.splitlines()[-1].startswith("::notice title=dmls-ray ab old same::keep: same is ")
     git_state = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
