@@ -89,7 +89,7 @@ def gpu_tests(size: Size) -> Rows:
     if size.device == "cuda":
         words = ["-m", "gpu", *map(str, files_of_gpu_tests())]
     # The end of the output is kept: the errors, and not what the tests wrote.
-    shown = ["-rfE", "-vv", "--tb=short", "--show-capture=no"]
+    shown = ["--no-header", "-rfE", "-vv", "--tb=short", "--show-capture=no"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *shown, *words]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -229,7 +229,14 @@ def run_part(command: Sequence[str], file: Path, limit_s: float) -> dict[str, An
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         part = {"seconds": round(time.monotonic() - began, 1), "rows": list(map(json.loads, lines))}
         output.seek(0)
-        return {**part, "error": f"{error}\n{output.read()[-4000:]}".strip()} if error else part
+        return {**part, "error": f"{error}\n{_without_places(output.read())[-4000:]}".strip()} if error else part
+
+
+def _without_places(text: str) -> str:
+    """A text without the folders of this machine, since the proof is published."""
+    for place in (PROJECT, sys.prefix, sys.base_prefix, tempfile.gettempdir(), Path.home()):
+        text = text.replace(f"{place}/", "")
+    return text
 
 
 def page(proof: Mapping[str, Any]) -> str:
@@ -259,7 +266,7 @@ def prove(names: Sequence[str], device: str, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     gpus = open_gpus()
     proof: dict[str, Any] = {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", "benchmarks/gpu_proof.py", "--device", device, "--only", *names]),
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(*describe_versions()),
         "versions": describe_versions(),

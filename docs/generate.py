@@ -150,10 +150,8 @@ def json_objects() -> str:
         heading = f"**{kind.__name__}**: {inspect.getdoc(kind)}"
         base = kind.__bases__[0]
         if base is not object:
-            heading += f" It has the names of {base.__name__}, and"
-        rows = [
-            f"| `{name}` | {docs.get(name, '')} |" for name in kind.__annotations__ if name not in ("schema", "kind")
-        ]
+            heading += f" It has the names of {base.__name__}, too."
+        rows = [f"| `{name}` | {docs.get(name, '')} |" for name in kind.__annotations__]
         parts.append("\n".join([heading, "", "| name | meaning |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 

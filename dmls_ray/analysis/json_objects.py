@@ -11,8 +11,13 @@ from dmls_ray.analysis.findings import effects, same_training, slowdown
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.steps import StepChange
 
-Schema = Literal[1]
-"""Version of the objects: it grows when a name goes or means something else."""
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Every object that a command prints."""
+
+    schema: Literal[1] = 1
+    """Version of the objects: it grows when a name goes or means something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,7 @@ class TrialObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerObject:
+class AnswerObject(Output):
     """What a sweep says to its question."""
 
     folder: str
@@ -115,7 +120,6 @@ class AnswerObject:
 class Sweep(AnswerObject):
     """`dmls-ray sweep`: the answer of a sweep."""
 
-    schema: Schema = 1
     kind: Literal["sweep"] = "sweep"
     smallest_fast: Sequence[str]
     """Of --batch-size max: the smallest value that is as fast, in words."""
@@ -125,7 +129,6 @@ class Sweep(AnswerObject):
 class Table(AnswerObject):
     """`dmls-ray table`: the answer of a results folder."""
 
-    schema: Schema = 1
     kind: Literal["table"] = "table"
 
 
@@ -133,7 +136,6 @@ class Table(AnswerObject):
 class Ab(AnswerObject):
     """`dmls-ray ab`: whether a revision is slower."""
 
-    schema: Schema = 1
     kind: Literal["ab"] = "ab"
     a: str
     b: str
@@ -167,10 +169,9 @@ class TriedObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tune:
+class Tune(Output):
     """`dmls-ray tune`: the fastest settings."""
 
-    schema: Schema = 1
     kind: Literal["tune"] = "tune"
     folder: str
     start: str
@@ -204,10 +205,9 @@ class PairObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare:
+class Compare(Output):
     """`dmls-ray compare`: two results folders."""
 
-    schema: Schema = 1
     kind: Literal["compare"] = "compare"
     metric: str
     way: str
@@ -243,10 +243,9 @@ class RankedObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advise:
+class Advise(Output):
     """`dmls-ray advise`: the best configuration for an aim."""
 
-    schema: Schema = 1
     kind: Literal["advise"] = "advise"
     objective: str
     metric: str
@@ -264,19 +263,17 @@ class Advise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ls:
+class Ls(Output):
     """`dmls-ray ls`: the sweeps below a folder."""
 
-    schema: Schema = 1
     kind: Literal["ls"] = "ls"
     sweeps: Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show:
+class Show(Output):
     """`dmls-ray show`: one run."""
 
-    schema: Schema = 1
     kind: Literal["show"] = "show"
     folder: str
     run: Mapping[str, Any]

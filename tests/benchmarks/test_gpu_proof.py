@@ -30,6 +30,8 @@ def test_a_part_that_fails_keeps_its_rows_and_says_why(tmp_path: Path) -> None:
     failed = part_of(f"{WRITE_A_ROW}; raise ValueError('no kernel')", tmp_path)
     assert failed["rows"] == [{"n": 1}]
     assert "ValueError: no kernel" in str(failed["error"])
+    placed = part_of(f"raise OSError({str(PROJECT / 'train.py')!r})", tmp_path)
+    assert "OSError: train.py" in str(placed["error"]), "the proof is published, and names no folder of its machine"
 
 
 def test_a_part_that_hangs_ends_with_all_it_has_started(tmp_path: Path) -> None:
