@@ -123,8 +123,7 @@ def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job
     }  # fmt: skip
     answer = summarize(load(folder)).answer
     shown = "\n".join(answer.lines(100))
-    assert f"\n\n{shown}\n\nFor throughput use " in out
-    assert "\n\nReport: results/batch_size/report.html; next to it table.md" in out
+    assert f"\n\n{shown}\n\nReport: results/batch_size/report.html; next to it table.md" in out
     assert html.escape(answer.headline) in (folder / "report.html").read_text()
     events = list(folder.glob("tensorboard/*repeat=*/events.*"))
     assert len(events) == 12

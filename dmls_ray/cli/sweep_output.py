@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.advise.rank import advise_by
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
 from dmls_ray.analysis.findings.answer import best_first
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.trials.trial import common_rate
 from dmls_ray.cli.commands.tables import print_summary
 from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
@@ -128,9 +126,6 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
     say(console, "")
     if options.search:
         _show_best(summary, plan, request, console)
-    elif len(plan.varied) > 1 and common_rate(row for row in summary.table.rows if row.counted):
-        # The headline is about one field, at one value of each other.
-        say(console, f"{advise_by(summary.table, 'throughput').headline()}\n")
     if options.save_weights:
         where = "a training function saves its own, into rank.artifacts.folder."
         if request.workload.saves_weights:

@@ -315,7 +315,6 @@ def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_fo
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("LOADED\n")
     assert "batch_per_rank 128 vs 16" in done.stdout
-    assert "For throughput use world_size=1 batch_per_rank=128: images/s 12,800" in done.stdout
     assert (empty_folder / "done" / "table.md").exists()
 
 

@@ -44,11 +44,7 @@ def advise(results: Results, name: str, **options: Any) -> Advice:
     if name not in OBJECTIVES:
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
     question = SweepQuestion.of(read_sweep(results.folder).get("sessions", []))
-    return advise_by(make_table(results, best_by=question.best_by), name, **options)
-
-
-def advise_by(table: Table, name: str, **options: Any) -> Advice:
-    """As `advise`, by a table that has at least one trial, for an objective that there is."""
+    table = make_table(results, best_by=question.best_by)
     objective = OBJECTIVES[name](table=table, **options)
     ranked = rank(objective)
     loss = None
