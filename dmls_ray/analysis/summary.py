@@ -45,11 +45,12 @@ class AnswerTable:
     def __post_init__(self) -> None:
         self.headline = words.headline_text(self.answer)
         """The answer in a sentence."""
-        self.why = words.why_text(self.answer.why)
-        """Where the difference between the two trials of the headline goes; empty where it is not known."""
         change = training_change(self.answer.lead[0].pair) if self.answer.lead else None
         self.training = words.training_text(change)
         """Whether these two trials train the same; empty where that was not seen."""
+        beside = map(words.beside_text, self.answer.beside)
+        self.sentences = list(filter(None, [*beside, self.training, words.why_text(self.answer.why)]))
+        """What follows the headline: what the other fields do, the training, where the difference of steps goes."""
         self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
         count = len(self.answer.comparisons) - MOST_ROWS
@@ -66,7 +67,7 @@ class AnswerTable:
             width: characters of a line.
         """
         lines = []
-        for text in (self.headline, self.training, self.why):
+        for text in (self.headline, *self.sentences):
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
         for frame in self.frames:
             lines += ["", *_fitted(frame, width)]

@@ -113,8 +113,7 @@ class SweepResults(Results):
 
     def _repr_html_(self) -> str:
         answer = self.summary.answer
-        sentences = filter(None, (answer.training, answer.why, answer.undecided))
-        below = "".join(f"<p>{escape(text)}</p>" for text in sentences)
+        below = "".join(f"<p>{escape(text)}</p>" for text in (*answer.sentences, answer.undecided))
         return f"<p><b>{escape(answer.headline)}</b></p>{below}{self._shown.to_html(index=False)}"
 
     @property

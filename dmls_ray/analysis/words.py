@@ -50,6 +50,8 @@ _AMOUNTS = {
     "level": (GENERIC, "", 1.0),
 }
 """Kind of a measure -> how its values are written, their unit, and how many units one is; else as ratios."""
+_UNKNOWN = 10
+"""Ends of an interval that goes beyond this factor in both directions are not written: it says nothing."""
 VERDICTS: Mapping[str, str] = {
     "equal": "equal {noun}",
     "close": "no difference in {noun} beyond chance",
@@ -114,6 +116,12 @@ def headline_text(answer: Answer) -> str:
     return text
 
 
+def beside_text(comparison: Comparison) -> str:
+    """What another field does, in a sentence: all that the sweep is repeated for."""
+    effects = [effect_text(effect) for effect in comparison if effect.measure.is_judged]
+    return f"{_pair_text(comparison[0].pair)}: {', '.join(effects)}."
+
+
 def _facts_of(comparison: Comparison) -> dict[str, str]:
     effects = [effect_text(effect) for effect in comparison if _is_said(effect)]
     return {"pair": _pair_text(comparison[0].pair), "effects": ", ".join(effects)}
@@ -134,6 +142,10 @@ def amount_text(effect: Effect, *, interval: bool = True) -> str:
         low, high = low * factor, high * factor
     write = format_interval if interval else format_value
     number, bracket, rest = write(Interval(centre, low, high), form, null=effect.measure.null).partition(" [")
+    low, high = effect.contrast.ends
+    is_unknown = effect.measure.is_ratio and low < 1 / _UNKNOWN and high > _UNKNOWN
+    if bracket and is_unknown:
+        rest = f"<{1 / _UNKNOWN}, >{_UNKNOWN}]"
     return f"{number}{unit}{bracket}{rest}"
 
 
@@ -256,8 +268,9 @@ def _open_text(decision: Decision) -> str:
         return f"{texts[0]}; --repeats auto goes on"
     if realistic:
         texts.append(f"about {realistic[-1]} repeats would decide {len(realistic)}: {_flags(decision)}")
-    if hopeless := len(decision.repeats_wanted) - len(realistic):
-        texts.append(f"no realistic number of repeats decides {hopeless} on this machine")
+    if hopeless := decision.hopeless:
+        names = join_names([f"{_pair_text(claim.pair)}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
+        texts.append(f"no realistic number of repeats decides {len(hopeless)} on this machine ({names})")
     if stage is None and not decision.repeats_wanted:
         texts.append(f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides")
     return "; ".join(texts)

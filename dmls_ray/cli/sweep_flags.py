@@ -183,14 +183,15 @@ def _add_flag(group: Any, spec: FieldSpec, default: Any, **how: Any) -> None:
     metavar = "{" + ",".join(map(as_flag_value, choices)) + "}" if choices else spec.type.upper()
     if spec.setting.reads:
         metavar = _METAVARS[spec.setting.reads]
-    help_text = re.sub(r"(?<!\.)\.$", "", spec.help) + _shown_default(default)
+    help_text = re.sub(r"(?<!\.)\.$", "", spec.help) + _shown_default(spec, default)
     group.add_argument(
         flag_of(spec.name), metavar=metavar, help=help_text.replace("%", "%%"), default=argparse.SUPPRESS, **how
     )
 
 
-def _shown_default(default: Any) -> str:
+def _shown_default(spec: FieldSpec, default: Any) -> str:
     # A default is one value, and a script has several.
     values: Sequence[Any] = default if isinstance(default, list) else [default]
-    shown = " ".join(as_flag_value(value) for value in values if value is not None)
+    unit = "s" if spec.setting.reads is seconds_of else ""
+    shown = " ".join(as_flag_value(value) + unit for value in values if value is not None)
     return f" (default: {shown})" if shown else ""

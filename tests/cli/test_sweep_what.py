@@ -78,7 +78,7 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         "--opt {sgd,adam}",
         "--amp",
         "--script-steps INT",
-        "--steps INT",
+        "--steps VALUE",
     ):
         assert text in shown.stdout
 
@@ -100,7 +100,7 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         ("sweep train.py --gpus 1 2 -- --data d", "--gpus is no flag; did you mean --world-size?"),
         ("sweep train.py --batch-size max:2 -- --data d", "max:2: a share is above 0 and at most 1"),
         ("sweep train.py --batch-size max --dry-run -- --data d", "--batch-size max is found by running"),
-        ("sweep train.py --batch-size max --steps max -- --data d", "--steps max depend on each other"),
+        ("sweep train.py --batch-size max --script-steps max -- --data d", "--script-steps max depend on each other"),
         ("sweep missing.toml", "missing.toml cannot be read"),
         ("sweep bad.toml", "bad.toml: repeat is no key of a sweep; did you mean repeats?"),
         ("sweep nothing.toml", "nothing.toml: it names nothing to run; give one of script, train, workload"),

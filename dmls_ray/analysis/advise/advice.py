@@ -17,7 +17,7 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
-from dmls_ray.analysis.words import amount_text, held_clocks_notes
+from dmls_ray.analysis.words import amount_text, held_clocks_notes, join_names
 
 Verdict = Literal[
     "best", "not distinguished", "worse", "not compared",
@@ -105,10 +105,13 @@ class Advice:
             return f"For {objective.name} no configuration can be chosen; the column verdict says why."
         value = f"{objective.label} {best.text}, n={len(objective.samples(best.row))}"
         counts = Counter(item.verdict for item in self.trials)
+        others = f"{counts['worse']} worse, {counts['not compared']} not compared, {len(self.excluded)} left out"
+        equals = [describe_configuration(row.factors) for row in self.with_verdict("not distinguished")]
+        if not equals:
+            return f"For {objective.name} use {best.name}: {value}. Others: {others}."
         return (
-            f"For {objective.name} use {best.name}: {value}. Others: {counts['worse']} "
-            f"worse, {counts['not distinguished']} not distinguished, {counts['not compared']} not compared, "
-            f"{len(self.excluded)} left out."
+            f"For {objective.name} {best.name} comes first: {value}. "
+            f"Not distinguished from it: {join_names(equals, separator=', ')}. Others: {others}."
         )
 
     def notes(self) -> list[str]:

@@ -41,7 +41,7 @@ def table_markdown(table: Table, columns: Sequence[Column] | None = None) -> str
 
 def answer_markdown(answer: AnswerTable) -> str:
     """The answer of a sweep: the headline in bold, the effects as tables."""
-    parts = [f"**{markdown_text(answer.headline)}**", markdown_text(answer.training), markdown_text(answer.why)]
+    parts = [f"**{markdown_text(answer.headline)}**", *map(markdown_text, answer.sentences)]
     parts += map(markdown, answer.frames)
     parts += [markdown_text(answer.left_out), markdown_text(answer.undecided)]
     return "\n\n".join(filter(None, parts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ class Answer:
     """What a reader must know -> the values that it names."""
     why: StepChange | None = None
     """How the steps of the two trials of the headline differ."""
+    beside: Sequence[Comparison] = ()
+    """What each of the other fields that vary does."""
     lossless: Comparison = ()
     """Where the lead of an amount gains by one measure and loses by another: the value that gains most without a loss
     beyond chance."""
@@ -63,7 +65,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         is_any_ok = any(trial.counted for trial in trials.rows)
         return Answer("not_compared" if is_any_ok else "none_ok", caveats=caveats)
     is_amount = axis.is_ordered or axis.name in RANKS
-    headline, lead = lead_of(candidates, losers_of(trials, compared), is_amount=is_amount and not within)
+    losers = losers_of(trials, compared)
+    headline, lead = lead_of(candidates, losers, is_amount=is_amount and not within)
     lossless = _lossless(lead, candidates) if is_amount else ()
 
     ends: list[Comparison] = []
@@ -72,7 +75,12 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         ends += compare_each(axis.ends(group), measures, trials.until)
         between = axis.steps(group)
         steps += compare_each(between[:1] + between[-1:], measures, trials.until)
-    others = _of_other_fields(trials, axis, measures)
+    beside, others = [], []
+    for other in _other_fields(trials, axis):
+        found = _on_average(trials, trials.axis_of(other), measures)
+        others += found
+        if found:
+            beside.append(lead_of(found, losers, is_amount=trials.axis_of(other).is_ordered)[1])
     room = MOST_ROWS - len(within) - len(ends) - len(others)
     if room >= 0:
         comparisons = [*within, *ends, *steps[:room], *others]
@@ -83,7 +91,7 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         comparisons.insert(0, lead)
     pair = lead[0].pair
     facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
-    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), lossless)
+    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), beside, lossless)
 
 
 def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amount: bool) -> tuple[str, Comparison]:
@@ -172,15 +180,12 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
     return {kind: {"names": names} for kind, names in caveats.items() if names}
 
 
-def _of_other_fields(trials: SweepTrials, asked: Axis, measures: Sequence[Measure]) -> list[Comparison]:
-    """What the other fields that vary do, each on average over its groups."""
-    found = []
+def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:
+    """The fields that vary besides the one that was asked about, and do not follow from it."""
     for name in trials.varied:
         is_derived = name in BATCHES and (asked.name in BATCHES or name != trials.fixed_batch_field)
-        if name == asked.name or is_derived or count_values(trials.compared, name) < 2:
-            continue
-        found += _on_average(trials, trials.axis_of(name), measures)
-    return found
+        if name != asked.name and not is_derived and count_values(trials.compared, name) > 1:
+            yield name
 
 
 def _on_average(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:

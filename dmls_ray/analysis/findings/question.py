@@ -128,6 +128,11 @@ class Decision:
         return sorted(count for count in counts if count is not None)
 
     @property
+    def hopeless(self) -> list[Effect]:
+        """The open comparisons that no number of repeats that is advised decides."""
+        return [claim for claim in self.open if claim.repeats_wanted() == HOPELESS]
+
+    @property
     def realistic(self) -> list[int]:
         """The `repeats_wanted` that are advised."""
         return [count for count in self.repeats_wanted if count < HOPELESS]

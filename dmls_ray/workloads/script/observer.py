@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from torch.optim import Optimizer
 
 from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.observer import WARMUP_STEPS, ObservedSteps
+from dmls_ray.workloads.script.meeting import Meeting
 
 _MOST_RAISED = 3
 """How often a script is told to end: one that goes on catches even what is no `Exception`."""
 _MOST_WARMUP = 50
 """Steps after which a warm-up ends in any case, in a script that runs to its end."""
+_MOST_STEPS = 50
+"""Steps of a run whose number was not given."""
+_ENOUGH_MS = 2000.0
+"""Milliseconds of counted steps that suffice then: repeats say more than longer runs."""
+_LOOKS = (10, 15, 20, 30, 40)
+"""Steps after which it is looked whether they suffice."""
 
 
 class LastStep(BaseException):
@@ -27,19 +35,22 @@ class ScriptSteps(ObservedSteps):
         rank: this rank.
         emit: takes the signs of progress.
         clock: of the run.
-        last: the step after which the script is ended; None: it is not.
-        on_last: called after that step, before the script is ended.
+        last: the step after which the script is ended; None: it is not; auto: the 50th, or an earlier one if the
+            counted steps have taken two seconds.
+        meeting: where the ranks agree on it; None at world size 1.
     """
 
     def __init__(
-        self, rank: RankInfo, emit: Emit, clock: PhaseClock, last: int | None, on_last: Callable[[], None]
+        self, rank: RankInfo, emit: Emit, clock: PhaseClock, last: int | Literal["auto"] | None, meeting: Meeting | None
     ) -> None:
-        super().__init__(rank, emit, clock, max(WARMUP_STEPS, _MOST_WARMUP if last is None else last // 2))
+        most = _MOST_STEPS if last == "auto" else last
+        super().__init__(rank, emit, clock, max(WARMUP_STEPS, _MOST_WARMUP if most is None else most // 2))
         self.first_step_s: float | None = None
         """Seconds of the run up to the end of the first step."""
         self.end_process: Callable[[], None] = lambda: None
         """Ends a script that goes on although it was told to end."""
-        self._clock, self._last, self._on_last = clock, last, on_last
+        self._clock, self._most, self._meeting = clock, most, meeting
+        self._may_be_fewer = last == "auto"
         self._raised = 0
 
     @property
@@ -47,15 +58,34 @@ class ScriptSteps(ObservedSteps):
         """Whether the last step was made: what the script does after it was told to end is not asked for."""
         return self._raised > 0
 
+    @property
+    def last_loss(self) -> float | None:
+        """The loss of the last step; None where steps were left out, so that other runs end at another one."""
+        is_cut_short = self._may_be_fewer and self.is_at_end and self.count < _MOST_STEPS
+        return None if is_cut_short or not self.losses else self.losses[-1]
+
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         super()._end_step(optimizer)
         if self.first_step_s is None:
             self.first_step_s = self._clock.total_s
-        if self._last is None or self.count < self._last:
+        if not self._is_last():
             return
-        if not self._raised:
-            self._on_last()
-        elif self._raised == _MOST_RAISED:
+        if self._raised == _MOST_RAISED:
             self.end_process()
+        elif not self._raised and self._meeting is not None:
+            self._meeting.wait_for_all()
         self._raised += 1
         raise LastStep
+
+    def _is_last(self) -> bool:
+        if self._most is None:
+            return False
+        if self._raised or self.count >= self._most:
+            return True
+        if not self._may_be_fewer or self.count not in _LOOKS:
+            return False
+        with self.timer.paused(), self._untimed():
+            is_enough = sum(self.timer.step_ms) >= _ENOUGH_MS
+            if self._meeting is None:
+                return is_enough
+            return self._meeting.is_over(self.count, wanted=is_enough)

@@ -11,13 +11,11 @@ import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
 import torch
-from torch import distributed as dist
 
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported
@@ -25,11 +23,12 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.clocks import PhaseClock, device_name
 from dmls_ray.training.error_to_outcome import failure
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
-from dmls_ray.training.process import VARIABLES, seed_process, store_at
+from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in, run_as_main
 from dmls_ray.workloads.script.loggers import numbers_logged
+from dmls_ray.workloads.script.meeting import Meeting
 from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
 from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
 from dmls_ray.workloads.script.revisions import enter, imported_as_they_are, repository_of
@@ -38,9 +37,6 @@ from dmls_ray.workloads.script.written import stamps_of, written
 
 _end_process = os._exit
 """While a script runs, os._exit is another function."""
-
-_WAIT_AT_END_S = 30.0
-"""How long a rank waits after its last step for the others: a connection that is closed would end theirs."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +58,14 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     """
     device = torch.device(rank.device)
     clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
-    store = _become_fresh_process(config, rank)
+    meeting = _become_fresh_process(config, rank)
     memory = MemoryMeter(device)  # after the variables of the script, which CUDA reads when it starts
-    steps = ScriptSteps(rank, emit, clock, config.steps, lambda: _wait_for_others(store, rank))
+    steps = ScriptSteps(rank, emit, clock, config.steps, meeting)
     utilization = UtilizationSampler(device)
 
     def measured(ended: Ended) -> dict[str, Any]:
         _flush()
         outcome, reason = _outcome_of(script, repository, ended, steps, rank, log)
-        losses = steps.losses
         reported = Reported(taken=config.canonical())
         told = reported.read({**logged, **numbers_printed(log, config.patterns)}, set())
         return {
@@ -94,7 +89,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.facts(),
-                "last_loss": losses[-1] if losses else None,
+                "last_loss": steps.last_loss,
                 "not_recorded": reported.left_out,
                 "written": [] if config.own_folder else written(before, stamps_of(place, folder)),
                 **told,
@@ -122,11 +117,11 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         return measured(ended)
 
 
-def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore | None:
+def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | None:
     """Give this fork of a server what a new interpreter has, and more than one rank what torchrun gives them.
 
     Returns:
-        The store where the ranks meet; None at world size 1.
+        Where the ranks meet; None at world size 1.
     """
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         del os.environ[name]
@@ -140,37 +135,19 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> dist.TCPStore
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if rank.store_address is None:
         return None  # as `python train.py`, which has no ranks
-    store = _store_of_run(rank, *rank.store_address)
+    meeting = Meeting(rank, *rank.store_address)
     # Besides those that ranks of every workload have.
     os.environ |= {
         "ROLE_RANK": str(rank.rank),
         "ROLE_WORLD_SIZE": str(rank.world_size),
-        "MASTER_ADDR": store.host,
-        "MASTER_PORT": str(store.port),
+        "MASTER_ADDR": meeting.store.host,
+        "MASTER_PORT": str(meeting.store.port),
         "TORCHELASTIC_USE_AGENT_STORE": str(True),
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_RUN_ID": rank.name,
     }
-    return store
-
-
-def _store_of_run(rank: RankInfo, host: str, port: int) -> dist.TCPStore:
-    """The key-value store of a run, as torchrun's agent has one: in the process of rank 0.
-
-    The store of the worker group tells the other ranks its port. It cannot be the script's itself, which has no names
-    of its own for the keys of each run.
-    """
-    meeting = dist.PrefixStore(rank.name, dist.TCPStore(host, port, is_master=False))
-    if rank.rank == 0:
-        store = store_at(host)
-        meeting.set("port", str(store.port))
-        # A script that fails at once ends this process, and with it the store, which the others would then look for.
-        meeting.wait([f"joined {other}" for other in range(1, rank.world_size)])
-        return store
-    store = dist.TCPStore(host, int(meeting.get("port")), is_master=False)
-    meeting.set(f"joined {rank.rank}", "")
-    return store
+    return meeting
 
 
 def _output_in_file(rank: RankInfo) -> str:
@@ -277,13 +254,3 @@ def _outcome_of(
             "installation, say; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
-
-
-def _wait_for_others(store: dist.Store | None, rank: RankInfo) -> None:
-    """After the last step, wait until all ranks have made it: the end of one would end a collective of the others."""
-    if store is None:
-        return
-    store = dist.PrefixStore("dmls_ray/last-step", store)
-    store.set(str(rank.rank), "")
-    with contextlib.suppress(dist.DistError):  # a rank that makes fewer steps does not come
-        store.wait([str(item) for item in range(rank.world_size)], timedelta(seconds=_WAIT_AT_END_S))

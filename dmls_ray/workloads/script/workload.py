@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from dmls_ray.config.fields import Count, FieldSpec, Name, field_defaults, field_specs, setting
 from dmls_ray.config.identity import digest_of_changes
@@ -31,8 +31,9 @@ class ScriptOptions(RuntimeConfig):
 
     threads_per_rank: Count | None = setting(None, group="computation", unit="threads")  # type: ignore[assignment]
     """CPU threads a rank computes with; without it, the cores of its machine, divided among its ranks."""
-    steps: Count | None = setting(50, group="run")
-    """Optimizer steps after which the script is ended; none: it runs to its end."""
+    steps: Count | Literal["auto"] | None = setting("auto", group="run")
+    """Optimizer steps after which the script is ended. auto: 50, or fewer, ten at least, where those that count take
+    two seconds; none: it runs to its end."""
     seed_flag: str = setting("auto", group="run")
     """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
     revision: Name | None = setting(None, group="run")

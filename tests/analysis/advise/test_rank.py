@@ -54,8 +54,8 @@ def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> 
     assert batches(advice, "worse") == [16]
     assert advice.frame()["verdict"].tolist() == ["best", "not distinguished", "worse"]
     assert advice.headline() == (
-        "For throughput use batch_per_rank=32: images/s 300 [300, 300], n=3. "
-        "Others: 1 worse, 1 not distinguished, 0 not compared, 0 left out."
+        "For throughput batch_per_rank=32 comes first: images/s 300 [300, 300], n=3. "
+        "Not distinguished from it: batch_per_rank=64. Others: 1 worse, 0 not compared, 0 left out."
     )
 
 

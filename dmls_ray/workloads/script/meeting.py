@@ -1,0 +1,62 @@
+"""`Meeting`: where the ranks of a script's run find each other, and agree on its last step."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+
+from torch import distributed as dist
+
+from dmls_ray.training.process import store_at
+from dmls_ray.training.rank import RankInfo
+
+_WAIT = timedelta(seconds=30)
+"""How long a rank waits for the others, which may make fewer steps than it."""
+
+
+class Meeting:
+    """The key-value store of a run, as torchrun's agent has one: in the process of rank 0.
+
+    The store of the worker group tells the other ranks its port. It cannot be the script's itself, which has no names
+    of its own for the keys of each run.
+
+    Args:
+        rank: this rank, of several.
+        host: where the store of the worker group is.
+        port: of that store.
+    """
+
+    def __init__(self, rank: RankInfo, host: str, port: int) -> None:
+        self._rank = rank
+        place = dist.PrefixStore(rank.name, dist.TCPStore(host, port, is_master=False))
+        if rank.rank == 0:
+            self.store = store_at(host)
+            place.set("port", str(self.store.port))
+            # A script that fails at once ends this process, and with it the store, which the others would look for.
+            place.wait([f"joined {other}" for other in range(1, rank.world_size)])
+        else:
+            self.store = dist.TCPStore(host, int(place.get("port")), is_master=False)
+            place.set(f"joined {rank.rank}", "")
+        self._steps = dist.PrefixStore("dmls_ray/steps", self.store)
+
+    def is_over(self, step: int, *, wanted: bool) -> bool:
+        """Whether the run ends after a step: what rank 0 wants.
+
+        Args:
+            step: the number of the step, which all ranks have made.
+            wanted: what this rank wants.
+        """
+        key = f"over {step}"
+        if self._rank.rank == 0:
+            self._steps.set(key, str(int(wanted)))
+            return wanted
+        with contextlib.suppress(dist.DistError):
+            self._steps.wait([key], _WAIT)
+            return bool(int(self._steps.get(key)))
+        return False
+
+    def wait_for_all(self) -> None:
+        """Wait until all ranks have made their last step: the end of one would end a collective of the others."""
+        self._steps.set(f"last {self._rank.rank}", "")
+        with contextlib.suppress(dist.DistError):
+            self._steps.wait([f"last {rank}" for rank in range(self._rank.world_size)], _WAIT)
