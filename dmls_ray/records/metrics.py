@@ -347,6 +347,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Loss of the first step of a script or function, of one batch of rank 0.",
     ),
     _count(name="steps", doc="Optimizer steps, warm-up included."),
+    _count(name="counted_steps", doc="Optimizer steps of a script that its rates are of."),
     _count(name="warmup_steps", doc="Optimizer steps that count in no rate."),
     _count(name="skipped_steps", doc="Steps of amp-fp16 left out because a gradient was not finite."),
     _count(name="compile_s", doc="Seconds of setup_s that torch.compile takes."),

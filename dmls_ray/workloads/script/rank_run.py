@@ -85,7 +85,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
             "run": {
                 "device": device_name(device),
                 "backend": rank.backend or "",
-                "steps": steps.count,
+                # How long was measured says nothing of the training.
+                "steps": None if config.steps == "auto" else steps.count,
+                "counted_steps": len(steps.timer.step_ms),
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.facts(),
