@@ -14,6 +14,7 @@ from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
+from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import PARTS, StepChange
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.value_texts import duration
@@ -63,6 +64,7 @@ CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
     "independent": "not compared, since their ranks trained apart: {names}",
     "held_clocks": "the clocks of GPUs were held down: {names}",
+    "other_work": "other programs computed beside: {names}",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
     "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
     "were measured",
@@ -101,6 +103,8 @@ FIRST_LOSSES: Mapping[str, str] = {
 _PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
+_KNOWN_ROUGHLY = 0.3
+"""Half-width of an interval of ratios, in the logarithm, up to which it may be close enough for a user."""
 _SHOWN = 2
 """Open comparisons that are named."""
 
@@ -145,7 +149,7 @@ def amount_text(effect: Effect, *, interval: bool = True) -> str:
     low, high = effect.contrast.ends
     is_unknown = effect.measure.is_ratio and low < 1 / _UNKNOWN and high > _UNKNOWN
     if bracket and is_unknown:
-        rest = f"<{1 / _UNKNOWN}, >{_UNKNOWN}]"
+        number, rest = form(centre), f"<{1 / _UNKNOWN}, >{_UNKNOWN}]"
     return f"{number}{unit}{bracket}{rest}"
 
 
@@ -264,6 +268,9 @@ def _open_text(decision: Decision) -> str:
     texts = [count if stage is None else f"{count} after {count_noun(stage.blocks, 'repeat')}"]
     if not decision.open:
         return texts[0]
+    widest = decision.open[0].contrast.half_width
+    if widest is not None and decision.open[0].measure.is_ratio and widest < _KNOWN_ROUGHLY:
+        texts.append(f"--within {math.ceil(100 * math.expm1(widest))}% takes them as known")
     if decision.goes_on:
         return f"{texts[0]}; --repeats auto goes on"
     if realistic:
@@ -309,11 +316,14 @@ def _pair_text(pair: Pair) -> str:
     return f"{pair.label} ({pair.where})" if pair.where else pair.label
 
 
-def held_clocks_notes(trials: Sequence[Trial]) -> list[str]:
-    """That the clocks of GPUs were held down, in a note; none where they were not."""
-    if not (held := describe_held_clocks(trials)):
-        return []
-    return [f"Clocks of GPUs were held down: {join_names(held)}; their times are not those of full clocks."]
+def disturbance_notes(trials: Sequence[Trial]) -> list[str]:
+    """What made times other than those of a quiet machine at full clocks, in notes; none where nothing did."""
+    notes = []
+    if held := describe_held_clocks(trials):
+        notes.append(f"Clocks of GPUs were held down: {join_names(held)}; their times are not those of full clocks.")
+    if work := describe_other_work(trials):
+        notes.append(f"Other programs computed beside: {join_names(work)}; on a quiet machine fewer repeats decide.")
+    return notes
 
 
 def describe_unfinished(left: int, asked: int) -> str:

@@ -10,7 +10,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Interval, deviation_factors, exponential
 from dmls_ray.analysis.summary import SweepSummary
-from dmls_ray.analysis.words import amount_text, held_clocks_notes
+from dmls_ray.analysis.words import amount_text, disturbance_notes
 from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
 from dmls_ray.config.grid import Plan
@@ -43,11 +43,10 @@ def show_diagnosis(results: Results, plan: Plan, request: Request, console: Prog
         say(console, line)
     cpu, gpus = read_cpu(), open_gpus()
     states = list(map(read_gpu, gpus))
-    loads = [record.metrics["load_average"] for record in results.records if "load_average" in record.metrics]
     say(console, "")
     for line in machine_lines(results.records[-1], cpu, states, peer_links(gpus)):
         say(console, line)
-    for text in (*held_clocks_notes(summary.table.rows), *warnings_of(cpu, states, loads)):
+    for text in (*disturbance_notes(summary.table.rows), *warnings_of(cpu, states)):
         say(console, f"Warning: {text}")
     say(console, f"Runs: {results.where}")
 
@@ -116,16 +115,13 @@ def machine_lines(
         yield f"GPUs {pair}: access to each other's memory {_WORDS[is_peer]}"
 
 
-def warnings_of(cpu: CpuState, gpus: Sequence[GpuState], loads: Sequence[float]) -> Iterator[str]:
+def warnings_of(cpu: CpuState, gpus: Sequence[GpuState]) -> Iterator[str]:
     """What makes times vary on this machine, or lower than it could have them.
 
     Args:
         cpu: the processor after the runs.
         gpus: the GPUs after the runs.
-        loads: the load average when each run began; runs themselves make one of about 1.
     """
-    if loads and loads[0] > cpu.cores / 2:
-        yield f"the load average was {loads[0]:.1f} before the first run, on {cpu.cores} cores: other work runs here."
     if cpu.governor == "powersave":
         yield "the governor powersave lets clocks follow the load; performance makes them steadier."
     if cpu.throttled:

@@ -137,6 +137,8 @@ def show_results(results: Results, plan: Plan, request: Request, console: Progre
         say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
         if plan.asked is not None:
             say(console, f"Again: dmls-ray sweep {shlex.quote(below(results.where, SWEEP_FILE))}")
+        if not options.search and len(summary.table.rows) > 1:
+            say(console, f"All configurations, ranked: dmls-ray advise {shlex.quote(results.where)}")
 
 
 def describe_saved_weights(results: Results) -> str:

@@ -25,7 +25,7 @@ WHAT is
   sweep.toml        a file that says all of it, as each results folder has one
   batch_size, ...   a question about the built-in models: {presets}
 
-dmls-ray sweep WHAT --help lists the flags. A first look is faster: --steps 20 --repeats 1.
+dmls-ray sweep WHAT --help lists the flags. A first look, without intervals: --repeats 1.
 Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4
 """
 
@@ -33,7 +33,8 @@ _TUNE_USAGE = """usage: dmls-ray tune WHAT [flags] [-- arguments of the script]
 
 Find the fastest settings of a training within --budget 10m, without changing what is trained: loader workers, threads,
 micro-batch and accumulation at one global batch, compile, and others that its flags allow. --change-training also tries
-the batch, the precision and the optimizer. It ends with a command to paste.
+the batch, the precision and the optimizer. It ends with a command to paste. Which batch size or how many ranks is a
+question to sweep: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2.
 
 WHAT is a script (train.py), a function (module:function) or a workload (classification).
 dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.

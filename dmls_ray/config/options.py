@@ -120,8 +120,8 @@ class Options(RunLimits, Until):
     trace: WholeNumber = setting(0, group="artifacts")
     """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few steps, which no
     rate contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
-    tensorboard: Literal["live", "off"] = setting("live", group="display")
-    """live: write files for TensorBoard while runs go on, into <out>/tensorboard."""
+    tensorboard: Literal["auto", "live", "off"] = setting("auto", group="display")
+    """live: write files for TensorBoard while runs go on, into <out>/tensorboard; auto: if it is installed."""
     dashboard: bool = setting(False, group="display")
     """Show Ray's dashboard, on the loopback interface."""
     verbose: bool = setting(False, group="display")

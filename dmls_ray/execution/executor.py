@@ -212,7 +212,7 @@ class Executor:
         if self.options.tensorboard == "off":
             return False
         reason = missing_extra("tensorboard", "tensorboard", "--tensorboard live")
-        if reason:
+        if reason and self.options.tensorboard == "live":
             self.view.note(f"{reason} The sweep goes on without.")
         return not reason
 

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,10 +44,7 @@ class Recorder:
 
     def started(self, run: Run) -> None:
         """Note the start of an attempt at a run."""
-        record = self._record(run, Outcome.KILLED, "")
-        with suppress(OSError):
-            record.metrics["load_average"] = os.getloadavg()[0]
-        self._begun[run.run_id] = record
+        self._begun[run.run_id] = self._record(run, Outcome.KILLED, "")
         self._last_end = self._last_end or time.monotonic()
 
     def epoch_ended(self, run: Run, epoch: EpochRecord) -> RunRecord:

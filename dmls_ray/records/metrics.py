@@ -316,6 +316,16 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _rank_count(name="gpu_mhz", across_ranks="min", doc="Mean clock of the GPU's multiprocessors during the run."),
     *map(_held_by, HELD_BY),
+    _rank_count(
+        name="cpu_cores", across_ranks="sum", format="number",
+        doc="Cores that the ranks and the processes that they start compute with, on average over the run.",
+    ),
+    _rank_count(
+        name="busy_cores", across_ranks="max", format="number",
+        doc="Busy cores of a machine among those that a rank may use, on average over the run; what is beyond "
+        "cpu_cores, other programs and Ray use.",
+    ),
+    _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Idle ones, likewise."),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes most."),
     _count(name="parameters", returnable=True, doc="Trainable parameters of the model."),
@@ -332,10 +342,9 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="train_eval_samples", doc="Training samples of that evaluation: as many as there are test samples, or all."
     ),
     _count(name="validation_samples", returnable=True, doc="Samples that validation_share holds out."),
-    _count(name="load_average", format="number", doc="Load of the driver's machine in the minute before the run."),
     _count(name="exit_code", doc="Exit code of a script."),
     Metric(
-        name="last_loss", label="last loss", kind="amount", direction="min", scope="run",
+        name="last_loss", label="last loss", kind="amount", direction="min", scope="run", shown="detail",
         doc="Loss of the last step of a script, of one batch of rank 0.",
     ),
     Metric(

@@ -22,6 +22,7 @@ import psutil
 import torch
 
 from dmls_ray.records.gpu_state import CLOCK_METRICS, clocks_of
+from dmls_ray.training.cpu_use import CpuUse
 from dmls_ray.util.free_memory import free_mib
 from dmls_ray.util.importing import missing_extra
 
@@ -204,6 +205,7 @@ class UtilizationSampler:
     def __enter__(self) -> UtilizationSampler:
         self._began = time.monotonic()
         self._process.cpu_percent()  # the first call only starts the count
+        self._cpu_use = CpuUse()
         self._thread.start()
         return self
 
@@ -235,9 +237,9 @@ class UtilizationSampler:
             self.series.setdefault(name, []).append(round(float(value), 2))
 
     def read(self) -> dict[str, Any]:
-        """The series as `utilization`, and of the clocks their means as metrics."""
+        """The series as `utilization`; as metrics the means of the clocks, and the cores of `CpuUse`."""
         means = {name: fmean(self.series[name]) for name in CLOCK_METRICS if self.series.get(name)}
-        return {"utilization": self.series, **means}
+        return {"utilization": self.series, **means, **self._cpu_use.read()}
 
 
 @functools.cache

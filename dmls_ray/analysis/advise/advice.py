@@ -17,7 +17,7 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
-from dmls_ray.analysis.words import amount_text, held_clocks_notes, join_names
+from dmls_ray.analysis.words import amount_text, disturbance_notes, join_names
 
 Verdict = Literal[
     "best", "not distinguished", "worse", "not compared",
@@ -126,7 +126,7 @@ class Advice:
         if self.front:
             front_metrics = ", ".join(map(label_of, self.front_metrics))
             texts.append(f"Front: no other trial is as good in all of {front_metrics}, by means.")
-        texts += held_clocks_notes(rows)
+        texts += disturbance_notes(rows)
         fewest = min(len(row.counted) for row in rows if row.counted)
         if fewest < MIN_REPEATS and metric not in EXACT:
             texts.append(f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.")

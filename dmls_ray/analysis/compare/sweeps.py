@@ -15,7 +15,7 @@ from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.trials.trial import Trial, common_rate, describe_configuration, factor_cells
-from dmls_ray.analysis.words import held_clocks_notes
+from dmls_ray.analysis.words import disturbance_notes
 from dmls_ray.util.errors import ConfigError
 
 _HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
@@ -171,7 +171,7 @@ class SweepComparison:
             a, b = (" and ".join(side) or "unknown" for side in values)
             texts.append(f"{name}: {a} in A, {b} in B.")
         for side, trials in (("A", [pair.a for pair in self.pairs]), ("B", [pair.b for pair in self.pairs])):
-            texts += [f"{side}: {text}" for text in held_clocks_notes(trials)]
+            texts += [f"{side}: {text}" for text in disturbance_notes(trials)]
         return texts
 
     def frame(self) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +12,11 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
-from dmls_ray.analysis.trials.steps import StepChange, step_change
+from dmls_ray.analysis.trials.other_work import describe_other_work
+from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
 from dmls_ray.config.grid import BASELINE
+from dmls_ray.config.options import Until
 
 MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""
@@ -81,6 +84,9 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         others += found
         if found:
             beside.append(lead_of(found, losers, is_amount=trials.axis_of(other).is_ordered)[1])
+    if shared := _mean_of_each(_ranks_that_share_a_batch(trials), measures, trials.until):
+        others += shared
+        beside.append(shared[-1])
     room = MOST_ROWS - len(within) - len(ends) - len(others)
     if room >= 0:
         comparisons = [*within, *ends, *steps[:room], *others]
@@ -168,7 +174,7 @@ def axis_that_varies(trials: SweepTrials, name: str) -> str:
 
 
 def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
-    """Which trials are not compared, or not as they would be at full clocks."""
+    """Which trials are not compared, or not as they would be on a quiet machine at full clocks."""
     lost, apart = [], []
     for trial in trials.rows:
         name = describe_configuration(trial.factors)
@@ -176,7 +182,12 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
-    caveats = {"not_measured": lost, "independent": apart, "held_clocks": describe_held_clocks(trials.rows)}
+    caveats = {
+        "not_measured": lost,
+        "independent": apart,
+        "held_clocks": describe_held_clocks(trials.rows),
+        "other_work": describe_other_work(trials.rows),
+    }
     return {kind: {"names": names} for kind, names in caveats.items() if names}
 
 
@@ -190,12 +201,44 @@ def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:
 
 def _on_average(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
     """What a field does on average over the groups of its axis."""
+    pairs = itertools.chain.from_iterable(map(axis.ends, axis.groups))
+    return _mean_of_each(pairs, measures, trials.until)
+
+
+def _mean_of_each(pairs: Iterable[Pair], measures: Sequence[Measure], until: Until) -> list[Comparison]:
+    """The comparisons of some pairs, of equal labels their mean."""
     by_label: dict[str, list[Pair]] = {}
-    for group in axis.groups:
-        for pair in axis.ends(group):
-            by_label.setdefault(pair.label, []).append(pair)
-    found = [compare(pairs, measures, trials.until) for pairs in by_label.values()]
+    for pair in pairs:
+        by_label.setdefault(pair.label, []).append(pair)
+    found = [compare(alike, measures, until) for alike in by_label.values()]
     return list(filter(None, found))
+
+
+def _ranks_that_share_a_batch(trials: SweepTrials) -> Iterator[Pair]:
+    """More ranks against the fewest that have the same samples in a step, since another field differs, too.
+
+    With an equal batch of a rank, more ranks train with a larger one in all, which is another training.
+    """
+    if trials.fixed_batch_field == "global_batch":
+        return  # the comparison of ranks is this one
+    fewest = min(trial.world_size for trial in trials.compared)
+    bases = [trial for trial in trials.compared if trial.world_size == fewest]
+    for base, trial in itertools.product(bases, trials.compared):
+        samples = samples_of_step(trial)
+        is_candidate = trial.world_size > fewest and samples is not None and samples == samples_of_step(base)
+        if is_candidate and len(_differing_fields(trial, base)) == 1:
+            label = f"ranks {trial.world_size} vs {fewest}, one batch"
+            yield Pair("world_size", label, f"{samples:,.10g} samples a step", trial, base)
+
+
+def _differing_fields(trial: Trial, base: Trial) -> list[str]:
+    """The fields in which two trials differ besides their ranks; without those that do not count with one of them."""
+    differing = []
+    for name, value in trial.factors.items():
+        values = {repr(value), repr(base.factors[name])}
+        if name not in RANKS and len(values) > 1 and "None" not in values:
+            differing.append(name)
+    return differing
 
 
 _GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", better=-1)

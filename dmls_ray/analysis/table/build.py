@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from statistics import median
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
@@ -20,7 +19,7 @@ from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words import held_clocks_notes, join_names
+from dmls_ray.analysis.words import disturbance_notes, join_names
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -81,12 +80,6 @@ _UNEVEN_STEPS = (
     "{}: the mean step of a run is at least twice its median step, since something that is no step is timed with the "
     "steps, or a few are slow; rates, s/epoch and the parts of a step contain it, step_ms_p50 does not."
 )
-_BUSY = (
-    "Other work ran on the machine: its load average was {:.1f} when the median run began, and it has {} cores. On a "
-    "quiet machine, fewer repeats decide."
-)
-_BUSY_LOAD = 2.0
-"""Load average for each core from which on a note says so; runs themselves make one of about 1."""
 _NEVER_FIXED = {"seed", "data_dir"}
 """Fields that differ from run to run, or say where something is."""
 
@@ -111,8 +104,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
         texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
-    texts += held_clocks_notes(table.rows)
-    texts += _busy(results.records)
+    texts += disturbance_notes(table.rows)
     for text in texts:
         yield Note("comparability", text)
     if any(row.speed_up for row in table.rows if row.world_size > 1):
@@ -142,14 +134,6 @@ def _baseline_text(table: Table) -> str:
     equal = table.fixed_batch_field
     scaling = "strong" if equal == "global_batch" else "weak"
     return f"Speed-up is against world_size 1 without DDP at the same {equal} ({scaling} scaling)."
-
-
-def _busy(records: Sequence[RunRecord]) -> Iterator[str]:
-    """That other work ran at the same time, as far as the load of the driver's machine shows it."""
-    loads = [record.metrics["load_average"] for record in records if "load_average" in record.metrics]
-    cores = records[-1].machine.get("cores")
-    if loads and cores and median(loads) > _BUSY_LOAD * cores:
-        yield _BUSY.format(median(loads), cores)
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import pandas as pd
@@ -141,10 +141,8 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     if not before or not after.get("forward_ms") or not trial.common_blocks(base):
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
-    samples, base_samples = trial.value_of("samples_per_step"), base.value_of("samples_per_step")
-    if not samples or not base_samples:
-        samples, base_samples = configured_samples(trial), configured_samples(base)
-    return StepChange(sum(after.values()), sum(before.values()), changes, samples / base_samples, slower_rank(trial))
+    samples = (samples_of_step(trial) or 1.0) / (samples_of_step(base) or 1.0)
+    return StepChange(sum(after.values()), sum(before.values()), changes, samples, slower_rank(trial))
 
 
 def slower_rank(trial: Trial) -> tuple[int, float] | None:
@@ -166,6 +164,14 @@ def slower_rank(trial: Trial) -> tuple[int, float] | None:
 def _own_ms(rank: RankRecord) -> float:
     """What a rank does itself in a step, in milliseconds."""
     return sum(rank.metrics.get(name, 0.0) for name in PARTS if name != "exposed_comm_ms")
+
+
+def samples_of_step(trial: Trial) -> float | None:
+    """Samples of a step on all ranks: as counted, else by the fields of a trial; None where neither says it."""
+    counted = trial.by_block("samples_per_step").values()
+    if counted:
+        return median(counted)
+    return configured_samples(trial) if "batch_per_rank" in trial.records[0].config else None
 
 
 def configured_samples(trial: Trial) -> float:

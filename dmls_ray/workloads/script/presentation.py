@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.table.model import Note
 from dmls_ray.analysis.table.presentation import Presentation
+from dmls_ray.analysis.trials.steps import samples_of_step
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import count_noun, join_names
 
@@ -30,6 +31,11 @@ class ScriptPresentation(Presentation):
             listed = ", ".join(f"{text} on {count_noun(ranks, 'rank')}" for ranks, text in threads)
             way_out = "so ranks differ in their threads, too; --threads-per-rank 1 compares ranks alone"
             notes.append(Note("method", f"A rank computed with these threads: {listed}; {way_out}."))
+        if len({samples_of_step(row) for row in rows if row.counted}) > 1:
+            way_out = (
+                "--steps none runs the script to its end, --metric-regex NAME PATTERN takes a result that it prints"
+            )
+            notes.append(Note("method", f"How well each batch trains, a few steps do not say: {way_out}."))
         writers = Counter(path for row in rows for record in row.records for path in record.facts.get("written", ()))
         if shared := sorted(path for path, runs in writers.items() if runs > 1):
             way_out = "each run overwrites what the one before left, or reads it; --own-folder gives each a folder"

@@ -53,6 +53,25 @@ def test_an_axis_of_numbers_is_compared_by_its_ends_in_each_place_and_other_fiel
     assert led(found) == ("pair", label)
 
 
+def test_ranks_are_also_compared_where_they_divide_one_batch() -> None:
+    runs = results(
+        {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]},
+        lambda values, repeat: float(values["batch_per_rank"] * (10 + repeat) * values["world_size"] ** 2),
+    )
+    found = answer(runs, "batch_per_rank")
+    divided = effects(found, "ranks 2 vs 1, one batch", "mean of 2")
+    # 2 x 16 against 1 x 32, and 2 x 32 against 1 x 64; at an equal batch of a rank it is 4.
+    assert divided["speed"].contrast.centre == pytest.approx(2.0)
+    assert effects(found, "ranks 2 vs 1", "mean of 3")["speed"].contrast.centre == pytest.approx(4.0)
+    assert found.beside[-1][0].pair.label == "ranks 2 vs 1, one batch"
+
+
+def test_ranks_divide_one_batch_only_where_nothing_else_differs() -> None:
+    axes = {"batch_per_rank": [16, 32], "world_size": [1, 2], "lr": [0.1, 0.2]}
+    found = answer(results(axes, lambda values, repeat: 100.0 + repeat), "batch_per_rank")
+    assert effects(found, "ranks 2 vs 1, one batch", "mean of 2")["speed"].contrast.centre == pytest.approx(1.0)
+
+
 def along_batches(factors: dict[int, float]) -> Answer:
     levels = {batch: (factor, 0.9) for batch, factor in factors.items()}
     return answer(along("batch_per_rank", levels), "batch_per_rank")

@@ -187,13 +187,25 @@ def test_a_trial_whose_timed_steps_contain_what_is_no_step_is_named(step_ms: lis
     assert any(note.startswith(f"{name}: the mean step") for note in make_table(runs).notes) == is_uneven
 
 
-@pytest.mark.parametrize(("load", "is_named"), [(3.0, False), (9.0, True)])
-def test_other_work_on_the_machine_is_named(load: float, is_named: bool) -> None:
+@pytest.mark.parametrize(
+    ("total_s", "cpu_cores", "busy_cores", "idle_cores", "is_named"),
+    [
+        (3.0, 0.8, 2.0, 0.0, True),
+        (3.0, 0.8, 1.4, 0.6, False),  # there is room for both
+        (3.0, 1.8, 1.9, 0.1, False),  # as Ray's own processes
+        (0.1, 0.8, 2.0, 0.0, False),  # too short to be known
+    ],
+)
+def test_runs_that_other_programs_computed_beside_are_named(
+    total_s: float, cpu_cores: float, busy_cores: float, idle_cores: float, is_named: bool
+) -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=3)
-    for record in runs.records:
-        record.machine["cores"] = 2
-        record.metrics["load_average"] = load
-    assert any("its load average was 9.0" in note for note in make_table(runs).notes) == is_named
+    assert not any("beside" in note for note in make_table(runs).notes)
+    record = next(record for record in runs.records if record.config["batch_per_rank"] == 32)
+    record.metrics |= {"total_s": total_s, "cpu_cores": cpu_cores, "busy_cores": busy_cores, "idle_cores": idle_cores}
+    named = [note for note in make_table(runs).notes if "beside" in note]
+    assert bool(named) == is_named
+    assert all("batch_per_rank=32 (1.2 cores in 1 of 3 runs)" in note for note in named)
 
 
 def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:

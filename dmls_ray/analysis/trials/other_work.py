@@ -1,0 +1,38 @@
+"""Which trials have runs that other programs computed beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.records.model import RunRecord
+
+_CORES = 0.3
+"""Cores of other programs from which on it is said; Ray's own take about 0.1."""
+_CPU_S = 0.2
+"""Seconds of a core that they used in a run, at least: the kernel counts in hundredths of a second."""
+_IDLE = 0.25
+"""Share of the cores that were idle up to which other programs take something away."""
+
+
+def other_cores(record: RunRecord) -> float:
+    """How many cores other programs computed with in a run, on average, and took from it; 0 where they hardly did."""
+    metrics = record.metrics
+    if not {"busy_cores", "idle_cores", "cpu_cores", "total_s"} <= metrics.keys():
+        return 0.0
+    cores = metrics["busy_cores"] - metrics["cpu_cores"]
+    is_idle = metrics["idle_cores"] > _IDLE * (metrics["idle_cores"] + metrics["busy_cores"])
+    if is_idle or cores < _CORES or cores * metrics["total_s"] < _CPU_S:
+        return 0.0
+    return cores
+
+
+def describe_other_work(trials: Sequence[Trial]) -> list[str]:
+    """`batch_per_rank=64 (0.9 cores in 2 of 5 runs)` of each trial with runs that other programs computed beside."""
+    texts = []
+    for trial in trials:
+        cores = [found for record in trial.counted if (found := other_cores(record))]
+        if cores:
+            count = f"{max(cores):.1f} cores in {len(cores)} of {len(trial.counted)} runs"
+            texts.append(f"{describe_configuration(trial.factors)} ({count})")
+    return texts
