@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.trials.other_work import other_cores
 from dmls_ray.config.grid import Run
 from dmls_ray.config.value_texts import duration
 from dmls_ray.records.model import RunRecord
@@ -142,6 +143,8 @@ def describe_end(record: RunRecord) -> str:
     parts += compared_metrics(metrics)
     if "total_s" in metrics and is_alone:
         parts.append(f"{metrics['total_s']:.2f} s")
+    if is_alone and (cores := other_cores(record)):
+        parts.append(f"beside other programs on {cores:.1f} cores")
     return ", ".join(parts)
 
 
