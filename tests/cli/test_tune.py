@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
-parser.add_argument("--workers", type=int, default=0)
+parser.add_argument("-j", "--workers", type=int, default=0)
 parser.add_argument("--amp", action="store_true")
 given = parser.parse_args()
 
@@ -85,6 +85,19 @@ def test_the_command_to_paste_is_that_of_python_or_torchrun(folder: Path, monkey
     values = {"world_size": 2, "threads_per_rank": 1, "batch_size": 8}
     command = "OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 train.py --amp --batch-size 8"
     assert workload.command_of(values) == command
+
+
+@pytest.mark.parametrize(
+    "words", [["--workers", "1"], ["--workers=1"], ["-j", "1"], ["-j1"], ["--wor", "1"], ["--amp", "-j", "1"]]
+)
+def test_the_settings_at_the_start_are_those_of_the_command_line_however_they_are_spelled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    workload, given = workload_of_script("train.py", words).split_off(("workers", "batch_size"))
+    assert given == {"workers": 1}
+    rest = " --amp" if "--amp" in words else ""
+    assert workload.command_of({"workers": 2}) == f"python train.py{rest} --workers 2"
 
 
 def test_of_a_workload_it_is_a_sweep() -> None:

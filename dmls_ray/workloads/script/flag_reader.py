@@ -43,8 +43,8 @@ def main() -> NoReturn:
         argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
         flags = []
         for each in (*first, parser):
-            given = _given(each, words)
-            flags += [described for action in each._actions if (described := _describe(action, given))]
+            places = {dest: _place_of(dest, each, words) for dest in _given(each, words)[0]}
+            flags += [described for action in each._actions if (described := _describe(action, places))]
         print(json.dumps(flags), file=answers, flush=True)
         for line in sys.stdin:
             left = json.loads(line)
@@ -72,25 +72,41 @@ def _is_of_library(frame: FrameType | None) -> bool:
     return False
 
 
-def _given(parser: argparse.ArgumentParser, words: list[str]) -> dict[str, Any]:
-    """The values that the words give to arguments, however they spell them, without those of defaults."""
+def _given(parser: argparse.ArgumentParser, words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The values that the words give to arguments, however they spell them, without defaults; and the other words."""
     actions = [(action, action.default, action.required) for action in parser._actions]
     for action, *_ in actions:
         action.default, action.required = argparse.SUPPRESS, False
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            namespace, _ = parser.parse_known_args(words)
+            namespace, unknown = parser.parse_known_args(words)
     except (SystemExit, Exception):  # noqa: BLE001 - what the parser refuses is said when the runs are checked
-        return {}
+        return {}, words
     finally:
         for action, default, required in actions:
             action.default, action.required = default, required
-    return vars(namespace)
+    return vars(namespace), unknown
 
 
-def _describe(action: argparse.Action, given: dict[str, Any]) -> dict[str, Any] | None:
-    """What is known of one argument; None for --help and --version."""
+def _place_of(dest: str, parser: argparse.ArgumentParser, words: list[str]) -> tuple[int, int] | None:
+    """Which words give a value to an argument, and to no other: the first one, and how many; None where none do."""
+    given, unknown = _given(parser, words)
+    del given[dest]
+    for first in range(len(words)):
+        for count in (1, 2):
+            if _given(parser, words[:first] + words[first + count :]) == (given, unknown):
+                return first, count
+    return None
+
+
+def _describe(action: argparse.Action, places: dict[str, tuple[int, int] | None]) -> dict[str, Any] | None:
+    """What is known of one argument; None for --help and --version.
+
+    Args:
+        action: the argument.
+        places: the arguments that are given, with the words that do so, as `_place_of`.
+    """
     if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
         return None
     has_no = isinstance(action, argparse.BooleanOptionalAction)
@@ -106,7 +122,8 @@ def _describe(action: argparse.Action, given: dict[str, Any]) -> dict[str, Any] 
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
         "default": default,
-        "is_given": action.dest in given,
+        "is_given": action.dest in places,
+        "place": places.get(action.dest),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
     }
 

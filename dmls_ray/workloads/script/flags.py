@@ -41,6 +41,8 @@ class ScriptFlag:
     """Whether several words may follow it; they are separated by spaces in one value."""
     is_given: bool = False
     """Whether the fixed arguments of the script give it a value."""
+    place: tuple[int, int] | None = None
+    """Which of them do, and nothing else: the first one, and how many; None where none do."""
 
     @property
     def hint(self) -> Any:
@@ -107,8 +109,9 @@ class FlagReader:
         name = re.sub(r"\W", "_", described["option"].lstrip("-") or described["dest"])
         if not described["option"]:
             return  # a word without a flag is given after --
+        place = tuple(described["place"]) if described["place"] else None
         self.flags[name] = ScriptFlag(
-            described["option"], described["kind"], described["several"], described["is_given"]
+            described["option"], described["kind"], described["several"], described["is_given"], place
         )
         hint: Any = bool if described["kind"] != "value" else _HINTS[described["type"]]
         if described["choices"]:

@@ -210,20 +210,18 @@ class ScriptWorkload(Workload):
     def split_off(self, names: Sequence[str]) -> tuple[Workload, Mapping[str, Any]]:
         reader = reader_of(self.script, self.arguments)
         own = field_specs(ScriptOptions)
-        options = {flag.option: name for name, flag in reader.flags.items() if flag.kind != "bool" and not flag.several}
-        left: list[str] = []
         given: dict[str, Any] = {}
-        words = iter(self.arguments)
-        for word in words:
-            option, _, value = word.partition("=")
-            name = options.get(option, "")
+        taken: set[int] = set()
+        for name, flag in reader.flags.items():
             field_name = _free(name, own)
-            if field_name not in names or not name:
-                left.append(word)
-            elif reader.flags[name].kind == "switch":
-                given[field_name] = True
-            else:
-                given[field_name] = reader.specs[name].parse(value or next(words))
+            if field_name not in names or flag.place is None or flag.kind == "bool" or flag.several:
+                continue
+            first, count = flag.place
+            value = "true" if flag.kind == "switch" else _value_in(self.arguments[first : first + count])
+            if value:
+                given[field_name] = reader.specs[name].parse(value)
+                taken |= {*range(first, first + count)}
+        left = [word for place, word in enumerate(self.arguments) if place not in taken]
         variables = [name for name, flag in self._others.items() if flag.kind == "variable"]
         return ScriptWorkload(self.script, left, variables, self.patterns), given
 
@@ -268,6 +266,14 @@ class ScriptWorkload(Workload):
 
     def data_sets(self, config: ScriptConfig) -> Mapping[str, tuple[Any, ...]]:
         return {}  # what a script reads is not known
+
+
+def _value_in(words: Sequence[str]) -> str:
+    """The value of a flag: of `--batch-size 16`, `--batch-size=16`, `-b 16` or `-b16`; empty where it has none."""
+    if len(words) > 1:
+        return words[-1]
+    (word,) = words
+    return word.partition("=")[2] if word.startswith("--") else word[2:]
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
