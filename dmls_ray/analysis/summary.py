@@ -49,8 +49,8 @@ class AnswerTable:
         self.training = words.training_text(change)
         """Whether these two trials train the same; empty where that was not seen."""
         beside = map(words.beside_text, self.answer.beside)
-        self.sentences = list(filter(None, [*beside, self.training, words.why_text(self.answer.why)]))
-        """What follows the headline: what the other fields do, the training, where the difference of steps goes."""
+        self.sentences = list(filter(None, [self.training, words.why_text(self.answer.why), *beside]))
+        """What follows the headline: the training, where the difference of steps goes, and what other fields do."""
         self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
         count = len(self.answer.comparisons) - MOST_ROWS

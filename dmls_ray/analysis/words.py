@@ -121,9 +121,9 @@ def headline_text(answer: Answer) -> str:
 
 
 def beside_text(comparison: Comparison) -> str:
-    """What another field does, in a sentence: all that the sweep is repeated for."""
+    """What another field does, in a sentence: to speed and results; empty where neither can be compared."""
     effects = [effect_text(effect) for effect in comparison if effect.measure.is_judged]
-    return f"{_pair_text(comparison[0].pair)}: {', '.join(effects)}."
+    return f"{_pair_text(comparison[0].pair)}: {', '.join(effects)}." if effects else ""
 
 
 def _facts_of(comparison: Comparison) -> dict[str, str]:
@@ -268,8 +268,8 @@ def _open_text(decision: Decision) -> str:
     texts = [count if stage is None else f"{count} after {count_noun(stage.blocks, 'repeat')}"]
     if not decision.open:
         return texts[0]
-    widest = decision.open[0].contrast.half_width
-    if widest is not None and decision.open[0].measure.is_ratio and widest < _KNOWN_ROUGHLY:
+    widest, is_ratio = decision.open[0].contrast.half_width, decision.open[0].measure.is_ratio
+    if stage is not None and widest is not None and is_ratio and widest < _KNOWN_ROUGHLY:
         texts.append(f"--within {math.ceil(100 * math.expm1(widest))}% takes them as known")
     if decision.goes_on:
         return f"{texts[0]}; --repeats auto goes on"

@@ -16,6 +16,7 @@ from dmls_ray.cli.sweep_command import begun
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_script import Preset
 from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
@@ -54,9 +55,9 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     options = begun(request, heartbeat)
     session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
     console = ProgressConsole(is_aside=request.is_json)
-    with View(console, is_live=False) as view, session.connected():
+    with View(console, is_live=False) as view, session.connected(), HeldGroup() as held:
         tuner = Tuner(
-            workload, base, replace(options, budget=Until.budget), view, heartbeat,
+            workload, base, replace(options, budget=Until.budget), view, heartbeat, held,
             budget_s=asked.budget,
             cores=max(1, local_resources().cores // int(base.get("world_size", 1))),
             change_training=request.given["change_training"],

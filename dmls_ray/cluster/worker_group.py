@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import fields, replace
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -61,9 +62,6 @@ class WorkerGroup:
         self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
         self._exclusive, self._notify = exclusive, notify
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
-        # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
-        self._storage = TemporaryFolder("ray")
-        self.storage = str(self._storage.path)
         self._nodes: list[NodeTrainer] = []
         self._places = {machine.name: place for place, machine in enumerate(resources.machines)}
         """Position of each machine in the order in which runs take machines; later machines come last."""
@@ -72,6 +70,9 @@ class WorkerGroup:
 
     def __enter__(self) -> WorkerGroup:
         """Start the broker and the trainers; ranks join as they come up."""
+        # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
+        self._storage = TemporaryFolder("ray")
+        self.storage = str(self._storage.path)
         if self.isolation == "group":
             self._plan_missing(later=False)
         # On this machine, so that it does not leave with another.
@@ -107,6 +108,19 @@ class WorkerGroup:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
         finally:
             self._storage.remove()
+
+    def serves_as(self, other: WorkerGroup) -> bool:
+        """Whether these ranks serve the runs of another group, which has not started, as its own would."""
+        ours, theirs = (
+            (
+                replace(group._demand, needs=()),
+                group.isolation,
+                [getattr(group.limits, item.name) for item in fields(RunLimits)],
+                self.resources.ranks_to_hold(group._demand),
+            )
+            for group in (self, other)
+        )
+        return ours == theirs
 
     @property
     def ranks(self) -> int:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec, check_accelerator, local_resources
@@ -52,11 +53,14 @@ class Executor:
         store: receives a record of each run.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
+        held: keeps the ranks for further calls.
     """
 
-    def __init__(self, state: FolderState, store: Store, view: View, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self, state: FolderState, store: Store, view: View, heartbeat: Heartbeat, held: HeldGroup | None = None
+    ) -> None:
         self.state, self.plan, self.options = state, state.plan, state.options
-        self.store, self.view, self.heartbeat = store, view, heartbeat
+        self.store, self.view, self.heartbeat, self._held = store, view, heartbeat, held
         self.board: LiveTensorBoardWriter | None = None
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
@@ -171,7 +175,8 @@ class Executor:
             self.heartbeat.report(within_s=None)
             self.workload.prepare(configs_of(runs), self.view.note)
             self.heartbeat.report(within_s=START_TIMEOUT_S)
-        self.view.begin(self.state.left_to_propose or len(runs), self.plan.varied)
+        starts = self._held is None or not self._held.has_ranks
+        self.view.begin(self.state.left_to_propose or len(runs), self.plan.varied, starts=starts)
 
     def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
         """Run these on the connected cluster, and those that follow; returns what is there at the end."""
@@ -192,8 +197,9 @@ class Executor:
             exclusive=self.search is None,
             notify=self.view.note,
         )
+        serving = group if self._held is None else self._held.serving(group)
         try:
-            with group:
+            with serving as group:
                 if self._writes_board():
                     self._begin_board({run.run_id for run in first})
                 trials = listed(jobs, self._in_turn(first))

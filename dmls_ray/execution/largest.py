@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmls_ray.analysis.words import count_noun
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.options import Options
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
@@ -59,12 +60,21 @@ class LargestFit:
         options: how runs are made, and where the results go.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
+        held: keeps the ranks from one run to the next.
     """
 
     def __init__(
-        self, workload: Workload, axes: Mapping[str, Any], name: str, options: Options, view: View, heartbeat: Heartbeat
+        self,
+        workload: Workload,
+        axes: Mapping[str, Any],
+        name: str,
+        options: Options,
+        view: View,
+        heartbeat: Heartbeat,
+        held: HeldGroup,
     ) -> None:
         self._workload, self._name, self._view, self._heartbeat = workload, name, view, heartbeat
+        self._held = held
         self._axes = {**axes, **workload.probe}
         where = below(str(results_location(options)), FOLDER)
         self._options = Options(
@@ -140,7 +150,7 @@ class LargestFit:
     def _run(self, value: int) -> Probe:
         """Run the trials of a value once."""
         plan, _ = plan_sweep({**self._axes, self._name: value}, self._options, self._workload)
-        results = run_plan(plan, self._options, self._view, heartbeat=self._heartbeat)
+        results = run_plan(plan, self._options, self._view, heartbeat=self._heartbeat, held=self._held)
         records = list(results.records)
         failed = [record for record in records if record.outcome is not Outcome.OK]
         reason = failed[0].reason or failed[0].outcome.value if failed else ""

@@ -18,6 +18,7 @@ from dmls_ray.analysis.results import Results, distinct, results_of
 from dmls_ray.analysis.sweep_results import SweepResults
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import count_noun
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
@@ -158,7 +159,13 @@ def _unknown_option(name: str, workload: Workload) -> ConfigError:
 
 
 def run_plan(
-    plan: Plan, options: Options, view: View, *, space: SearchSpace | None = None, heartbeat: Heartbeat | None = None
+    plan: Plan,
+    options: Options,
+    view: View,
+    *,
+    space: SearchSpace | None = None,
+    heartbeat: Heartbeat | None = None,
+    held: HeldGroup | None = None,
 ) -> Results:
     """Run the missing runs of a plan or a search space, and return the results.
 
@@ -168,6 +175,7 @@ def run_plan(
         view: shows the progress.
         space: what a searcher proposes from.
         heartbeat: reports to the supervisor of this process, if there is one.
+        held: keeps the ranks for further calls.
 
     Raises:
         InputError: as `sweep`.
@@ -201,7 +209,7 @@ def run_plan(
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
                 heartbeat.report(done=before)
-                Executor(state, store, view, heartbeat).run()
+                Executor(state, store, view, heartbeat, held).run()
         except NotKeptError:
             has_space = False
             raise

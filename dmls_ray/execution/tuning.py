@@ -21,6 +21,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.steps import StepChange, step_change
 from dmls_ray.analysis.trials.trial import Trial, speed_metric
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import SEED_STRIDE, Plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.tunables import BATCH, TUNABLES, Change, at_one_product, batch_by_size, changes_of
@@ -104,6 +105,7 @@ class Tuner:
         options: how runs are made, and where the results go.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
+        held: keeps the ranks from one race to the next.
         budget_s: seconds of the whole search.
         cores: CPU cores of a rank.
         change_training: whether to try what changes the training, too.
@@ -117,6 +119,7 @@ class Tuner:
         options: Options,
         view: View,
         heartbeat: Heartbeat,
+        held: HeldGroup,
         *,
         budget_s: float,
         cores: int,
@@ -124,11 +127,10 @@ class Tuner:
         roles: Mapping[str, str],
     ) -> None:
         self._workload, self._options, self._view, self._heartbeat = workload, options, view, heartbeat
+        self._held = held
         self._ends = time.monotonic() + budget_s
         self._cores, self._change_training = cores, change_training
         self._specs = workload.schema().specs
-        self._start_up_s = 0.0
-        """Seconds until the ranks of a race have started."""
         self.found = Tuning(dict(roles), base)
 
     def measure_start(self) -> bool:
@@ -137,11 +139,10 @@ class Tuner:
         Where no name tells the flag of the batch, it is the only one whose value is the number of samples that a rank
         was seen to have in a step.
         """
-        found, began = self.found, time.monotonic()
+        found = self.found
         table, _ = self._measure([{}], repeats=1)
         start = found.start = found.end = table.rows[0]
         found.run_s = seconds_of_run(start.records[0])
-        self._start_up_s = max(time.monotonic() - began - found.run_s, 0.0)
         samples = start.value_of("samples_per_step")
         if BATCH.role not in found.roles and samples:
             of_pass = samples / start.world_size / (start.value_of("backward_passes") or 1)
@@ -189,14 +190,13 @@ class Tuner:
     @property
     def _fitting(self) -> int:
         """How many changes can be measured in the time that is left, beside the settings so far."""
-        return max(0, int((self._searching_s - self._start_up_s) / (FIRST_LOOK * self.found.run_s)) - 1)
+        return max(0, int(self._searching_s / (FIRST_LOOK * self.found.run_s)) - 1)
 
     def _try(self, role: str, changes: Sequence[Change], seconds: float) -> None:
         """Let some changes of one setting race against the settings so far, and keep the best one that gains."""
         self._view.note(f"Trying {role}: {', '.join(map(str, changes))}")
         variants = [{}, *(change.values for change in changes)]
-        budget = max(seconds - self._start_up_s, 1.0)
-        table, plan = self._measure(variants, race=True, aim="throughput", budget=budget)
+        table, plan = self._measure(variants, race=True, aim="throughput", budget=max(seconds, 1.0))
         base, *rows = _rows_in_order(table, plan, variants)
         tried = [self._judge(change, row, base) for change, row in zip(changes, rows, strict=True)]
         gains = [item for item in tried if _is_gain(item.effect) and not item.is_forbidden]
@@ -226,7 +226,7 @@ class Tuner:
         """Measure all that is kept against the start, with other seeds."""
         found, together = self.found, self.found.changed
         self._view.note("Measuring what was found against the start, with other seeds")
-        left_s = self._ends - time.monotonic() - self._start_up_s
+        left_s = self._ends - time.monotonic()
         repeats = min(max(int(left_s / (2 * found.run_s)), _FEWEST_CONFIRMING), _MOST_CONFIRMING)
         seed = int(found.base.get("seed", 0)) + SEED_STRIDE // 2
         table, plan = self._measure([{}, together], start={**found.base, "seed": seed}, repeats=repeats)
@@ -245,7 +245,7 @@ class Tuner:
         plan, _ = plan_sweep(axes, chosen, self._workload, variants=variants)
         # A folder with the changes of several races has no common baseline; its report compares field by field.
         ran = dataclasses.replace(plan, changed=())
-        results = run_plan(ran, chosen, self._view, heartbeat=self._heartbeat)
+        results = run_plan(ran, chosen, self._view, heartbeat=self._heartbeat, held=self._held)
         return SweepSummary(results, SweepQuestion(varied=plan.varied)).table, plan
 
 

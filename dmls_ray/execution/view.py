@@ -83,13 +83,19 @@ class View:
             return
         self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def begin(self, total: int, varied: Sequence[str]) -> None:
-        """Start with a number of runs to come, which are named by the fields that vary."""
+    def begin(self, total: int, varied: Sequence[str], *, starts: bool = True) -> None:
+        """Start with a number of runs to come.
+
+        Args:
+            total: their number.
+            varied: the fields that vary, which name them.
+            starts: whether their ranks start now.
+        """
         self.total, self._varied = total, varied
         self.ended, self._first_start = 0, None
         if self._is_live:
             self.status.start()
-        else:
+        elif starts:
             self.note(_STARTING)
 
     def extend(self, more: int, reason: str) -> None:

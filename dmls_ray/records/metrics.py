@@ -322,8 +322,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _rank_count(
         name="busy_cores", across_ranks="max", format="number",
-        doc="Busy cores of a machine among those that a rank may use, on average over the run; what is beyond "
-        "cpu_cores, other programs and Ray use.",
+        doc="Busy cores of the machine that has most, among those that a rank may use, on average over the run; on "
+        "one machine, what is beyond cpu_cores other programs and Ray use.",
     ),
     _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Idle ones, likewise."),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
@@ -346,6 +346,10 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="last_loss", label="last loss", kind="amount", direction="min", scope="run", shown="detail",
         doc="Loss of the last step of a script, of one batch of rank 0.",
+    ),
+    Metric(
+        name="tenth_loss", kind="amount", direction="none", scope="run",
+        doc="Loss of the tenth step of a script, likewise; of runs that end after different steps, both have it.",
     ),
     Metric(
         name="early_loss", kind="amount", direction="none", scope="rank", across_ranks="mean",

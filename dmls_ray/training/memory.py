@@ -196,7 +196,7 @@ class UtilizationSampler:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._process = psutil.Process()
+        self._process, self._cpu_use = psutil.Process(), CpuUse()
         self._gpu = nvml_handle(device) if device.type == "cuda" else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="utilization")
@@ -205,7 +205,6 @@ class UtilizationSampler:
     def __enter__(self) -> UtilizationSampler:
         self._began = time.monotonic()
         self._process.cpu_percent()  # the first call only starts the count
-        self._cpu_use = CpuUse()
         self._thread.start()
         return self
 

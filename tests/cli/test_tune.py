@@ -22,6 +22,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
 parser.add_argument("-j", "--workers", type=int, default=0)
 parser.add_argument("--amp", action="store_true")
+parser.add_argument("--no-amp", action="store_false", dest="amp")
+parser.add_argument("--betas", type=lambda text: torch.tensor([float(part) for part in text.split(",")]))
 given = parser.parse_args()
 
 class Slow(Dataset):
@@ -88,16 +90,33 @@ def test_the_command_to_paste_is_that_of_python_or_torchrun(folder: Path, monkey
 
 
 @pytest.mark.parametrize(
-    "words", [["--workers", "1"], ["--workers=1"], ["-j", "1"], ["-j1"], ["--wor", "1"], ["--amp", "-j", "1"]]
+    ("words", "given"),
+    [
+        ("--workers 1", {"workers": 1}),
+        ("--workers=1", {"workers": 1}),
+        ("-j 1", {"workers": 1}),
+        ("-j1", {"workers": 1}),
+        ("--wor 1 --amp", {"workers": 1}),
+        ("--workers 8 --batch-size 8", {"workers": 8, "batch_size": 8}),
+        ("--workers 2 -j3", {"workers": 3}),
+        ("--betas 0.9,0.99 -j 1", {"workers": 1}),
+    ],
 )
 def test_the_settings_at_the_start_are_those_of_the_command_line_however_they_are_spelled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, given: dict[str, int]
 ) -> None:
     monkeypatch.chdir(folder)
-    workload, given = workload_of_script("train.py", words).split_off(("workers", "batch_size"))
-    assert given == {"workers": 1}
-    rest = " --amp" if "--amp" in words else ""
+    workload, found = workload_of_script("train.py", words.split()).split_off(("workers", "batch_size"))
+    assert found == given
+    rest = " --amp" if "--amp" in words else " --betas 0.9,0.99" if "--betas" in words else ""
     assert workload.command_of({"workers": 2}) == f"python train.py{rest} --workers 2"
+
+
+def test_one_of_two_switches_of_an_argument_is_not_the_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    workload, found = workload_of_script("train.py", ["--no-amp"]).split_off(("amp", "no_amp"))
+    assert found == {"no_amp": True}
+    assert workload.command_of(found) == "python train.py --no-amp"
 
 
 def test_of_a_workload_it_is_a_sweep() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.options import Options
 from dmls_ray.execution.largest import LargestFit, Probe
 from dmls_ray.execution.supervisor import Heartbeat
@@ -22,7 +23,7 @@ class Simulated(LargestFit):
 
     def __init__(self, mib: float, free: float, *, is_known: bool = True, samples: int = 10**9) -> None:
         view, chosen = View(ProgressConsole(), is_live=False), workload("classification")
-        super().__init__(chosen, {}, "batch_per_rank", Options(out="out"), view, Heartbeat())
+        super().__init__(chosen, {}, "batch_per_rank", Options(out="out"), view, Heartbeat(), HeldGroup())
         self.mib, self.free, self.is_known, self.samples = mib, free, is_known, samples
         self.tried: list[int] = []
 

@@ -99,7 +99,7 @@ class Advice:
         )  # fmt: skip
 
     def headline(self) -> str:
-        """The configuration to use, and how many others have which verdict."""
+        """The configuration to use, or those that are not told apart; how many others have which verdict."""
         objective, best = self.objective, self.best
         if best is None:
             return f"For {objective.name} no configuration can be chosen; the column verdict says why."

@@ -10,7 +10,7 @@ from typing import Any
 from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_each, level_of
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors
+from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors, is_number
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
@@ -80,10 +80,11 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         steps += compare_each(between[:1] + between[-1:], measures, trials.until)
     beside, others = [], []
     for other in _other_fields(trials, axis):
-        found = _on_average(trials, trials.axis_of(other), measures)
+        axis_beside = trials.axis_of(other)
+        found = _on_average(trials, axis_beside, measures)
         others += found
         if found:
-            beside.append(lead_of(found, losers, is_amount=trials.axis_of(other).is_ordered)[1])
+            beside.append(lead_of(found, losers, is_amount=axis_beside.is_ordered or other in RANKS)[1])
     if shared := _mean_of_each(_ranks_that_share_a_batch(trials), measures, trials.until):
         others += shared
         beside.append(shared[-1])
@@ -214,31 +215,44 @@ def _mean_of_each(pairs: Iterable[Pair], measures: Sequence[Measure], until: Unt
     return list(filter(None, found))
 
 
-def _ranks_that_share_a_batch(trials: SweepTrials) -> Iterator[Pair]:
-    """More ranks against the fewest that have the same samples in a step, since another field differs, too.
+def _ranks_that_share_a_batch(trials: SweepTrials) -> list[Pair]:
+    """More ranks against the fewest whose steps have the same samples, since the batch of a rank is that much smaller.
 
-    With an equal batch of a rank, more ranks train with a larger one in all, which is another training.
+    With an equal batch of a rank, more ranks train with a larger one in all, which is another training. Empty where the
+    comparison of ranks is this one: where steps have the same samples on any number of ranks.
     """
-    if trials.fixed_batch_field == "global_batch":
-        return  # the comparison of ranks is this one
-    fewest = min(trial.world_size for trial in trials.compared)
-    bases = [trial for trial in trials.compared if trial.world_size == fewest]
-    for base, trial in itertools.product(bases, trials.compared):
+    by_ranks = sorted(trials.compared, key=lambda trial: trial.world_size)
+    pairs = []
+    for base, trial in itertools.product(by_ranks, by_ranks):
         samples = samples_of_step(trial)
-        is_candidate = trial.world_size > fewest and samples is not None and samples == samples_of_step(base)
-        if is_candidate and len(_differing_fields(trial, base)) == 1:
-            label = f"ranks {trial.world_size} vs {fewest}, one batch"
-            yield Pair("world_size", label, f"{samples:,.10g} samples a step", trial, base)
+        if base.world_size > by_ranks[0].world_size or trial.world_size <= base.world_size:
+            continue
+        if samples is None or samples != samples_of_step(base):
+            continue
+        differing = _differing_fields(trial, base)
+        if not differing:
+            return []
+        if len(differing) == 1 and _is_divided(differing[0], trial, base):
+            label = f"ranks {trial.world_size} vs {base.world_size}, one batch"
+            pairs.append(Pair("world_size", label, f"{samples:,.10g} samples a step", trial, base))
+    return pairs
 
 
 def _differing_fields(trial: Trial, base: Trial) -> list[str]:
-    """The fields in which two trials differ besides their ranks; without those that do not count with one of them."""
+    """The fields in which two trials differ besides their ranks, and what only counts with several of them."""
+    specs = trial.workload.specs()
     differing = []
     for name, value in trial.factors.items():
-        values = {repr(value), repr(base.factors[name])}
-        if name not in RANKS and len(values) > 1 and "None" not in values:
+        of_ranks = name in RANKS or name == "backend" or (name in specs and specs[name].setting.ddp_only)
+        if not of_ranks and repr(value) != repr(base.factors[name]):
             differing.append(name)
     return differing
+
+
+def _is_divided(name: str, trial: Trial, base: Trial) -> bool:
+    """Whether a field of a trial is that of the other one, divided by how many times more ranks it has."""
+    value, whole = trial.factors[name], base.factors[name]
+    return is_number(value) and is_number(whole) and value * trial.world_size == whole * base.world_size
 
 
 _GAP = Measure(metric="accuracy_gap", kind="points", noun="gap to training", better=-1)

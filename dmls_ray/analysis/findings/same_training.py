@@ -119,6 +119,8 @@ def _compare_losses(trial: Trial, base: Trial, rounding: float) -> tuple[Losses,
     divided = (trial.value_of("backward_passes") or 1.0) / (base.value_of("backward_passes") or 1.0)
     if _are_equal(early, base_early, divided, rounding):
         last, base_last = _of_equal_seeds(trial, base, "last_loss")
+        if not last:
+            last, base_last = _of_equal_seeds(trial, base, "tenth_loss")
         if trial.world_size != base.world_size or _are_equal(last, base_last, divided, _GROWTH * rounding):
             return "equal", medians
         return "last", (median(last), median(base_last))

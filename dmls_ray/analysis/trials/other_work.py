@@ -31,8 +31,8 @@ def describe_other_work(trials: Sequence[Trial]) -> list[str]:
     """`batch_per_rank=64 (0.9 cores in 2 of 5 runs)` of each trial with runs that other programs computed beside."""
     texts = []
     for trial in trials:
-        cores = [found for record in trial.counted if (found := other_cores(record))]
+        cores = [found for record in trial.timed if (found := other_cores(record))]
         if cores:
-            count = f"{max(cores):.1f} cores in {len(cores)} of {len(trial.counted)} runs"
+            count = f"{max(cores):.1f} cores in {len(cores)} of {len(trial.timed)} runs"
             texts.append(f"{describe_configuration(trial.factors)} ({count})")
     return texts

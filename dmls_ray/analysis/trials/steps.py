@@ -141,8 +141,10 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     if not before or not after.get("forward_ms") or not trial.common_blocks(base):
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
-    samples = (samples_of_step(trial) or 1.0) / (samples_of_step(base) or 1.0)
-    return StepChange(sum(after.values()), sum(before.values()), changes, samples, slower_rank(trial))
+    samples, base_samples = samples_of_step(trial), samples_of_step(base)
+    if not samples or not base_samples:
+        samples, base_samples = configured_samples(trial), configured_samples(base)
+    return StepChange(sum(after.values()), sum(before.values()), changes, samples / base_samples, slower_rank(trial))
 
 
 def slower_rank(trial: Trial) -> tuple[int, float] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import json
 import os
 import sys
@@ -43,8 +44,7 @@ def main() -> NoReturn:
         argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
         flags = []
         for each in (*first, parser):
-            places = {dest: _place_of(dest, each, words) for dest in _given(each, words)[0]}
-            flags += [described for action in each._actions if (described := _describe(action, places))]
+            flags += [described for action in each._actions if (described := _describe(action, each, words))]
         print(json.dumps(flags), file=answers, flush=True)
         for line in sys.stdin:
             left = json.loads(line)
@@ -72,41 +72,57 @@ def _is_of_library(frame: FrameType | None) -> bool:
     return False
 
 
-def _given(parser: argparse.ArgumentParser, words: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The values that the words give to arguments, however they spell them, without defaults; and the other words."""
-    actions = [(action, action.default, action.required) for action in parser._actions]
-    for action, *_ in actions:
-        action.default, action.required = argparse.SUPPRESS, False
+Given = list[tuple[argparse.Action, list[str]]]
+"""The arguments that some words give, with the words of their values, in the order of the line."""
+
+
+def _given(parser: argparse.ArgumentParser, words: list[str]) -> tuple[Given, list[str]]:
+    """What the words give, however they spell it; and the words that the parser does not know.
+
+    No type of the script is called: it may open a file, or return what cannot be compared.
+    """
+    given: Given = []
+    required = [(action, action.required) for action in parser._actions]
+
+    def take(action: argparse.Action, texts: list[str]) -> Any:
+        if texts or action.option_strings:
+            given.append((action, [*texts]))
+        return texts[0] if action.nargs in (None, argparse.OPTIONAL) and texts else [*texts]
+
+    for action, _ in required:
+        action.required = False
     said = io.StringIO()
+    parser._get_values = take  # type: ignore[method-assign, assignment]
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            namespace, unknown = parser.parse_known_args(words)
+            _, unknown = parser.parse_known_args(words)
     except (SystemExit, Exception):  # noqa: BLE001 - what the parser refuses is said when the runs are checked
-        return {}, words
+        return [], words
     finally:
-        for action, default, required in actions:
-            action.default, action.required = default, required
-    return vars(namespace), unknown
+        del parser._get_values
+        for action, was in required:
+            action.required = was
+    return given, unknown
 
 
-def _place_of(dest: str, parser: argparse.ArgumentParser, words: list[str]) -> tuple[int, int] | None:
-    """Which words give a value to an argument, and to no other: the first one, and how many; None where none do."""
+def _places_of(action: argparse.Action, parser: argparse.ArgumentParser, words: list[str]) -> list[int]:
+    """Which words give a value to an argument, and nothing else."""
     given, unknown = _given(parser, words)
-    del given[dest]
-    for first in range(len(words)):
-        for count in (1, 2):
-            if _given(parser, words[:first] + words[first + count :]) == (given, unknown):
-                return first, count
-    return None
+    places: list[int] = []
+    for turn, (other, _) in enumerate(given):
+        if other is not action:
+            continue
+        without = given[:turn] + given[turn + 1 :]
+        for first, count in itertools.product(range(len(words)), (1, 2)):
+            is_flag = words[first][:1] in parser.prefix_chars and first not in places
+            if is_flag and _given(parser, words[:first] + words[first + count :]) == (without, unknown):
+                places += range(first, first + count)
+                break
+    return places
 
 
-def _describe(action: argparse.Action, places: dict[str, tuple[int, int] | None]) -> dict[str, Any] | None:
-    """What is known of one argument; None for --help and --version.
-
-    Args:
-        action: the argument.
-        places: the arguments that are given, with the words that do so, as `_place_of`.
-    """
+def _describe(action: argparse.Action, parser: argparse.ArgumentParser, words: list[str]) -> dict[str, Any] | None:
+    """What is known of one argument; None for --help and --version."""
     if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
         return None
     has_no = isinstance(action, argparse.BooleanOptionalAction)
@@ -122,8 +138,8 @@ def _describe(action: argparse.Action, places: dict[str, tuple[int, int] | None]
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
         "default": default,
-        "is_given": action.dest in places,
-        "place": places.get(action.dest),
+        "given": [texts for other, texts in _given(parser, words)[0] if other is action],
+        "places": _places_of(action, parser, words),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
     }
 

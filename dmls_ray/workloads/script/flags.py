@@ -39,10 +39,10 @@ class ScriptFlag:
     """value: followed by its value; switch: given or not; bool: `--flag` or `--no-flag`."""
     several: bool = False
     """Whether several words may follow it; they are separated by spaces in one value."""
-    is_given: bool = False
-    """Whether the fixed arguments of the script give it a value."""
-    place: tuple[int, int] | None = None
-    """Which of them do, and nothing else: the first one, and how many; None where none do."""
+    given: tuple[str, ...] | None = None
+    """The last value that the fixed arguments of the script give it, as words; None where they give it none."""
+    places: tuple[int, ...] = ()
+    """Which of them do, and nothing else."""
 
     @property
     def hint(self) -> Any:
@@ -109,9 +109,9 @@ class FlagReader:
         name = re.sub(r"\W", "_", described["option"].lstrip("-") or described["dest"])
         if not described["option"]:
             return  # a word without a flag is given after --
-        place = tuple(described["place"]) if described["place"] else None
+        given = tuple(described["given"][-1]) if described["given"] else None
         self.flags[name] = ScriptFlag(
-            described["option"], described["kind"], described["several"], described["is_given"], place
+            described["option"], described["kind"], described["several"], given, tuple(described["places"])
         )
         hint: Any = bool if described["kind"] != "value" else _HINTS[described["type"]]
         if described["choices"]:
@@ -146,13 +146,17 @@ class FlagReader:
         return lines[-1].rstrip(".") if lines else f"exit code {self._process.returncode}"
 
 
-@functools.cache
 def reader_of(script: str, words: tuple[str, ...]) -> FlagReader:
-    """The reader of a script with these fixed arguments, started once; it ends with this process.
+    """The reader of a script with these fixed arguments, started once for each version; it ends with this process.
 
     Raises:
         UserCodeError: as `FlagReader`.
     """
+    return _reader_of(script, words, os.path.abspath(script), os.stat(script).st_mtime_ns)
+
+
+@functools.cache
+def _reader_of(script: str, words: tuple[str, ...], path: str, changed_ns: int) -> FlagReader:
     reader = FlagReader(script, words)
     atexit.register(reader.close)
     return reader

@@ -38,6 +38,8 @@ class Meeting:
             self.store = dist.TCPStore(host, int(place.get("port")), is_master=False)
             place.set(f"joined {rank.rank}", "")
         self._steps = dist.PrefixStore("dmls_ray/steps", self.store)
+        self._has_answer = True
+        """Whether rank 0 has answered so far: one that made fewer steps does not, and is asked once."""
 
     def is_over(self, step: int, *, wanted: bool) -> bool:
         """Whether the run ends after a step: what rank 0 wants.
@@ -50,13 +52,16 @@ class Meeting:
         if self._rank.rank == 0:
             self._steps.set(key, str(int(wanted)))
             return wanted
-        with contextlib.suppress(dist.DistError):
-            self._steps.wait([key], _WAIT)
-            return bool(int(self._steps.get(key)))
+        if self._has_answer:
+            self._has_answer = False
+            with contextlib.suppress(dist.DistError):
+                self._steps.wait([key], _WAIT)
+                self._has_answer = True
+                return bool(int(self._steps.get(key)))
         return False
 
     def wait_for_all(self) -> None:
         """Wait until all ranks have made their last step: the end of one would end a collective of the others."""
-        self._steps.set(f"last {self._rank.rank}", "")
-        with contextlib.suppress(dist.DistError):
+        with contextlib.suppress(dist.DistError):  # rank 0 may have ended before, and the store with it
+            self._steps.set(f"last {self._rank.rank}", "")
             self._steps.wait([f"last {rank}" for rank in range(self._rank.world_size)], _WAIT)

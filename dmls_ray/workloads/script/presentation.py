@@ -31,7 +31,7 @@ class ScriptPresentation(Presentation):
             listed = ", ".join(f"{text} on {count_noun(ranks, 'rank')}" for ranks, text in threads)
             way_out = "so ranks differ in their threads, too; --threads-per-rank 1 compares ranks alone"
             notes.append(Note("method", f"A rank computed with these threads: {listed}; {way_out}."))
-        if len({samples_of_step(row) for row in rows if row.counted}) > 1:
+        if _has_short_runs_of_several_batches(rows):
             way_out = (
                 "--steps none runs the script to its end, --metric-regex NAME PATTERN takes a result that it prints"
             )
@@ -41,6 +41,13 @@ class ScriptPresentation(Presentation):
             way_out = "each run overwrites what the one before left, or reads it; --own-folder gives each a folder"
             notes.append(Note("method", f"Several runs wrote {join_names(shared, separator=', ')}: {way_out}."))
         return notes
+
+
+def _has_short_runs_of_several_batches(rows: Sequence[Trial]) -> bool:
+    """Whether batches differ, and no run says how well they train."""
+    batches = {samples_of_step(row) for row in rows if row.counted} - {None}
+    configs = [record.config for row in rows for record in row.counted]
+    return len(batches) > 1 and not any(config.get("steps") is None or config.get("metric_regex") for config in configs)
 
 
 def _named(rows: Sequence[Trial]) -> str:

@@ -92,6 +92,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "threads": str(torch.get_num_threads()),
                 **steps.facts(),
                 "last_loss": steps.last_loss,
+                "tenth_loss": steps.losses[9] if len(steps.losses) > 9 else None,
                 "not_recorded": reported.left_out,
                 "written": [] if config.own_folder else written(before, stamps_of(place, folder)),
                 **told,

@@ -214,13 +214,12 @@ class ScriptWorkload(Workload):
         taken: set[int] = set()
         for name, flag in reader.flags.items():
             field_name = _free(name, own)
-            if field_name not in names or flag.place is None or flag.kind == "bool" or flag.several:
+            if field_name not in names or not flag.places or flag.kind == "bool" or flag.several:
                 continue
-            first, count = flag.place
-            value = "true" if flag.kind == "switch" else _value_in(self.arguments[first : first + count])
+            value = ["true"] if flag.kind == "switch" else flag.given
             if value:
-                given[field_name] = reader.specs[name].parse(value)
-                taken |= {*range(first, first + count)}
+                given[field_name] = reader.specs[name].parse(value[0])
+                taken |= {*flag.places}
         left = [word for place, word in enumerate(self.arguments) if place not in taken]
         variables = [name for name, flag in self._others.items() if flag.kind == "variable"]
         return ScriptWorkload(self.script, left, variables, self.patterns), given
@@ -241,7 +240,7 @@ class ScriptWorkload(Workload):
         for config in configs:
             words, fixed = config.words(), tuple(shlex.split(config.arguments))
             for name in config.values:
-                if config.flags[name].is_given:
+                if config.flags[name].given is not None:
                     flag = config.flags[name].option
                     raise ConfigError(f"{flag} is given before -- and after it; leave one of them out.")
             if error := reader_of(config.path, fixed).error_of(words):
@@ -266,14 +265,6 @@ class ScriptWorkload(Workload):
 
     def data_sets(self, config: ScriptConfig) -> Mapping[str, tuple[Any, ...]]:
         return {}  # what a script reads is not known
-
-
-def _value_in(words: Sequence[str]) -> str:
-    """The value of a flag: of `--batch-size 16`, `--batch-size=16`, `-b 16` or `-b16`; empty where it has none."""
-    if len(words) > 1:
-        return words[-1]
-    (word,) = words
-    return word.partition("=")[2] if word.startswith("--") else word[2:]
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -72,6 +72,19 @@ def test_ranks_divide_one_batch_only_where_nothing_else_differs() -> None:
     assert effects(found, "ranks 2 vs 1, one batch", "mean of 2")["speed"].contrast.centre == pytest.approx(1.0)
 
 
+def test_ranks_that_compute_on_as_many_samples_anyway_divide_no_batch() -> None:
+    """A script that divides its batch by the number of ranks itself; and pairs that differ in more than the batch."""
+    runs = own_results(
+        {"width": [1, 2], "world_size": [1, 2]},
+        lambda values, repeat: (float(values["width"]) + repeat / 10, {"samples_per_step": 64.0}),
+    )
+    assert all("one batch" not in label for label, _ in keys(answer(runs, "width")))
+    axes = {"batch_per_rank": [16, 32], "world_size": [1, 2], "clip_norm": [None, 1.0]}
+    found = answer(results(axes, lambda values, repeat: 100.0 + repeat), "batch_per_rank")
+    divided = [comparison for comparison in found.comparisons if "one batch" in comparison[0].key[0]]
+    assert [comparison[0].key[1] for comparison in divided] == ["mean of 2"]
+
+
 def along_batches(factors: dict[int, float]) -> Answer:
     levels = {batch: (factor, 0.9) for batch, factor in factors.items()}
     return answer(along("batch_per_rank", levels), "batch_per_rank")

@@ -170,7 +170,7 @@ DataclassParser(Arguments).parse_into_dataclasses()
             "per_device_batch": "value",
             "bf16": "switch",
         }
-        assert {name for name, flag in reader.flags.items() if flag.is_given} == {"per_device_batch"}
+        assert {name for name, flag in reader.flags.items() if flag.given is not None} == {"per_device_batch"}
         assert reader.error_of(["--per_device_batch", "x"]) != ""
         assert reader.error_of(["--unknown", "1"]) == ""
     finally:
