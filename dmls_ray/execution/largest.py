@@ -128,12 +128,11 @@ class LargestFit:
     def _edge(self, share: float) -> int | None:
         """The largest value whose run takes a share of the free memory, by the growth of memory between the last two.
 
-        None where that is not known.
+        After one run all that it took is counted as growth, so that the next one fits. None where that is not known.
         """
-        if len(self._fitting) < 2:
-            return None
-        before, last = self._fitting[-2:]
-        if before.growth_mib is None or last.growth_mib is None:
+        nothing = Probe(0, "", growth_mib=0.0)
+        before, last = [nothing, nothing, *self._fitting][-2:]
+        if before.growth_mib is None or last.growth_mib is None or last.value == before.value:
             return None
         per_value = (last.growth_mib - before.growth_mib) / (last.value - before.value)
         left_mib = last.free_mib * share - last.growth_mib
