@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import cached_property
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -70,9 +71,6 @@ class WorkerGroup:
 
     def __enter__(self) -> WorkerGroup:
         """Start the broker and the trainers; ranks join as they come up."""
-        # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
-        self._storage = TemporaryFolder("ray")
-        self.storage = str(self._storage.path)
         if self.isolation == "group":
             self._plan_missing(later=False)
         # On this machine, so that it does not leave with another.
@@ -108,6 +106,16 @@ class WorkerGroup:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
         finally:
             self._storage.remove()
+
+    @cached_property
+    def _storage(self) -> TemporaryFolder:
+        """Where Train and Tune write their state. Nothing is read from it, so it is removed with the sweep."""
+        return TemporaryFolder("ray")
+
+    @property
+    def storage(self) -> str:
+        """Path of a folder for what Train and Tune write."""
+        return str(self._storage.path)
 
     def serves_as(self, other: WorkerGroup) -> bool:
         """Whether these ranks serve the runs of another group, which has not started, as its own would."""

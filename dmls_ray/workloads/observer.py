@@ -161,8 +161,10 @@ class ObservedSteps:
     def rates(self) -> dict[str, float | None]:
         """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
         seen = self._mean()
-        # Code that ends within its warm-up has steps, too: the later half of them.
-        early_s = self._early_s[len(self._early_s) // 2 :] or [math.inf]
+        # Code that ends within its warm-up has steps, too: the later half of them. On a GPU the host only issues them.
+        early_s = self._early_s[len(self._early_s) // 2 :]
+        if self._rank.device.startswith("cuda") or not early_s:
+            early_s = [math.inf]
         seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else fmean(early_s)
         return {
             "samples_per_step": self._seen.usual_samples or None,
