@@ -15,12 +15,14 @@ from pathlib import Path
 import psutil
 
 from dmls_ray.launchers.base import JobFolder, launcher
-from dmls_ray.launchers.command import PARENT
+from dmls_ray.launchers.command import OURS, PARENT, SAFE_PATH
 from dmls_ray.util.importing import search_module_path
 
 
 def main(path: Path) -> None:
     """Run the job; a failure of the run is a result, not an exit code."""
+    if os.environ.get(SAFE_PATH) == OURS:
+        del os.environ[SAFE_PATH]  # what the job starts is the user's
     # The second is the agent of the launcher, or the same process.
     ends_with = (int(os.environ[PARENT]), os.getppid())
     threading.Thread(target=_end_with, args=ends_with, daemon=True).start()

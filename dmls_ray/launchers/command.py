@@ -29,6 +29,9 @@ PARENT = "DMLS_RAY_PARENT"
 RUN = "DMLS_RAY_RUN"
 """Environment variable with the folder of the run: it shows which processes belong to the run."""
 
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "until a job has started"
+"""With this variable, the working folder is not the first that a new process looks into: a user's queue.py is none of
+the packages that a process loads before its job."""
 _PACKAGE = str(Path(__file__).parents[2])
 """Folder from which dmls_ray is imported."""
 
@@ -97,7 +100,7 @@ def _environment(path_of_run: Path) -> Mapping[str, str]:
     paths = [_PACKAGE, *filter(None, [os.environ.get("PYTHONPATH")])]
     # All ranks are on this machine; by default gloo takes the interface of the host name.
     of_run = {PARENT: str(os.getpid()), RUN: str(path_of_run), "PYTHONPATH": os.pathsep.join(paths)}
-    return {**_loopback_interface(), **os.environ, **of_run}
+    return {**_loopback_interface(), SAFE_PATH: OURS, **os.environ, **of_run}
 
 
 def _loopback_interface() -> Mapping[str, str]:
