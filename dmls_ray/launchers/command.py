@@ -30,8 +30,9 @@ RUN = "DMLS_RAY_RUN"
 """Environment variable with the folder of the run: it shows which processes belong to the run."""
 
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "until a job has started"
-"""With this variable, the working folder is not the first that a new process looks into: a module of the user named queue is none of
-the packages that a process loads before its job."""
+"""With this variable, a new process does not look into the working folder first: a module of the user named queue is
+none of the packages that it loads before its job."""
+
 _PACKAGE = str(Path(__file__).parents[2])
 """Folder from which dmls_ray is imported."""
 
