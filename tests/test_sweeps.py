@@ -323,7 +323,7 @@ def test_after_an_edit_the_same_command_trains_the_new_model_from_its_start_and_
     later = load(folder).records
     assert len(later) == 2
     assert {item.metrics["parameters"] for item in later}.isdisjoint({record.metrics["parameters"]})
-    assert len(load(folder, stale=True)) == 3
+    assert len(load(folder, stale=True).records) == 3
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_a_sweep_piped_into_head_runs_to_its_end_without_a_traceback(tmp_path: P
     done = call(["bash", "-c", script], tmp_path)
     assert done.returncode == 0, done.stderr
     assert (done.stdout.count("\n"), done.stderr.count("\n")) == (1, 0)
-    assert len(load(tmp_path / "results" / "batch_size")) == len(lines(tmp_path / "results" / "batch_size")) > 2
+    assert len(load(tmp_path / "results" / "batch_size").records) == len(lines(tmp_path / "results" / "batch_size")) > 2
 
 
 @pytest.mark.slow
@@ -363,7 +363,7 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     assert time.monotonic() - interrupted_at < within_s + 0.5
     assert process.returncode == 130
     assert err == f"{STOPPED}\n"
-    assert len(load(folder)) == len(lines(folder)) >= 1
+    assert len(load(folder).records) == len(lines(folder)) >= 1
     assert (folder / "runs.csv").exists()
 
 

@@ -107,11 +107,11 @@ def test_a_sweep_killed_before_its_end_runs_only_what_is_missing(
     killed_after(2, uri, tmp_path, signal.SIGKILL, *flags)
     kept = run_objects(uri)
     assert 2 <= len(kept) < 6
-    assert len(load(uri)) == len(kept)
+    assert len(load(uri).records) == len(kept)
     done = sweep_command("batch_size", *GRID, "--out", uri, *flags)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done.stdout) == 6 - len(kept)
-    assert len(run_objects(uri)) == len(load(uri)) == 6
+    assert len(run_objects(uri)) == len(load(uri).records) == 6
     assert len(ObjectStore(uri).list("sessions")) == 2
 
 
@@ -123,7 +123,7 @@ def test_a_stopped_sweep_keeps_its_runs_and_writes_the_report(
     uri = f"{bucket}/sweep"
     process = killed_after(1, uri, tmp_path, number, "--epochs", "300")
     assert process.returncode == 130
-    assert len(run_objects(uri)) == len(load(uri)) >= 1
+    assert len(run_objects(uri)) == len(load(uri).records) >= 1
     assert ObjectStore(uri).get("report.html") is not None
 
 
@@ -145,7 +145,7 @@ def test_a_bucket_that_disappears_loses_no_run(use_s3: Callable[[S3], str], tmp_
     assert rows(out) == 6
     assert "the sweep goes on" in out
     (folder,) = set(re.findall(r"dmls-ray copy (\S+) s3://", out.replace("\n", " ")))
-    assert len(load(folder)) == 6
+    assert len(load(folder).records) == 6
     assert f"Report: {folder}/report.html" in out
     shutil.rmtree(folder)
 
