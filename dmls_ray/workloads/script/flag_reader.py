@@ -44,7 +44,8 @@ def main() -> NoReturn:
         argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
         flags = []
         for each in (*first, parser):
-            flags += [described for action in each._actions if (described := _describe(action, each, words))]
+            given = _given(each, words)
+            flags += [described for action in each._actions if (described := _describe(action, each, words, given))]
         print(json.dumps(flags), file=answers, flush=True)
         for line in sys.stdin:
             left = json.loads(line)
@@ -105,9 +106,10 @@ def _given(parser: argparse.ArgumentParser, words: list[str]) -> tuple[Given, li
     return given, unknown
 
 
-def _places_of(action: argparse.Action, parser: argparse.ArgumentParser, words: list[str]) -> list[int]:
+def _places_of(
+    action: argparse.Action, parser: argparse.ArgumentParser, words: list[str], given: Given, unknown: list[str]
+) -> list[int]:
     """Which words give a value to an argument, and nothing else."""
-    given, unknown = _given(parser, words)
     places: list[int] = []
     for turn, (other, _) in enumerate(given):
         if other is not action:
@@ -121,7 +123,9 @@ def _places_of(action: argparse.Action, parser: argparse.ArgumentParser, words: 
     return places
 
 
-def _describe(action: argparse.Action, parser: argparse.ArgumentParser, words: list[str]) -> dict[str, Any] | None:
+def _describe(
+    action: argparse.Action, parser: argparse.ArgumentParser, words: list[str], given: tuple[Given, list[str]]
+) -> dict[str, Any] | None:
     """What is known of one argument; None for --help and --version."""
     if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
         return None
@@ -138,8 +142,8 @@ def _describe(action: argparse.Action, parser: argparse.ArgumentParser, words: l
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
         "default": default,
-        "given": [texts for other, texts in _given(parser, words)[0] if other is action],
-        "places": _places_of(action, parser, words),
+        "given": [texts for other, texts in given[0] if other is action],
+        "places": _places_of(action, parser, words, *given),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
     }
 
