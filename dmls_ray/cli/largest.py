@@ -11,8 +11,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.request import Request
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cluster.connect import RaySession, cluster_at
-from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.cluster.held_group import held_ranks
 from dmls_ray.config.options import Options, Until
 from dmls_ray.config.search_space import Largest
 from dmls_ray.execution.largest import LargestFit
@@ -57,12 +56,8 @@ def with_largest(request: Request, name: str, options: Options, heartbeat: Heart
     numbers = [value for value in given if isinstance(value, int)]
     if not numbers and isinstance(default, int) and default > 0:
         numbers = [default]
-    session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
-    with (
-        View(ProgressConsole(is_aside=request.is_json), is_live=False) as view,
-        session.connected(),
-        HeldGroup() as held,
-    ):
+    console = ProgressConsole(is_aside=request.is_json)
+    with View(console, is_live=False) as view, held_ranks(options) as held:
         fit = LargestFit(request.workload, others, name, options, view, heartbeat, held)
         largest = fit.find(min(numbers, default=1))
     values = [_settled(value, largest) for value in given]

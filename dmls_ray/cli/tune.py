@@ -15,8 +15,7 @@ from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import begun
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.cluster.connect import RaySession, cluster_at
-from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.cluster.held_group import held_ranks
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
@@ -53,9 +52,8 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     if asked.budget is None:
         raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, say.")
     options = begun(request, heartbeat)
-    session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
     console = ProgressConsole(is_aside=request.is_json)
-    with View(console, is_live=False) as view, session.connected(), HeldGroup() as held:
+    with View(console, is_live=False) as view, held_ranks(options) as held:
         tuner = Tuner(
             workload, base, replace(options, budget=Until.budget), view, heartbeat, held,
             budget_s=asked.budget,

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from dmls_ray.cluster.connect import RaySession, cluster_at
+from dmls_ray.config.options import Options
+
 if TYPE_CHECKING:
     from dmls_ray.cluster.worker_group import WorkerGroup  # it loads Ray
 
@@ -42,3 +45,11 @@ class HeldGroup:
             self.__exit__(None, None, None)
             self._group = wanted.__enter__()
         yield self._group
+
+
+@contextmanager
+def held_ranks(options: Options) -> Iterator[HeldGroup]:
+    """Ray, with the ranks of the first call for all that follow."""
+    session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
+    with session.connected(), HeldGroup() as held:
+        yield held
