@@ -42,7 +42,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.train import rank_trainer
-from dmls_ray.workloads.observer import ObservedSteps
+from dmls_ray.training.observed.observer import ObservedSteps
 from tests.new_processes import run_inline
 
 _MODELS = (("mnist_convnet", 2048), ("convnet", 512))

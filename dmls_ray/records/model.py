@@ -90,6 +90,8 @@ class RankRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     sampled_parameters: FloatList = []
     """A random projection of the parameters, relative to their norm, after optimizer steps 1, 2, 3, 5, 8, 13, ...;
     empty where unknown."""
+    sample_digests: list[Int] = []
+    """A number for each of its first batches, equal for equal ones; empty at world size 1."""
     utilization: dict[str, FloatList] = {}
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     epochs: list[EpochRecord] = []

@@ -109,7 +109,11 @@ class StepTimer:
         self._began = self._counted_from = 0.0
         self._samples = 0
         self.step_ms: list[float] = []
-        """Milliseconds of every counted step so far."""
+        """Milliseconds of every counted step so far, without what was left out of it."""
+        self._left_out: list[tuple[int, Any, Any]] = []
+        """Times to leave out: the number of marks before, and the marks between which each lies."""
+        self.left_out_ms = 0.0
+        """Milliseconds that were left out of counted steps."""
         self.phases = StepPhases(device)
 
     def begin_epoch(self) -> None:
@@ -142,10 +146,10 @@ class StepTimer:
         """Let the next step be the last one that does not count."""
         self._warmup_left = min(self._warmup_left, 1)
 
-    def restart_step(self) -> None:
-        """What happened since the last step is in no step."""
-        with self.paused():
-            pass
+    def leave_out(self, began: Any, ended: Any) -> None:
+        """The time between two marks, of the step under way, counts in no step."""
+        if self.is_warm:
+            self._left_out.append((len(self._marks), began, ended))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -194,9 +198,17 @@ class StepTimer:
 
     def _read_marks(self) -> None:
         """Turn the marks of counted steps into milliseconds; the device has finished all work."""
-        if not self._warmup_left:
-            self.step_ms += itertools.starmap(elapsed_ms, itertools.pairwise(self._marks))
-            self._marks = []
+        if self._warmup_left:
+            return
+        steps = [elapsed_ms(began, ended) for began, ended in itertools.pairwise(self._marks)]
+        for marks_before, began, ended in self._left_out:
+            # The step under way at the end of a run is no step.
+            if marks_before <= len(steps):
+                ms = elapsed_ms(began, ended)
+                steps[marks_before - 1] -= ms
+                self.left_out_ms += ms
+        self.step_ms += steps
+        self._marks, self._left_out = [], []
 
 
 def synchronize(device: torch.device) -> None:
@@ -280,6 +292,23 @@ class StepPhases:
         self._with_this_step[phase] += (now - self._last) * 1e3
         self._last = now
 
+    def state(self) -> Any:
+        """The phases of the step under way so far, for `restore`."""
+        if not self._is_counting:
+            return None
+        return len(self._events[-1]) if self._cuda else self._with_this_step.copy()
+
+    def restore(self, state: Any) -> None:
+        """What the rank did since `state` was called, in the same step, was no phase of it."""
+        if not self._is_counting or state is None:
+            return
+        self._last = mark(self._device)
+        if self._cuda:
+            del self._events[-1][state:]
+            self._events[-1].append((None, self._last))
+        else:
+            self._with_this_step = state
+
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""
         if self._is_counting:
@@ -293,8 +322,8 @@ class StepPhases:
         """Read the events of the epoch; the device has finished all work. The step that had begun is left out."""
         for step in self._events:
             for (_, began), (phase, ended) in itertools.pairwise(step):
-                assert phase is not None
-                self._ms[phase] += elapsed_ms(began, ended)
+                if phase is not None:
+                    self._ms[phase] += elapsed_ms(began, ended)
         self._events = []
 
     def mean_ms(self) -> dict[Phase, float]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -46,14 +47,72 @@ def measured_passes(data: Mapping[str, Any], every: int) -> int:
     return min(last, 10) + max(last // every - 10 // every, 0)
 
 
-def around_loader_waits(begin: Callable[[Any], object], end: Callable[[Any], object]) -> AbstractContextManager[object]:
+def around_loader_waits(
+    begin: Callable[[Any], object], end: Callable[[Any, Any], object]
+) -> AbstractContextManager[object]:
     """Call two functions before and after each wait for a batch of any DataLoader, while the context lasts.
 
-    The first is given the loader's iterator, the second the batch; None at the end of the data.
+    Both are given the loader's iterator, the second the batch, too; None at the end of the data.
 
     Without it: what a user-defined function waits for its data is not known.
     """
-    return _around(_BaseDataLoaderIter, "__next__", begin, end)
+    wait = _BaseDataLoaderIter.__next__
+
+    def surrounded(iterator: Any) -> Any:
+        begin(iterator)
+        batch = None
+        try:
+            batch = wait(iterator)
+        finally:
+            end(iterator, batch)
+        return batch
+
+    return patch.object(_BaseDataLoaderIter, "__next__", surrounded)
+
+
+_SIZES = "_dmls_ray_sizes"
+"""Attribute of a loader's iterator: that of its sampler, and the sizes of the batches that were asked for."""
+
+
+def batch_sizes_noted() -> AbstractContextManager[object]:
+    """While the context lasts, iterators of loaders note how many samples each batch has that they ask for.
+
+    Without it: `next_batch_size` is 0, and the samples of a step are those that the model is given.
+    """
+    next_index = _BaseDataLoaderIter._next_index
+
+    def noted(iterator: Any) -> Any:
+        index = next_index(iterator)
+        noted_before = iterator.__dict__.get(_SIZES)
+        # An iterator that is used again, with workers that stay, has a new one of its sampler.
+        if noted_before is None or noted_before[0] is not iterator._sampler_iter:
+            noted_before = iterator.__dict__[_SIZES] = iterator._sampler_iter, deque()
+        noted_before[1].append(len(index) if iterator._auto_collation else 0)
+        return index
+
+    return patch.object(_BaseDataLoaderIter, "_next_index", noted)
+
+
+def next_batch_size(iterator: Any) -> int:
+    """The samples of the batch that an iterator has just given; 0 where its loader has no batches."""
+    noted = iterator.__dict__.get(_SIZES)
+    return noted[1].popleft() if noted and noted[1] else 0
+
+
+def dataset_of(iterator: Any) -> Any:
+    """The data set that an iterator of a loader reads.
+
+    Without it: batches of a test are taken for those of the training.
+    """
+    return iterator._dataset
+
+
+def sampled_size(iterator: Any) -> int:
+    """The usual size of the batches of an iterator's loader; 0 where they have none.
+
+    Without it: as `dataset_of`.
+    """
+    return getattr(iterator._index_sampler, "batch_size", None) or 0
 
 
 def around_backward_passes(

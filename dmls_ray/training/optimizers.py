@@ -6,7 +6,9 @@ In a step gradients are accumulated and applied, and the learning rate follows i
 from __future__ import annotations
 
 import math
+import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -201,17 +203,18 @@ def around_optimizer_steps(before: Callable[[], object], after: Callable[[Optimi
 
     An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
     """
-    outermost: Optimizer | None = None
+    outermost: weakref.ref[Optimizer] | None = None
 
     def begin(optimizer: Optimizer, *_: Any) -> None:
         nonlocal outermost
-        if outermost is None:
-            before()
-            outermost = optimizer
+        if outermost is not None and _is_in_step(outermost()):
+            return
+        before()
+        outermost = weakref.ref(optimizer)
 
     def end(optimizer: Optimizer, *_: Any) -> None:
         nonlocal outermost
-        if optimizer is outermost:
+        if outermost is not None and optimizer is outermost():
             outermost = None
             after(optimizer)
 
@@ -221,3 +224,13 @@ def around_optimizer_steps(before: Callable[[], object], after: Callable[[Optimi
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _is_in_step(optimizer: Optimizer | None) -> bool:
+    """Whether a step of an optimizer is under way: one that raised has told nobody."""
+    frame = sys._getframe(1) if optimizer is not None else None
+    while frame is not None:
+        if frame.f_locals.get("self") is optimizer:
+            return True
+        frame = frame.f_back
+    return False

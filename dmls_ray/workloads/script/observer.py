@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.observer import WARMUP_STEPS, ObservedSteps
+from dmls_ray.training.observed.observer import WARMUP_STEPS, ObservedSteps
 from dmls_ray.workloads.script.meeting import Meeting
 
 _MOST_RAISED = 3

@@ -78,6 +78,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
             **steps.timer.power.read(),
             **steps.parts_ms(),
             **steps.rates(),
+            "sample_digests": steps.digests(),
             **memory.read(),
             "no_tensor_mem": "a script has no step that can be repeated after it",
             **(steps.agreement.read_optimizers() if steps.agreement is not None else {}),
@@ -87,7 +88,6 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "backend": rank.backend or "",
                 # How long was measured says nothing of the training.
                 "steps": None if config.steps == "auto" else steps.count,
-                "counted_steps": len(steps.timer.step_ms),
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.facts(),

@@ -20,7 +20,7 @@ from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.base import Workload, check_data
-from dmls_ray.workloads.observer import ObservedSteps
+from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.workloads.user_function.ray_loop import call_loop, takes_rank
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
 
@@ -86,6 +86,7 @@ def run_user_function(
         **steps.timer.power.read(),
         **steps.parts_ms(),
         **steps.rates(),
+        "sample_digests": steps.digests(),
         **measured_memory,
         "no_tensor_mem": "a user-defined training function has no step that can be repeated after it",
         **agreed,

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 import time
-import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from dmls_ray.records.run_events import Progress
-from dmls_ray.training.clocks import PhaseClock, StepTimer
+from dmls_ray.training.clocks import PhaseClock, StepTimer, mark
 from dmls_ray.training.compat import (
     after_each,
     after_each_scaled_loss,
     around_backward_passes,
     around_loader_waits,
+    batch_sizes_noted,
     is_profiling,
 )
 from dmls_ray.training.ddp import DDPTimers, with_exposed
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
+from dmls_ray.training.observed.contents import content_of, digest_of
+from dmls_ray.training.observed.leader import StepRule
+from dmls_ray.training.observed.loaders import batch_of
+from dmls_ray.training.observed.losses import StepLosses
+from dmls_ray.training.observed.model_inputs import ModelInputs
+from dmls_ray.training.observed.model_tests import ModelTests
+from dmls_ray.training.observed.samples import SeenStep, Samples, elements_of, loaded_in, samples_of, tokens_of
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.workloads.model_inputs import ModelInputs, first_tensor, samples_in
-from dmls_ray.workloads.seen_steps import Seen, SeenSteps, describe_count
 
 WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
@@ -50,20 +56,29 @@ _SETTLED = 1.5
 """Time of a step over the fastest one up to which a warm-up is over."""
 _MODELS_FOUND_AFTER = (1, 3)
 """Steps after which models are looked for; some programs make a second one after their first step."""
-_MOST_OF_OTHERS = 10
-"""Steps of other optimizers after which the first one leads no more; in adversarial training they are fewer."""
-_LOSSES_READ_AT = 256
-"""Steps after which losses are read, which waits for the device: until then each is a tensor."""
+_DIGESTS = 4
+"""First batches that ranks are compared by."""
 _PROGRESS = Progress()
-_EARLY_STEPS = 3
-"""Steps whose losses say whether two runs train the same: the later ones follow from updates."""
+
+
+def _hook(method: Callable[..., None]) -> Callable[..., None]:
+    """A method that PyTorch calls in the user's program: if it fails, it is left out from then on, and noted."""
+
+    @functools.wraps(method)
+    def guarded(self: ObservedSteps, *args: Any, **kwargs: Any) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - a program must not end by what looks at it
+            self.fault = self.fault or f"{method.__name__.strip('_')}: {type(error).__name__}: {error}"
+
+    return guarded
 
 
 class ObservedSteps:
-    """Counts and times the steps of the first optimizer; those of others are part of them.
+    """Counts and times the optimizer steps of training code, as `StepRule` says what a step is.
 
-    Code that makes no optimizer, since it changes its parameters itself, makes a step with each backward pass. A step
-    in which a model was tested does not count. Where the first optimizer makes no more steps, another one leads.
+    Code that makes no optimizer, since it changes its parameters itself, makes a step with each backward pass. All of
+    its time counts but tests of the model, as `ModelTests` finds them.
 
     Args:
         rank: this rank.
@@ -73,42 +88,34 @@ class ObservedSteps:
     """
 
     def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock, warmup_steps: int = WARMUP_STEPS) -> None:
-        self.timer = StepTimer(
-            torch.device(rank.device), warmup_steps, on_warm=self._count_from_here, power=PowerMeter.of(rank)
-        )
+        device = torch.device(rank.device)
+        self.timer = StepTimer(device, warmup_steps, on_warm=self._count_from_here, power=PowerMeter.of(rank))
         self.count = 0
         self.backward_passes = 0
+        self.fault = ""
+        """What failed in looking at the program; empty if nothing did."""
         # It keeps the parameters of optimizers that the code no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
-        self.inputs = ModelInputs(self.leave_out, self._end_forward, self._interrupt, torch.device(rank.device).type)
+        self.inputs = ModelInputs(self._begin_forward, self._end_forward, device.type)
         self._rank, self._untimed, self._emit = rank, clock.untimed, emit
         self._tracing = ExitStack()
+        self._losses = StepLosses()
+        self._rule = StepRule()
+        self._step = SeenStep()
+        """The step under way."""
+        self._steps: list[SeenStep] = []
+        self._tests = ModelTests(self.timer, functools.partial(mark, device), lambda item: self._step.batches.append(item))
+        self._thread = threading.get_ident()
+        """The thread that trains: others may read ahead."""
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
         self._ddp: list[DDPTimers] = []
-        self._leader: weakref.ref[Optimizer] | None = None
         self._has_optimizer = False
-        self._samples_loaded = 0
-        """Samples that loaders gave since the last step."""
-        self._counted = [0.0, 0.0]
-        """Samples and tokens that the code counted since the last step."""
-        self._losses: list[Tensor] = []
-        """Losses of the backward passes since the last step, on the device."""
-        self._unread: list[list[Tensor]] = []
-        """The losses of the last steps."""
-        self._read: list[float | None] = []
-        """Those of the steps before, over their backward passes."""
-        self._unscaled: tuple[int, Any] = (0, None)
-        """The scaled loss, by its id, and the loss."""
-        self._seen = SeenSteps()
+        self._digests: dict[str, list[int]] = {"loader": [], "model": []}
+        """Of the first batches that loaders gave, and that models were given."""
         self._step_began = time.perf_counter()
         self._early_s: list[float] = []
         """Seconds of the steps of the warm-up, by the host's clock."""
-        self._is_interrupted = False
-        """Whether a model was given something without gradients in the step under way."""
-        self._has_seen_models = False
-        self._steps_of_others = 0
-        """Steps of other optimizers since the last one of the first."""
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -116,11 +123,12 @@ class ObservedSteps:
         self.timer.begin_epoch()
         try:
             with (
-                around_optimizer_steps(self.leave_out, self._step),
-                around_loader_waits(self.leave_out, self._loaded),
+                around_optimizer_steps(self.leave_out, self._end_optimizer),
+                around_loader_waits(self._begin_read, self._read),
+                batch_sizes_noted(),
                 around_backward_passes(self._begin_backward, self._end_backward),
                 after_each(DistributedDataParallel, lambda ddp: self._ddp.append(DDPTimers(ddp))),
-                after_each_scaled_loss(self._scaled),
+                after_each_scaled_loss(self._losses.scaled),
                 after_each(Optimizer, self._made),
             ):
                 yield
@@ -135,58 +143,76 @@ class ObservedSteps:
 
     def count_work(self, samples: float = 0, tokens: float = 0) -> None:
         """Take what the code says that it has processed since its last step."""
-        self._counted[0] += samples
-        self._counted[1] += tokens
+        self._step.counted_samples += samples
+        self._step.counted_tokens += tokens
 
     # --- what was seen ----------------------------------------------------------------------------------------------
 
     @property
     def losses(self) -> list[float | None]:
         """The loss of each step, over its backward passes; None where a root of a backward pass is no number."""
-        self._read += [math.fsum(map(float, step)) / len(step) if step else None for step in self._unread]
-        self._unread = []
-        return self._read
+        return self._losses.values
 
-    @property
-    def early_loss(self) -> float | None:
-        """The mean loss of the first steps."""
-        early = [loss for loss in self.losses[:_EARLY_STEPS] if loss is not None]
-        return fmean(early) if early else None
+    @functools.cached_property
+    def _first_counted(self) -> int:
+        """The index of the first step that counts; of a run that ended within its warm-up, of the later half."""
+        counted = len(self.timer.step_ms) or (len(self._early_s) + 1) // 2
+        return len(self._steps) - counted
 
-    @property
-    def counted_by(self) -> str:
-        """How samples are known: by the code's own count, from loaders, models, or both; empty if they are not."""
-        return describe_count(self._mean())
+    @functools.cached_property
+    def _counted_s(self) -> float:
+        """Seconds of the steps that count; infinite where they are not known."""
+        if self.timer.step_ms:
+            return math.fsum(self.timer.step_ms) / 1e3
+        # On a GPU the host only issues the steps.
+        if self._rank.device.startswith("cuda") or not self._early_s:
+            return math.inf
+        return math.fsum(self._early_s[self._first_counted - len(self._steps) :])
+
+    @functools.cached_property
+    def samples(self) -> Samples:
+        """The samples of the steps that count."""
+        return samples_of(self._steps, self._first_counted, is_sequence_first=self.inputs.has_sequences_first)
 
     def rates(self) -> dict[str, float | None]:
         """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
-        seen = self._mean()
-        # Code that ends within its warm-up has steps, too: the later half of them. On a GPU the host only issues them.
-        early_s = self._early_s[len(self._early_s) // 2 :]
-        if self._rank.device.startswith("cuda") or not early_s:
-            early_s = [math.inf]
-        seconds = fmean(self.timer.step_ms) / 1e3 if self.timer.step_ms else fmean(early_s)
+        window = self._steps[self._first_counted :]
+        steps, seconds = len(window) or 1, self._counted_s
+        samples, tokens = self.samples.total or 0.0, tokens_of(window)
+        timed_ms = math.fsum(self.timer.step_ms)
         return {
-            "samples_per_step": self._seen.usual_samples or None,
-            "tokens_per_step": self._seen.usual_tokens or None,
-            "samples_per_s": seen.all_samples / seconds or None,
-            "tokens_per_s": seen.all_tokens / seconds or None,
+            "samples_per_step": samples / steps or None,
+            "tokens_per_step": tokens / steps or None,
+            "samples_per_s": samples / seconds or None,
+            "tokens_per_s": tokens / seconds or None,
+            "loaded_per_step": loaded_in(window) / steps,
+            "given_elements": elements_of(window) / steps or None,
+            "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
+            "counted_share": timed_ms / (timed_ms + self.timer.left_out_ms) if timed_ms else None,
             "backward_passes": self.backward_passes / self.count if self.backward_passes and self.count else None,
-            "early_loss": self.early_loss,
+            "optimizers": self._rule.optimizers or None,
+            "early_loss": self._losses.early,
         }
+
+    def digests(self) -> list[int]:
+        """Of the first batches of this rank; those that ranks share are equal on all of them."""
+        return self._digests["loader"] or self._digests["model"]
 
     def facts(self) -> dict[str, Any]:
         """What else was seen, by name; without what was not."""
+        losses = self.losses
         facts = {
-            "counted_by": self.counted_by,
+            "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self._steps) else ""),
+            "samples_unknown": self.samples.unknown,
             "number_format": self.inputs.number_format,
-            "first_loss": self.losses[0] if self.losses else None,
+            "first_loss": losses[0] if losses else None,
+            "steps_made": self.count,
+            "counted_steps": len(self.timer.step_ms),
+            "parameters": self.inputs.parameters or None,
+            "buffers": self.inputs.buffers if self.inputs.parameters else None,
+            "observer_fault": self.fault,
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}
-
-    def _mean(self) -> Seen:
-        """What a counted step had."""
-        return self._seen.mean(len(self.timer.step_ms))
 
     def parts_ms(self) -> dict[str, float]:
         """Milliseconds of the parts of a counted step, and of its communication under DDP.
@@ -213,33 +239,61 @@ class ObservedSteps:
         for model in self._ddp:
             model.count_from_here()
 
-    def _loaded(self, batch: Any) -> None:
-        self.timer.phases.after("data_wait")
-        self._samples_loaded += samples_in(batch, first_tensor(batch))
+    @property
+    def _is_training_thread(self) -> bool:
+        return threading.get_ident() == self._thread
 
+    @_hook
+    def _begin_read(self, iterator: Any) -> None:
+        if self._is_training_thread:
+            self.leave_out()
+            self._tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
+
+    @_hook
+    def _read(self, iterator: Any, batch: Any) -> None:
+        content = content_of(batch)
+        given = None if batch is None else batch_of(iterator, content)
+        if given is not None:
+            self._take_digest("loader", content.leaves)
+        if not self._is_training_thread:
+            if given is not None:
+                self._step.batches.append(given)
+            return
+        self.timer.phases.after("data_wait")
+        self._tests.read(iterator, given)
+
+    def _take_digest(self, source: str, leaves: list[Any]) -> None:
+        if self._rank.world_size > 1 and len(self._digests[source]) < _DIGESTS:
+            self._digests[source].append(digest_of(leaves))
+
+    @_hook
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
 
-    def _scaled(self, loss: Any, scaled: Any) -> None:
-        self._unscaled = (id(scaled), loss)
+    @_hook
+    def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
+        self.leave_out()
+        self._tests.compute(with_gradients=with_gradients)
+        if with_gradients:
+            self._take_digest("model", leaves)
 
+    @_hook
     def _end_forward(self) -> None:
         self.timer.phases.after("forward")
 
-    def _interrupt(self) -> None:
-        self._is_interrupted = True
-
+    @_hook
     def _begin_backward(self, roots: Any, *_: Any, **__: Any) -> None:
         if not self._backward_depth:
+            self._thread = threading.get_ident()
             self.timer.phases.after("forward")
-            root = roots if isinstance(roots, Tensor) else next(iter(roots), None)
-            if isinstance(root, Tensor) and root.numel() == 1:
-                scaled, loss = self._unscaled
-                self._losses.append((loss if scaled == id(root) else root).detach())
+            self._tests.train()
+            self._losses.begin_backward(roots)
+            self._step.passes.append(self.inputs.take())
         self._backward_depth += 1
         # Checkpointed activations are computed again, by models that are given nothing new.
         self.inputs.is_paused = True
 
+    @_hook
     def _end_backward(self, _: Any) -> None:
         self._backward_depth -= 1
         if self._backward_depth:
@@ -250,26 +304,18 @@ class ObservedSteps:
         if not self._has_optimizer:
             self._end_step()
 
-    def _step(self, optimizer: Optimizer) -> None:
-        if self._leader is None or self._leader() is None:
-            self._leader, self._has_optimizer = weakref.ref(optimizer), True
+    @_hook
+    def _end_optimizer(self, optimizer: Optimizer) -> None:
+        self._has_optimizer = True
         self.timer.phases.after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
-        if self._leader() is optimizer:
-            self._steps_of_others = 0
+        if self._rule.ends_step(optimizer):
             self._end_step(optimizer)
-            return
-        self._steps_of_others += 1
-        if self._steps_of_others == _MOST_OF_OTHERS:
-            self._leader = weakref.ref(optimizer)  # a second stage of the training has begun
-            self._is_interrupted = True
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         self.count += 1
-        seen = self._take_counts()
-        is_left_out = self._seen.add(seen, is_interrupted=self._is_interrupted)
-        self._is_interrupted = False
+        is_unseen = self._take_step()
         # Two profiles at once are impossible, and the code may have begun one.
         if self.count == _TRACED_AFTER and self._rank.is_traced and not is_profiling():
             with self._untimed():
@@ -277,38 +323,36 @@ class ObservedSteps:
         elif self.count == WARMUP_STEPS:
             with self._untimed():
                 self._tracing.close()
-        self._end_timed_step(is_left_out=is_left_out)
+        self._end_timed_step()
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
             for model in self._ddp:
                 model.read()
         if optimizer is not None and self.agreement is not None and self.agreement.is_due:
             with self.timer.paused(), self._untimed():
                 self.agreement.sample(optimizer)
-        is_unseen = self._has_seen_models and not seen.given
-        self._has_seen_models |= seen.given > 0
         if self.count in _MODELS_FOUND_AFTER or (is_unseen and self.count % _READ_EVERY == 0):
             with self.timer.paused(), self._untimed():
-                self.inputs.find()
+                self._tests.watch(self.inputs.find())
         self._emit(_PROGRESS)
         self.leave_out()
 
-    def _take_counts(self) -> Seen:
-        """What the step under way had; its losses are kept."""
-        seen = Seen(self._samples_loaded, *self.inputs.take(), *self._counted)
-        self._unread.append(self._losses)
-        if len(self._unread) >= _LOSSES_READ_AT:
-            _ = self.losses
-        self._samples_loaded, self._counted, self._losses = 0, [0.0, 0.0], []
-        return seen
+    def _take_step(self) -> bool:
+        """Keep what the step under way had; returns whether its models are no longer seen."""
+        self._tests.end_step()
+        self._losses.end_step()
+        step, self._step = self._step, SeenStep()
+        if not step.passes:
+            step.passes.append(self.inputs.take())  # a step without a backward pass
+        step.optimizers = self._rule.optimizers
+        self.inputs.end_step()
+        self._steps.append(step)
+        return self.inputs.has_models and not any(step.passes)
 
-    def _end_timed_step(self, *, is_left_out: bool) -> None:
+    def _end_timed_step(self) -> None:
         now = time.perf_counter()
         if not self.timer.is_warm:
             self._early_s.append(now - self._step_began)
         self._step_began = now
-        if is_left_out:
-            self.timer.restart_step()
-            return
         if not self.timer.is_warm and self._is_settled():
             self.timer.end_warm_up()
         self.timer.step()

@@ -1,0 +1,79 @@
+"""What batches and inputs of models consist of: the shapes of their tensors and the lengths of their lists."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_MOST_LEAVES = 8
+"""Tensors that are looked at: those of the first samples, where a batch is a list of samples."""
+_DEEPEST = 4
+"""Lists, mappings and objects within each other that are looked into."""
+_DIGESTED = 4096
+"""Elements of a tensor that its digest is made of."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Content:
+    """The parts of a batch, or of what a model is given."""
+
+    leaves: list[Any] = field(default_factory=list)
+    """The first tensors and arrays, as they come."""
+    lengths: list[int] = field(default_factory=list)
+    """Lengths of the lists and tuples on the way to them."""
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Shapes of the tensors and arrays."""
+        return [tuple(leaf.shape) for leaf in self.leaves]
+
+    @property
+    def first(self) -> Any:
+        """The first tensor or array; None without one."""
+        return self.leaves[0] if self.leaves else None
+
+
+def content_of(value: Any) -> Content:
+    """Look into a batch: lists, tuples, mappings, and objects with attributes, as those of dataclasses."""
+    content = Content()
+    _look(value, content, 0)
+    return content
+
+
+def _look(value: Any, content: Content, depth: int) -> None:
+    if isinstance(value, Tensor) or isinstance(getattr(value, "shape", None), tuple):
+        content.leaves.append(value)
+        return
+    if isinstance(value, list | tuple):
+        content.lengths.append(len(value))
+        parts: Iterator[Any] = iter(value)
+    elif isinstance(value, str | bytes | int | float) or value is None or depth == _DEEPEST:
+        return
+    elif callable(getattr(value, "values", None)) and hasattr(value, "keys"):
+        parts = iter(value.values())
+    else:
+        parts = iter(getattr(value, "__dict__", {}).values())
+    if depth == _DEEPEST:
+        return
+    for part in parts:
+        if len(content.leaves) >= _MOST_LEAVES:
+            return
+        _look(part, content, depth + 1)
+
+
+def digest_of(leaves: Sequence[Any]) -> int:
+    """A number that is equal for equal tensors, from elements spread over each of them; 0 without a tensor."""
+    digest = 0
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and leaf.layout is torch.strided and leaf.numel():
+            flat = leaf.detach().flatten()
+            spread = flat[:: max(1, len(flat) // _DIGESTED)].cpu().contiguous()
+            digest = zlib.crc32(spread.view(torch.uint8).numpy().tobytes(), digest)
+    return digest

@@ -1,0 +1,42 @@
+"""`StepRule`: which steps of which optimizer are the steps of a training."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+
+from torch.optim import Optimizer
+
+_MOST_OF_ANOTHER = 10
+"""Steps of another optimizer, without one of the leader, after which it leads. In adversarial training they are fewer."""
+
+
+class StepRule:
+    """Decides whether a step of an optimizer ends a step of the training.
+
+    The first optimizer that makes a step leads: its steps are those of the training, and steps of others are parts of
+    them. So a generator and a discriminator make one step together, and so do optimizers that have a parameter each.
+    Another optimizer leads once the leader is gone, or has made no step while the other made ten: a second stage of
+    the training has begun.
+    """
+
+    def __init__(self) -> None:
+        self._leader: weakref.ref[Optimizer] | None = None
+        self._others: Counter[int] = Counter()
+        """Steps of each other optimizer since the last step of the leader, by its id."""
+        self.optimizers = 0
+        """The most optimizers that made steps in one step of the training."""
+
+    def ends_step(self, optimizer: Optimizer) -> bool:
+        """Whether the step of the training under way ends with this step of an optimizer."""
+        leader = None if self._leader is None else self._leader()
+        if leader is not None and leader is not optimizer:
+            self._others[id(optimizer)] += 1
+            if self._others[id(optimizer)] < _MOST_OF_ANOTHER:
+                return False
+        if leader is not optimizer:
+            self._leader = weakref.ref(optimizer)
+            self._others.pop(id(optimizer), None)
+        self.optimizers = max(self.optimizers, 1 + len(self._others))
+        self._others.clear()
+        return True

@@ -1,0 +1,42 @@
+"""`Batch`: what a `DataLoader` gave, with its number of samples."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch.utils.data import IterableDataset
+
+from dmls_ray.training.compat import dataset_of, next_batch_size, sampled_size
+from dmls_ray.training.observed.contents import Content, Shape
+
+
+class Batch(NamedTuple):
+    """What a loader gave."""
+
+    size: int
+    """Its samples, as the loader chose them, whatever `collate_fn` made of them; 0 where the loader has no batches."""
+    loader: int
+    """Identifies the loader, by its data set and the size of its batches: a loader may be made anew in each epoch."""
+    shapes: tuple[Shape, ...] = ()
+    """Shapes of its tensors."""
+    is_visible: bool = True
+    """Whether its size is a dimension of one of its tensors, or the length of one of its lists."""
+
+
+def batch_of(iterator: Any, content: Content) -> Batch:
+    """The batch that an iterator of a loader has just given.
+
+    Args:
+        iterator: the iterator.
+        content: of the batch, as `collate_fn` made it.
+    """
+    size = next_batch_size(iterator)
+    shapes = tuple(content.shapes)
+    heads = {shape[0] for shape in shapes if shape}
+    dataset = dataset_of(iterator)
+    is_stream = isinstance(dataset, IterableDataset)
+    if is_stream and len(heads) == 1 and size not in content.lengths:
+        # The last batch of a stream is shorter than its sampler asked for.
+        size = min(size, *heads)
+    is_visible = size in content.lengths or any(size in shape[:2] for shape in shapes)
+    return Batch(size, hash((id(dataset), sampled_size(iterator))), shapes, is_visible)

@@ -1,0 +1,57 @@
+"""`StepLosses`: the losses of backward passes, by optimizer step."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+from typing import Any
+
+from torch import Tensor
+
+_READ_AT = 256
+"""Steps after which losses are read, which waits for the device: until then each is a tensor."""
+_EARLY_STEPS = 3
+"""Steps whose losses say whether two runs train the same: the later ones follow from updates."""
+
+
+class StepLosses:
+    """The loss of each optimizer step, over its backward passes."""
+
+    def __init__(self) -> None:
+        self._of_step: list[Tensor] = []
+        self._unread: list[list[Tensor]] = []
+        self._read: list[float | None] = []
+        self._unscaled: tuple[int, Any] = (0, None)
+        """The scaled loss, by its id, and the loss."""
+
+    def scaled(self, loss: Any, scaled: Any) -> None:
+        """A `GradScaler` has scaled a loss."""
+        self._unscaled = (id(scaled), loss)
+
+    def begin_backward(self, roots: Any) -> None:
+        """A backward pass begins with a tensor, or with several."""
+        root = roots if isinstance(roots, Tensor) else next(iter(roots), None)
+        if not isinstance(root, Tensor) or root.numel() != 1:
+            return
+        scaled, loss = self._unscaled
+        self._of_step.append((loss if scaled == id(root) else root).detach())
+
+    def end_step(self) -> None:
+        """The step under way has ended."""
+        self._unread.append(self._of_step)
+        self._of_step = []
+        if len(self._unread) >= _READ_AT:
+            _ = self.values
+
+    @property
+    def values(self) -> list[float | None]:
+        """The loss of each step; None where a root of a backward pass is no number. Waits for the device."""
+        self._read += [math.fsum(map(float, step)) / len(step) if step else None for step in self._unread]
+        self._unread = []
+        return self._read
+
+    @property
+    def early(self) -> float | None:
+        """The mean loss of the first steps."""
+        known = [loss for loss in self.values[:_EARLY_STEPS] if loss is not None]
+        return fmean(known) if known else None

@@ -1,0 +1,225 @@
+"""`ModelInputs`: what the models of training code are given, by hooks on the models that a look around finds."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from dmls_ray.training.observed.contents import Content, Shape, content_of
+from dmls_ray.training.precision import has_tf32
+
+_PRODUCTS = frozenset(
+    "linear matmul __matmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "conv_transpose3d lstm gru rnn_tanh rnn_relu scaled_dot_product_attention".split()
+)
+"""Functions of PyTorch that compute in the number format of a model."""
+
+
+@dataclass(slots=True)
+class Given:
+    """What the models were given in the forward passes of one backward pass."""
+
+    shapes: list[Shape]
+    """Shapes of the tensors of the first forward pass."""
+    lengths: list[int]
+    """Lengths of the lists there."""
+    is_list: bool
+    """Whether the first argument was a list or a tuple, of samples or of parts of a sample."""
+    is_again: bool
+    """Whether the step had been given the same tensor before, as in a further pass of a closure."""
+    sizes: list[int] = field(default_factory=list)
+    """The first dimension of the first tensor of each forward pass with other tensors."""
+    tokens: int = 0
+    elements: int = 0
+
+    @property
+    def size(self) -> int:
+        """The first dimension of the first tensor; 0 without one."""
+        return self.sizes[0] if self.sizes else 0
+
+
+class ModelInputs:
+    """What models are given in training, and the number format in which they compute.
+
+    Args:
+        on_begin: called when a model is given something, with whether gradients are recorded, and the tensors of what
+            it is given.
+        on_end: called when it has returned, if gradients are recorded.
+        device: type of the device.
+    """
+
+    def __init__(
+        self, on_begin: Callable[[bool, list[Any]], object], on_end: Callable[[], object], device: str
+    ) -> None:
+        self._on_begin, self._on_end, self._device = on_begin, on_end, device
+        self.is_paused = False
+        """Whether models are given nothing new, as in a backward pass."""
+        self.number_format = ""
+        """In what the first model computed: `float32`, `tf32`, `autocast bfloat16`; empty where none was seen."""
+        self.has_sequences_first = False
+        """Whether a model has a part that takes sequences as length x batch."""
+        self.parameters = self.buffers = 0
+        """Elements of the trainable parameters, and of the buffers, of the models that were found."""
+        self._counted: set[int] = set()
+        """Parameters and buffers that were counted, by their ids."""
+        self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._given: Given | None = None
+        """Of the backward pass that comes next."""
+        self._tensors: list[tuple[weakref.ref[Tensor], Any]] = []
+        """The first tensors of the step under way, or what they are views of, and which part of them."""
+        self._products: _Products | None = None
+
+    def find(self) -> list[nn.Module]:
+        """Look at the outermost models with parameters to train; not at compiled ones, which would compile the look.
+
+        Returns:
+            A module within each new one that has parameters itself, and so the mode of its model.
+        """
+        # By the type: some objects of libraries answer with a warning when they are asked for their class.
+        modules = [item for item in gc.get_objects() if issubclass(type(item), nn.Module)]
+        inner = {id(child) for module in modules for child in module.children()}
+        owners = []
+        for module in modules:
+            if id(module) in inner or module in self._models or module._compiled_call_impl is not None:
+                continue
+            trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+            if not trained:
+                continue
+            self._models.add(module)
+            self.parameters += self._elements_of(trained)
+            self.buffers += self._elements_of(module.buffers())
+            self.has_sequences_first |= any(getattr(part, "batch_first", True) is False for part in module.modules())
+            owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
+            module.register_forward_pre_hook(self._begin, with_kwargs=True)
+            module.register_forward_hook(self._end, always_call=True)
+        return owners
+
+    def _elements_of(self, tensors: Iterable[Tensor]) -> int:
+        """The elements of tensors that were not counted before: models share some."""
+        others = [tensor for tensor in tensors if id(tensor) not in self._counted]
+        self._counted |= {id(tensor) for tensor in others}
+        return sum(tensor.numel() for tensor in others)
+
+    @property
+    def has_models(self) -> bool:
+        """Whether a model was found."""
+        return bool(self.parameters)
+
+    def take(self) -> Given | None:
+        """What was given since the last call; None if nothing was."""
+        given, self._given = self._given, None
+        return given
+
+    def end_step(self) -> None:
+        """The step under way has ended: the next one may be given the same again."""
+        self._tensors.clear()
+
+    def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.is_paused or torch.compiler.is_compiling():
+            return
+        with_gradients = torch.is_grad_enabled()
+        content = content_of((*args, *kwargs.values())) if with_gradients else Content()
+        self._on_begin(with_gradients, content.leaves)
+        if not with_gradients:
+            return
+        if not self.number_format and self._products is None:
+            self._watch_products(module)
+        is_list = bool(args) and isinstance(args[0], list | tuple)
+        self._take_note(content, is_list=is_list)
+
+    def _take_note(self, content: Content, *, is_list: bool) -> None:
+        leaves, lengths = content.leaves, content.lengths
+        tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor)), None)
+        is_again = tensor is not None and self._is_known(tensor)
+        shapes = content.shapes
+        size = shapes[0][0] if shapes and shapes[0] else 0
+        if self._given is None:
+            # The first length is that of the arguments.
+            self._given = Given(shapes, lengths[1:], is_list=is_list, is_again=is_again)
+        elif is_again:
+            return
+        given = self._given
+        given.sizes.append(size)
+        if tensor is not None:
+            given.elements += tensor.numel()
+        tokens = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim == 2)
+        given.tokens += next((leaf.numel() for leaf in tokens if not leaf.is_floating_point()), 0)
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        """Whether the step was given this tensor before; it is known from now on."""
+        whole = tensor if tensor._base is None else tensor._base
+        version = 0 if tensor.is_inference() else tensor._version
+        part = (tensor.storage_offset(), tensor.shape, version)
+        if any(reference() is whole and known == part for reference, known in self._tensors):
+            return True
+        self._tensors.append((weakref.ref(whole), part))
+        return False
+
+    def _watch_products(self, module: nn.Module) -> None:
+        parts = [*module.modules()]
+        is_compiled = any(
+            part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in parts
+        )
+        if is_compiled:
+            self.number_format = self._format_of(module, None)
+            return
+        self._products = _Products(module)
+        self._products.__enter__()
+
+    def _end(self, module: nn.Module, *_: Any) -> None:
+        products = self._products
+        if products is not None and products.model() is module:
+            self._products = None
+            products.__exit__(None, None, None)
+            self.number_format = self._format_of(module, products.usual)
+        if torch.is_grad_enabled() and not self.is_paused and not torch.compiler.is_compiling():
+            self._on_end()
+
+    def _format_of(self, module: nn.Module, computed: torch.dtype | None) -> str:
+        dtype = next(module.parameters()).dtype
+        if computed is None and torch.is_autocast_enabled(self._device):
+            computed = torch.get_autocast_dtype(self._device)
+        if computed is not None and computed != dtype:
+            return f"autocast {_name(computed)}"
+        return "tf32" if self._device == "cuda" and dtype == torch.float32 and has_tf32() else _name(dtype)
+
+
+class _Products(TorchFunctionMode):
+    """Notes the number format of the products of one forward pass: autocast may be entered within the model.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = weakref.ref(model)
+        self._dtypes: Counter[torch.dtype] = Counter()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        returned = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in _PRODUCTS:
+            product = returned[0] if isinstance(returned, tuple) else returned
+            self._dtypes[product.dtype] += 1
+        return returned
+
+    @property
+    def usual(self) -> torch.dtype | None:
+        """The format of most products; None without one."""
+        return self._dtypes.most_common(1)[0][0] if self._dtypes else None
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(recurse=False), None) is not None
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

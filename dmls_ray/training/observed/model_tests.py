@@ -1,0 +1,143 @@
+"""`ModelTests`: the times in which training code tests its model, which are no part of its steps."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from dmls_ray.training.clocks import StepTimer
+from dmls_ray.training.observed.loaders import Batch
+
+_IS_TRAINED_ON = "_dmls_ray_is_trained_on"
+"""Attribute of an iterator whose batches were read before a backward pass."""
+_PASS = 2
+"""Batches from which on what was read without a backward pass is a pass over a loader, if it did not end before."""
+
+
+class ModelTests:
+    """Finds tests of the model between two backward passes.
+
+    A test is what cannot be training: a time in which the model is in evaluation mode, or in which a loader that
+    training does not read then is read without gradients. It begins with the first sign of it, which is the first
+    batch of a loader or the model's mode, and ends with what belongs to training again. All other time is training:
+    reading, rollouts, passes without gradients.
+
+    Args:
+        timer: whose steps are without tests.
+        mark: the present moment, as the timer marks it.
+        keep: takes the batches that were not read for a test.
+    """
+
+    def __init__(self, timer: StepTimer, mark: Callable[[], Any], keep: Callable[[Batch], object]) -> None:
+        self._timer, self._mark, self._keep = timer, mark, keep
+        self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        """One within each model, whose mode is that of the model."""
+        self._began: Any = None
+        """Where what may be a test began; None outside."""
+        self._phases: Any = None
+        self._fresh: list[weakref.ref[Any]] = []
+        """Iterators of loaders that were first read since the last backward pass, without those of tests."""
+        self._batches: list[Batch] = []
+        self._is_evaluation = self._is_pass = self._without_gradients = False
+
+    def watch(self, modules: list[nn.Module]) -> None:
+        """Take the mode of these modules, too, within models that train, for that of their models."""
+        self._modules.update(modules)
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def begin_read(self, iterator: Any, *, with_gradients: bool) -> None:
+        """A batch is asked for.
+
+        Args:
+            iterator: the loader's iterator.
+            with_gradients: whether gradients are recorded, as in training.
+        """
+        if not self._is_last(iterator):
+            self._end(is_read_on=True)
+            if not hasattr(iterator, _IS_TRAINED_ON):
+                self._fresh.append(weakref.ref(iterator))
+                self._open()
+        self.look()
+        if self._began is not None and not with_gradients:
+            self._without_gradients = True
+
+    def read(self, iterator: Any, batch: Batch | None) -> None:
+        """A batch was given; None at the end of the data."""
+        if self._began is None or not self._is_last(iterator):
+            if batch is not None:
+                self._keep(batch)
+            return
+        if batch is not None:
+            self._batches.append(batch)
+        self._is_pass = self._is_pass or len(self._batches) >= _PASS or batch is None
+
+    def compute(self, *, with_gradients: bool) -> None:
+        """A model that trains is given something."""
+        if self.look():
+            return
+        if with_gradients:
+            self._end(is_read_on=False)
+        elif self._began is not None:
+            self._without_gradients = True
+
+    def look(self) -> bool:
+        """Look at the mode of the models; returns whether one is in evaluation."""
+        is_evaluation = any(not module.training for module in self._modules)
+        if is_evaluation:
+            self._open()
+            self._is_evaluation = True
+        elif self._is_evaluation:
+            self._end(is_read_on=True)
+        return is_evaluation
+
+    def train(self) -> None:
+        """A backward pass begins."""
+        if not all(module.training for module in self._modules):
+            # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
+            self._modules = weakref.WeakSet(module for module in self._modules if module.training)
+        self._is_evaluation = False
+        self._end(is_read_on=False)
+        for reference in self._fresh:
+            iterator = reference()
+            if iterator is not None:
+                setattr(iterator, _IS_TRAINED_ON, True)
+        self._fresh.clear()
+
+    def end_step(self) -> None:
+        """A step ends."""
+        self._end(is_read_on=False)
+
+    # --- what follows -----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._began is None:
+            self._timer.phases.after("rest")
+            self._began, self._phases = self._mark(), self._timer.phases.state()
+
+    def _end(self, *, is_read_on: bool) -> None:
+        """What may be a test is over.
+
+        Args:
+            is_read_on: whether training reads or computes on. Else the batches that were read last are trained on.
+        """
+        if self._began is None:
+            return
+        is_test = self._is_evaluation or (is_read_on and self._is_pass and self._without_gradients)
+        if is_test:
+            self._timer.leave_out(self._began, self._mark())
+            self._timer.phases.restore(self._phases)
+            if self._fresh and self._batches:
+                self._fresh.pop()
+        else:
+            for batch in self._batches:
+                self._keep(batch)
+        self._began, self._batches = None, []
+        self._is_evaluation = self._is_pass = self._without_gradients = False
+
+    def _is_last(self, iterator: Any) -> bool:
+        """Whether this iterator is the last one of those that are new."""
+        return bool(self._fresh) and self._fresh[-1]() is iterator

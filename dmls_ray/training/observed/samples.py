@@ -1,0 +1,276 @@
+"""How many samples the optimizer steps of a rank trained, by what its loaders gave and what its models were given.
+
+The loader says how many samples a batch has; the model says how often a batch, or which part of it, was trained. Where
+both contradict each other, the samples are not known, and the reason is said. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, mode
+
+from dmls_ray.training.observed.contents import Shape
+from dmls_ray.training.observed.loaders import Batch
+from dmls_ray.training.observed.model_inputs import Given
+
+_ALIKE = 0.1
+"""Relative difference up to which two sums over steps are the same: a loader may read some batches ahead."""
+_MOST = 0.9
+"""Share of the backward passes that have to show something."""
+_AHEAD = 2
+"""Batches that a loader may have read ahead of the backward passes."""
+
+
+@dataclass(slots=True)
+class SeenStep:
+    """What was seen of an optimizer step."""
+
+    batches: list[Batch] = field(default_factory=list)
+    """Batches that loaders gave, without those of tests."""
+    passes: list[Given | None] = field(default_factory=list)
+    """What models were given, for each backward pass; None where no model was seen."""
+    optimizers: int = 1
+    """Optimizers that made steps."""
+    counted_samples: float = 0.0
+    """Samples that the code counted itself."""
+    counted_tokens: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Samples of some steps."""
+
+    total: float | None = None
+    """Of all steps together; None where it is not known."""
+    counted_by: str = ""
+    """How it is known; empty where it is not."""
+    unknown: str = ""
+    """Why it is not known."""
+
+
+def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool = False) -> Samples:
+    """The samples of the steps from the `first` on.
+
+    Args:
+        steps: all steps of a run.
+        first: the index of the first step to count.
+        is_sequence_first: whether a model has a part that takes sequences as length x batch.
+    """
+    window = steps[first:]
+    if any(step.counted_samples for step in window):
+        return Samples(total=sum(step.counted_samples for step in window), counted_by="user")
+    if any(step.counted_tokens for step in window):
+        return Samples(counted_by="user")
+    if any(batch.size for step in steps for batch in step.batches):
+        return _Read(steps, first).samples()
+    return _by_model(window, is_sequence_first=is_sequence_first)
+
+
+def tokens_of(steps: Sequence[SeenStep]) -> float:
+    """The tokens of some steps; 0 where none were seen."""
+    counted = sum(step.counted_tokens for step in steps)
+    return counted or sum(given.tokens for given in _new_passes(steps) if given is not None)
+
+
+def elements_of(steps: Sequence[SeenStep]) -> float:
+    """The elements of the tensors that models were given."""
+    return sum(given.elements for given in _new_passes(steps) if given is not None)
+
+
+def loaded_in(steps: Sequence[SeenStep]) -> float:
+    """The samples that loaders gave in some steps."""
+    return sum(batch.size for step in steps for batch in step.batches)
+
+
+def _new_passes(steps: Iterable[SeenStep]) -> list[Given | None]:
+    """The backward passes of some steps, without those of what a step was given before."""
+    passes = itertools.chain.from_iterable(step.passes for step in steps)
+    return [given for given in passes if given is None or not given.is_again]
+
+
+def _are_alike(sum_: float, other: float, slack: float) -> bool:
+    return abs(sum_ - other) <= max(_ALIKE * other, slack)
+
+
+# --- without a loader that has batches ----------------------------------------------------------------------------------
+
+
+def _by_model(window: Sequence[SeenStep], *, is_sequence_first: bool) -> Samples:
+    """By the first dimension of what a model is given first in each backward pass."""
+    passes = _new_passes(window)
+    seen = [given for given in passes if given is not None]
+    if not seen or len(seen) < _MOST * len(passes):
+        return Samples(unknown="no loader gave a batch, and no model was seen that was given one")
+    if reason := _ambiguity(window, seen, is_sequence_first=is_sequence_first):
+        return Samples(unknown=reason)
+    return Samples(total=sum(given.size for given in seen), counted_by="model")
+
+
+def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence_first: bool) -> str:
+    """Why the first dimension of a tensor may be no number of samples; empty if nothing says so."""
+    if any(given.tokens for given in seen):
+        return "no loader, and a model of tokens, which may be batch x length or length x batch"
+    if is_sequence_first and any(len(shape) > 1 for given in seen for shape in given.shapes[:1]):
+        return "no loader, and a model of sequences that may be length x batch"
+    if any(given.is_list or not given.size for given in seen):
+        return "no loader, and a model that is given no single tensor"
+    if any(len(given.sizes) > 1 for given in seen):
+        return "no loader, and several tensors in the forward passes of a backward pass"
+    if any(step.optimizers > 1 and len(_new_passes([step])) > 1 for step in window):
+        return "no loader, and several optimizers with a backward pass each"
+    return ""
+
+
+# --- with one -----------------------------------------------------------------------------------------------------------
+
+
+class _Read:
+    """The samples of steps that loaders gave batches for.
+
+    Args:
+        steps: all steps.
+        first: the first one to count.
+    """
+
+    def __init__(self, steps: Sequence[SeenStep], first: int) -> None:
+        self._steps, self._window = steps, steps[first:]
+        batches = [batch for step in steps for batch in step.batches if batch.size]
+        self._all = batches
+        self._batches = [batch for step in self._window for batch in step.batches if batch.size]
+        self._sizes = {batch.size for batch in batches}
+        self._by_shape: Mapping[Shape, int] = {
+            shape: batch.size for batch in batches for shape in batch.shapes if batch.size in shape[:2]
+        }
+        """Shape of a tensor of a batch -> the samples of the batch."""
+        self._tails = {shape[1:] for shape, size in self._by_shape.items() if shape[0] == size}
+        self._passes = _new_passes(self._window)
+        self._seen = [given for given in self._passes if given is not None]
+        self._read = sum(batch.size for batch in self._batches)
+        self._before = len(_new_passes(steps[:first]))
+
+    def samples(self) -> Samples:
+        """The samples of the steps to count."""
+        if not self._passes:
+            return Samples(total=self._read, counted_by="loader")
+        if len(self._seen) < _MOST * len(self._passes):
+            return self._without_model()
+        sizes = [self._size_in(given) for given in self._seen]
+        if sum(size is not None for size in sizes) >= _MOST * len(sizes):
+            return self._of_batches()
+        if self._are_parts():
+            return self._of_parts()
+        return self._of_other_tensors()
+
+    # --- what relates a pass to a batch -------------------------------------------------------------------------------
+
+    def _size_in(self, given: Given) -> int | None:
+        """The samples of the batch that a pass was given whole; None where it was not."""
+        for shape in given.shapes:
+            if shape in self._by_shape:
+                return self._by_shape[shape]
+        heads = [shape[0] for shape in given.shapes if shape]
+        for size in (*heads, *given.lengths):
+            if size in self._sizes:
+                return size
+        return None
+
+    def _are_parts(self) -> bool:
+        """Whether passes were given parts of batches: tensors that differ from those of a batch in length alone."""
+        largest = max(self._sizes)
+        parts = [
+            given
+            for given in self._seen
+            if given.size < largest and any(shape[1:] in self._tails for shape in given.shapes[:1])
+        ]
+        return len(parts) >= _MOST * len(self._seen)
+
+    @property
+    def _is_one_to_one(self) -> bool:
+        """Whether there is a batch for each backward pass."""
+        return _are_alike(len(self._passes), len(self._batches), _AHEAD)
+
+    @property
+    def _one_after_another(self) -> float:
+        """The samples of the backward passes, if each of all passes was given the next batch."""
+        sizes = [batch.size for batch in self._all[self._before : self._before + len(self._passes)]]
+        missing = len(self._passes) - len(sizes)
+        return sum(sizes) + missing * mode(batch.size for batch in self._all)
+
+    # --- the cases ----------------------------------------------------------------------------------------------------
+
+    def _of_batches(self) -> Samples:
+        """Each pass was given a whole batch, or several."""
+        usual = mode(self._sizes_of_passes(self._window))
+        trained = sum(self._sizes_of_passes(self._window))
+        slack = _AHEAD * max(self._sizes)
+        agree = "loader and model agree"
+        if _are_alike(trained, self._read, slack):
+            return Samples(total=trained, counted_by=agree)
+        if trained > self._read:
+            if not self._read:
+                return Samples(total=trained, counted_by=agree)  # batches that were read before
+            # A batch that is trained in several steps counts in each, and in one step once.
+            of_steps = [
+                min(sum(self._sizes_of_passes([step])), max(loaded_in([step]), usual)) for step in self._window
+            ]
+            return Samples(total=sum(of_steps), counted_by=agree)
+        return self._of_several_loaders(trained)
+
+    def _sizes_of_passes(self, steps: Sequence[SeenStep]) -> list[int]:
+        seen = [given for given in _new_passes(steps) if given is not None]
+        usual = mode(size for given in self._seen if (size := self._size_in(given)) is not None)
+        return [self._size_in(given) or usual for given in seen]
+
+    def _of_several_loaders(self, trained: int) -> Samples:
+        """Loaders gave more than the passes were given first."""
+        slack = _AHEAD * max(self._sizes)
+        given = sum(sum(given.sizes) for given in self._seen)
+        by_loader: dict[int, int] = {}
+        for batch in self._batches:
+            by_loader[batch.loader] = by_loader.get(batch.loader, 0) + batch.size
+        if given > trained and (given >= self._read or _are_alike(given, self._read, slack)):
+            return Samples(total=self._read, counted_by="loader and model agree")
+        if len(by_loader) == 1 or any(_are_alike(trained, read, slack) for read in by_loader.values()):
+            return Samples(total=trained, counted_by="model")
+        return self._contradiction(trained)
+
+    def _of_parts(self) -> Samples:
+        given = sum(given.size for given in self._seen)
+        return Samples(total=given, counted_by="model")
+
+    def _of_other_tensors(self) -> Samples:
+        """Passes were given tensors whose first dimension is no number of samples of a batch."""
+        sizes = {given.size for given in self._seen}
+        given = sum(given.size for given in self._seen)
+        in_other_place = [
+            given for given in self._seen if any(size in shape[1:] for shape in given.shapes for size in self._sizes)
+        ]
+        if self._is_one_to_one:
+            total = self._one_after_another
+            is_multiple = all(size % mode(self._sizes) == 0 for size in sizes)
+            is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes)
+            is_turned = len(in_other_place) >= _MOST * len(self._seen)
+            is_packed = not all(batch.is_visible for batch in self._batches)
+            if is_multiple or is_joined or is_turned or is_packed:
+                number = fmean(given.size for given in self._seen)
+                return Samples(total=total, counted_by=f"loader (the model was given {number:.4g})")
+        elif _are_alike(given, self._read, max(self._sizes)):
+            return Samples(total=self._read, counted_by="loader and model agree")
+        return self._contradiction(given)
+
+    def _without_model(self) -> Samples:
+        """No model was seen."""
+        if self._is_one_to_one:
+            return Samples(total=self._one_after_another, counted_by="loader")
+        is_read_in_each = all(any(batch.size for batch in step.batches) for step in self._window)
+        loaders = {batch.loader for batch in self._batches}
+        if is_read_in_each and (len(loaders) == 1 or len(self._passes) > len(self._batches)):
+            return Samples(total=self._read, counted_by="loader")
+        passes, batches = len(self._passes), len(self._batches)
+        return Samples(unknown=f"{batches} batches were read for {passes} backward passes, and no model was seen")
+
+    def _contradiction(self, given: float) -> Samples:
+        steps = len(self._window)
+        return Samples(unknown=f"loader: {self._read / steps:.4g}, model: {given / steps:.4g}")
