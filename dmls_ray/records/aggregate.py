@@ -14,6 +14,7 @@ from dmls_ray.records.metrics import BY_NAME, Metric
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord, RunValues
 from dmls_ray.records.returned import part_of, run_of
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.samples_of_ranks import have_same_samples, take_samples
 
 _COMBINE: Mapping[str, Callable[[Sequence[float]], float]] = {
     "max": max,
@@ -58,6 +59,8 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
         if value is not None:
             record.metrics.setdefault(metric.name, value)
+    reasons = [str(item.run["samples_unknown"]) for item in results if item.run.get("samples_unknown")]
+    take_samples(record, reasons, record.facts.pop("said", {}))
     rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")
     if rate and "power_w" in record.metrics:
         record.metrics["joules_per_sample"] = record.metrics["power_w"] / rate
@@ -156,6 +159,8 @@ def independence_of(ranks: Sequence[RankRecord]) -> str:
     if distance is None:
         return ""
     in_training = _distance_in_training(ranks)
+    if distance > _EQUAL and have_same_samples(ranks) and not _few_collectives(ranks):
+        return ""  # each rank has a part of the model, and they exchange what they compute of the same samples
     if distance > _EQUAL:
         # One rank may use other parameters after its training, as a moving average.
         were_equal = in_training is not None and in_training <= _APART and not _few_collectives(ranks)

@@ -342,6 +342,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="train_eval_samples", doc="Training samples of that evaluation: as many as there are test samples, or all."
     ),
     _count(name="validation_samples", returnable=True, doc="Samples that validation_share holds out."),
+    _rank_count(name="loaded_per_step", across_ranks="sum", doc="Samples of a step that loaders gave, on all ranks."),
     _count(name="exit_code", doc="Exit code of a script."),
     Metric(
         name="last_loss", label="last loss", kind="amount", direction="min", scope="run", shown="detail",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,9 @@ _DEEPEST = 4
 """Lists, mappings and objects within each other that are looked into."""
 _DIGESTED = 4096
 """Elements of a tensor that its digest is made of."""
+
+_SEQUENCES = list, tuple
+_PLAIN = str, bytes, int, float
 
 Shape = tuple[int, ...]
 
@@ -32,12 +35,7 @@ class Content:
     @property
     def shapes(self) -> list[Shape]:
         """Shapes of the tensors and arrays."""
-        return [tuple(leaf.shape) for leaf in self.leaves]
-
-    @property
-    def first(self) -> Any:
-        """The first tensor or array; None without one."""
-        return self.leaves[0] if self.leaves else None
+        return [leaf.shape for leaf in self.leaves]
 
 
 def content_of(value: Any) -> Content:
@@ -48,18 +46,22 @@ def content_of(value: Any) -> Content:
 
 
 def _look(value: Any, content: Content, depth: int) -> None:
-    if isinstance(value, Tensor) or isinstance(getattr(value, "shape", None), tuple):
+    if isinstance(value, Tensor):
         content.leaves.append(value)
         return
-    if isinstance(value, list | tuple):
+    parts: Iterable[Any]
+    if isinstance(value, _SEQUENCES):
         content.lengths.append(len(value))
-        parts: Iterator[Any] = iter(value)
-    elif isinstance(value, str | bytes | int | float) or value is None or depth == _DEEPEST:
+        parts = value
+    elif value is None or isinstance(value, _PLAIN):
+        return
+    elif isinstance(getattr(value, "shape", None), tuple):
+        content.leaves.append(value)
         return
     elif callable(getattr(value, "values", None)) and hasattr(value, "keys"):
-        parts = iter(value.values())
+        parts = value.values()
     else:
-        parts = iter(getattr(value, "__dict__", {}).values())
+        parts = getattr(value, "__dict__", {}).values()
     if depth == _DEEPEST:
         return
     for part in parts:

@@ -9,6 +9,9 @@ from torch.utils.data import IterableDataset
 from dmls_ray.training.compat import dataset_of, next_batch_size, sampled_size
 from dmls_ray.training.observed.contents import Content, Shape
 
+_LOADER = "_dmls_ray_loader"
+"""Attribute of an iterator: what identifies its loader, and whether that reads a stream."""
+
 
 class Batch(NamedTuple):
     """What a loader gave."""
@@ -32,11 +35,16 @@ def batch_of(iterator: Any, content: Content) -> Batch:
     """
     size = next_batch_size(iterator)
     shapes = tuple(content.shapes)
-    heads = {shape[0] for shape in shapes if shape}
-    dataset = dataset_of(iterator)
-    is_stream = isinstance(dataset, IterableDataset)
-    if is_stream and len(heads) == 1 and size not in content.lengths:
+    kept = iterator.__dict__.get(_LOADER)
+    if kept is None:
+        dataset = dataset_of(iterator)
+        loader = hash((id(dataset), sampled_size(iterator)))
+        kept = iterator.__dict__[_LOADER] = loader, isinstance(dataset, IterableDataset)
+    loader, is_stream = kept
+    if is_stream and size not in content.lengths:
         # The last batch of a stream is shorter than its sampler asked for.
-        size = min(size, *heads)
+        heads = {shape[0] for shape in shapes if shape}
+        if len(heads) == 1:
+            size = min(size, *heads)
     is_visible = size in content.lengths or any(size in shape[:2] for shape in shapes)
-    return Batch(size, hash((id(dataset), sampled_size(iterator))), shapes, is_visible)
+    return Batch(size, loader, shapes, is_visible)

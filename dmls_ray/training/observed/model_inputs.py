@@ -99,7 +99,7 @@ class ModelInputs:
             self.has_sequences_first |= any(getattr(part, "batch_first", True) is False for part in module.modules())
             owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
             module.register_forward_pre_hook(self._begin, with_kwargs=True)
-            module.register_forward_hook(self._end, always_call=True)
+            module.register_forward_hook(self._end)
         return owners
 
     def _elements_of(self, tensors: Iterable[Tensor]) -> int:
@@ -130,7 +130,7 @@ class ModelInputs:
         self._on_begin(with_gradients, content.leaves)
         if not with_gradients:
             return
-        if not self.number_format and self._products is None:
+        if self._products is None and not self.number_format:
             self._watch_products(module)
         is_list = bool(args) and isinstance(args[0], list | tuple)
         self._take_note(content, is_list=is_list)
@@ -171,15 +171,18 @@ class ModelInputs:
         if is_compiled:
             self.number_format = self._format_of(module, None)
             return
-        self._products = _Products(module)
-        self._products.__enter__()
+        products = self._products = _Products()
+        products.__enter__()
 
-    def _end(self, module: nn.Module, *_: Any) -> None:
-        products = self._products
-        if products is not None and products.model() is module:
-            self._products = None
+        def end(*_: Any) -> None:
+            handle.remove()
             products.__exit__(None, None, None)
             self.number_format = self._format_of(module, products.usual)
+
+        # A program may go on after an error in a forward pass.
+        handle = module.register_forward_hook(end, always_call=True)
+
+    def _end(self, *_: Any) -> None:
         if torch.is_grad_enabled() and not self.is_paused and not torch.compiler.is_compiling():
             self._on_end()
 
@@ -193,15 +196,10 @@ class ModelInputs:
 
 
 class _Products(TorchFunctionMode):
-    """Notes the number format of the products of one forward pass: autocast may be entered within the model.
+    """Notes the number format of the products of one forward pass: autocast may be entered within the model."""
 
-    Args:
-        model: the model.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.model = weakref.ref(model)
         self._dtypes: Counter[torch.dtype] = Counter()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -33,7 +33,7 @@ class ModelTests:
 
     def __init__(self, timer: StepTimer, mark: Callable[[], Any], keep: Callable[[Batch], object]) -> None:
         self._timer, self._mark, self._keep = timer, mark, keep
-        self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._modules: list[weakref.ref[nn.Module]] = []
         """One within each model, whose mode is that of the model."""
         self._began: Any = None
         """Where what may be a test began; None outside."""
@@ -45,7 +45,7 @@ class ModelTests:
 
     def watch(self, modules: list[nn.Module]) -> None:
         """Take the mode of these modules, too, within models that train, for that of their models."""
-        self._modules.update(modules)
+        self._modules += map(weakref.ref, modules)
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class ModelTests:
 
     def look(self) -> bool:
         """Look at the mode of the models; returns whether one is in evaluation."""
-        is_evaluation = any(not module.training for module in self._modules)
+        is_evaluation = self._is_in_evaluation()
         if is_evaluation:
             self._open()
             self._is_evaluation = True
@@ -96,11 +96,13 @@ class ModelTests:
 
     def train(self) -> None:
         """A backward pass begins."""
-        if not all(module.training for module in self._modules):
+        if self._is_in_evaluation():
             # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
-            self._modules = weakref.WeakSet(module for module in self._modules if module.training)
+            self._modules = [module for module in self._modules if getattr(module(), "training", False)]
         self._is_evaluation = False
         self._end(is_read_on=False)
+        if not self._fresh:
+            return
         for reference in self._fresh:
             iterator = reference()
             if iterator is not None:
@@ -137,6 +139,13 @@ class ModelTests:
                 self._keep(batch)
         self._began, self._batches = None, []
         self._is_evaluation = self._is_pass = self._without_gradients = False
+
+    def _is_in_evaluation(self) -> bool:
+        for reference in self._modules:
+            module = reference()
+            if module is not None and not module.training:
+                return True
+        return False
 
     def _is_last(self, iterator: Any) -> bool:
         """Whether this iterator is the last one of those that are new."""
