@@ -38,11 +38,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
 from dmls_ray.training.clocks import PhaseClock, synchronize
 from dmls_ray.training.memory import MIB
+from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.train import rank_trainer
-from dmls_ray.training.observed.observer import ObservedSteps
 from tests.new_processes import run_inline
 
 _MODELS = (("mnist_convnet", 2048), ("convnet", 512))

@@ -25,7 +25,8 @@ def take_samples(record: RunRecord, reasons: Sequence[str], said: Mapping[str, f
     """
     ranks, facts = record.ranks, record.facts
     for name, value in _of_ranks(ranks).items():
-        record.metrics.pop(name, None)
+        if any(name in rank.metrics for rank in ranks):
+            record.metrics.pop(name, None)  # the sum over all ranks that know theirs
         if value:
             record.metrics[name] = value
     if len(ranks) > 1 and len(_groups(ranks)) == 1:
@@ -34,7 +35,8 @@ def take_samples(record: RunRecord, reasons: Sequence[str], said: Mapping[str, f
         _take_word(record, unit, value)
     facts.pop("samples_unknown", None)
     if "samples_per_step" not in record.metrics:
-        facts |= {"samples_unknown": reason for reason in reasons[:1]}
+        if reasons:
+            facts["samples_unknown"] = reasons[0]
         if "tokens_per_step" not in record.metrics:
             facts.pop("counted_by", None)
 

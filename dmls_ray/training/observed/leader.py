@@ -8,7 +8,8 @@ from collections import Counter
 from torch.optim import Optimizer
 
 _MOST_OF_ANOTHER = 10
-"""Steps of another optimizer, without one of the leader, after which it leads. In adversarial training they are fewer."""
+"""Steps of another optimizer, without one of the leader, after which it leads: in adversarial training
+they are fewer."""
 
 
 class StepRule:

@@ -16,10 +16,19 @@ from torch.overrides import TorchFunctionMode
 from dmls_ray.training.observed.contents import Content, Shape, content_of
 from dmls_ray.training.precision import has_tf32
 
-_PRODUCTS = frozenset(
-    "linear matmul __matmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d lstm gru rnn_tanh rnn_relu scaled_dot_product_attention".split()
-)
+_PRODUCTS = {
+    "linear",
+    "matmul",
+    "__matmul__",
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "einsum",
+    "scaled_dot_product_attention",
+}
+_PRODUCTS |= {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+_PRODUCTS |= {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 """Functions of PyTorch that compute in the number format of a model."""
 
 
@@ -38,6 +47,7 @@ class Given:
     sizes: list[int] = field(default_factory=list)
     """The first dimension of the first tensor of each forward pass with other tensors."""
     tokens: int = 0
+    """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
     elements: int = 0
 
     @property
@@ -150,8 +160,10 @@ class ModelInputs:
         given.sizes.append(size)
         if tensor is not None:
             given.elements += tensor.numel()
-        tokens = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim == 2)
-        given.tokens += next((leaf.numel() for leaf in tokens if not leaf.is_floating_point()), 0)
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf.ndim == 2 and not leaf.is_floating_point() and len(leaf) == size:
+                given.tokens += leaf.numel()
+                break
 
     def _is_known(self, tensor: Tensor) -> bool:
         """Whether the step was given this tensor before; it is known from now on."""
@@ -165,9 +177,7 @@ class ModelInputs:
 
     def _watch_products(self, module: nn.Module) -> None:
         parts = [*module.modules()]
-        is_compiled = any(
-            part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in parts
-        )
+        is_compiled = any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in parts)
         if is_compiled:
             self.number_format = self._format_of(module, None)
             return

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -25,16 +23,15 @@ from dmls_ray.training.compat import (
     batch_sizes_noted,
     is_profiling,
 )
-from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.ddp import DDPTimers
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
-from dmls_ray.training.observed.contents import content_of, digest_of
-from dmls_ray.training.observed.leader import StepRule
+from dmls_ray.training.observed.contents import content_of
+from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.loaders import batch_of
-from dmls_ray.training.observed.losses import StepLosses
 from dmls_ray.training.observed.model_inputs import ModelInputs
 from dmls_ray.training.observed.model_tests import ModelTests
-from dmls_ray.training.observed.samples import SeenStep, Samples, elements_of, loaded_in, samples_of, tokens_of
+from dmls_ray.training.observed.samples import SeenStep
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
@@ -49,15 +46,10 @@ _READ_EVERY = 10
 """Interval in steps at which DDP's timers are read after the first ones: the models are gone at the end, and reading
 takes about 10 microseconds."""
 
-_WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
-"""Parts of a step that are known without a backward pass."""
-
 _SETTLED = 1.5
 """Time of a step over the fastest one up to which a warm-up is over."""
 _MODELS_FOUND_AFTER = (1, 3)
 """Steps after which models are looked for; some programs make a second one after their first step."""
-_DIGESTS = 4
-"""First batches that ranks are compared by."""
 _PROGRESS = Progress()
 
 
@@ -69,7 +61,7 @@ def _hook(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a program must not end by what looks at it
-            self.fault = self.fault or f"{method.__name__.strip('_')}: {type(error).__name__}: {error}"
+            self.ledger.fault = self.ledger.fault or f"{method.__name__.strip('_')}: {type(error).__name__}: {error}"
 
     return guarded
 
@@ -91,31 +83,23 @@ class ObservedSteps:
         device = torch.device(rank.device)
         self.timer = StepTimer(device, warmup_steps, on_warm=self._count_from_here, power=PowerMeter.of(rank))
         self.count = 0
-        self.backward_passes = 0
-        self.fault = ""
-        """What failed in looking at the program; empty if nothing did."""
         # It keeps the parameters of optimizers that the code no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
         self.inputs = ModelInputs(self._begin_forward, self._end_forward, device.type)
         self._rank, self._untimed, self._emit = rank, clock.untimed, emit
         self._tracing = ExitStack()
-        self._losses = StepLosses()
-        self._rule = StepRule()
+        self.ledger = Ledger(device, self.timer, self.inputs)
         self._step = SeenStep()
         """The step under way."""
-        self._steps: list[SeenStep] = []
-        self._tests = ModelTests(self.timer, functools.partial(mark, device), lambda item: self._step.batches.append(item))
+        self._tests = ModelTests(
+            self.timer, functools.partial(mark, device), lambda item: self._step.batches.append(item)
+        )
         self._thread = threading.get_ident()
         """The thread that trains: others may read ahead."""
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
-        self._ddp: list[DDPTimers] = []
         self._has_optimizer = False
-        self._digests: dict[str, list[int]] = {"loader": [], "model": []}
-        """Of the first batches that loaders gave, and that models were given."""
         self._step_began = time.perf_counter()
-        self._early_s: list[float] = []
-        """Seconds of the steps of the warm-up, by the host's clock."""
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -127,8 +111,8 @@ class ObservedSteps:
                 around_loader_waits(self._begin_read, self._read),
                 batch_sizes_noted(),
                 around_backward_passes(self._begin_backward, self._end_backward),
-                after_each(DistributedDataParallel, lambda ddp: self._ddp.append(DDPTimers(ddp))),
-                after_each_scaled_loss(self._losses.scaled),
+                after_each(DistributedDataParallel, lambda ddp: self.ledger.ddp.append(DDPTimers(ddp))),
+                after_each_scaled_loss(self.ledger.losses.scaled),
                 after_each(Optimizer, self._made),
             ):
                 yield
@@ -146,97 +130,10 @@ class ObservedSteps:
         self._step.counted_samples += samples
         self._step.counted_tokens += tokens
 
-    # --- what was seen ----------------------------------------------------------------------------------------------
-
-    @property
-    def losses(self) -> list[float | None]:
-        """The loss of each step, over its backward passes; None where a root of a backward pass is no number."""
-        return self._losses.values
-
-    @functools.cached_property
-    def _first_counted(self) -> int:
-        """The index of the first step that counts; of a run that ended within its warm-up, of the later half."""
-        counted = len(self.timer.step_ms) or (len(self._early_s) + 1) // 2
-        return len(self._steps) - counted
-
-    @functools.cached_property
-    def _counted_s(self) -> float:
-        """Seconds of the steps that count; infinite where they are not known."""
-        if self.timer.step_ms:
-            return math.fsum(self.timer.step_ms) / 1e3
-        # On a GPU the host only issues the steps.
-        if self._rank.device.startswith("cuda") or not self._early_s:
-            return math.inf
-        return math.fsum(self._early_s[self._first_counted - len(self._steps) :])
-
-    @functools.cached_property
-    def samples(self) -> Samples:
-        """The samples of the steps that count."""
-        return samples_of(self._steps, self._first_counted, is_sequence_first=self.inputs.has_sequences_first)
-
-    def rates(self) -> dict[str, float | None]:
-        """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
-        window = self._steps[self._first_counted :]
-        steps, seconds = len(window) or 1, self._counted_s
-        samples, tokens = self.samples.total or 0.0, tokens_of(window)
-        timed_ms = math.fsum(self.timer.step_ms)
-        return {
-            "samples_per_step": samples / steps or None,
-            "tokens_per_step": tokens / steps or None,
-            "samples_per_s": samples / seconds or None,
-            "tokens_per_s": tokens / seconds or None,
-            "loaded_per_step": loaded_in(window) / steps,
-            "given_elements": elements_of(window) / steps or None,
-            "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
-            "counted_share": timed_ms / (timed_ms + self.timer.left_out_ms) if timed_ms else None,
-            "backward_passes": self.backward_passes / self.count if self.backward_passes and self.count else None,
-            "optimizers": self._rule.optimizers or None,
-            "early_loss": self._losses.early,
-        }
-
-    def digests(self) -> list[int]:
-        """Of the first batches of this rank; those that ranks share are equal on all of them."""
-        return self._digests["loader"] or self._digests["model"]
-
-    def facts(self) -> dict[str, Any]:
-        """What else was seen, by name; without what was not."""
-        losses = self.losses
-        facts = {
-            "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self._steps) else ""),
-            "samples_unknown": self.samples.unknown,
-            "number_format": self.inputs.number_format,
-            "first_loss": losses[0] if losses else None,
-            "steps_made": self.count,
-            "counted_steps": len(self.timer.step_ms),
-            "parameters": self.inputs.parameters or None,
-            "buffers": self.inputs.buffers if self.inputs.parameters else None,
-            "observer_fault": self.fault,
-        }
-        return {name: value for name, value in facts.items() if value not in ("", None)}
-
-    def parts_ms(self) -> dict[str, float]:
-        """Milliseconds of the parts of a counted step, and of its communication under DDP.
-
-        Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
-        """
-        communication = self._communication_ms()
-        parts = self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
-        seen = parts if self.backward_passes else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}
-        return {**communication, **seen} if parts else {}
-
-    def _communication_ms(self) -> dict[str, float]:
-        """Milliseconds of an optimizer step, over all models that were under DDP; empty without."""
-        steps = len(self.timer.step_ms)
-        sums = {"comm_ms": 0.0, "overlap_ms": 0.0}
-        for model in self._ddp:
-            for name, ms in model.pass_ms().items():
-                sums[name] += ms * model.passes
-        return with_exposed({name: ms / steps for name, ms in sums.items()}) if steps else {}
-
     # --- hooks ------------------------------------------------------------------------------------------------------
 
     def _count_from_here(self) -> None:
-        for model in self._ddp:
+        for model in self.ledger.ddp:
             model.count_from_here()
 
     @property
@@ -253,18 +150,14 @@ class ObservedSteps:
     def _read(self, iterator: Any, batch: Any) -> None:
         content = content_of(batch)
         given = None if batch is None else batch_of(iterator, content)
-        if given is not None:
-            self._take_digest("loader", content.leaves)
+        if given is not None and self._rank.world_size > 1:
+            self.ledger.take_digest("loader", content.leaves)
         if not self._is_training_thread:
             if given is not None:
                 self._step.batches.append(given)
             return
         self.timer.phases.after("data_wait")
         self._tests.read(iterator, given)
-
-    def _take_digest(self, source: str, leaves: list[Any]) -> None:
-        if self._rank.world_size > 1 and len(self._digests[source]) < _DIGESTS:
-            self._digests[source].append(digest_of(leaves))
 
     @_hook
     def _made(self, optimizer: Optimizer) -> None:
@@ -274,8 +167,8 @@ class ObservedSteps:
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
         self.leave_out()
         self._tests.compute(with_gradients=with_gradients)
-        if with_gradients:
-            self._take_digest("model", leaves)
+        if with_gradients and self._rank.world_size > 1:
+            self.ledger.take_digest("model", leaves)
 
     @_hook
     def _end_forward(self) -> None:
@@ -287,7 +180,7 @@ class ObservedSteps:
             self._thread = threading.get_ident()
             self.timer.phases.after("forward")
             self._tests.train()
-            self._losses.begin_backward(roots)
+            self.ledger.losses.begin_backward(roots)
             self._step.passes.append(self.inputs.take())
         self._backward_depth += 1
         # Checkpointed activations are computed again, by models that are given nothing new.
@@ -300,7 +193,7 @@ class ObservedSteps:
             return
         self.inputs.is_paused = False
         self.timer.phases.after("backward")
-        self.backward_passes += 1
+        self.ledger.backward_passes += 1
         if not self._has_optimizer:
             self._end_step()
 
@@ -310,7 +203,7 @@ class ObservedSteps:
         self.timer.phases.after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
-        if self._rule.ends_step(optimizer):
+        if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
@@ -325,7 +218,7 @@ class ObservedSteps:
                 self._tracing.close()
         self._end_timed_step()
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
-            for model in self._ddp:
+            for model in self.ledger.ddp:
                 model.read()
         if optimizer is not None and self.agreement is not None and self.agreement.is_due:
             with self.timer.paused(), self._untimed():
@@ -339,19 +232,19 @@ class ObservedSteps:
     def _take_step(self) -> bool:
         """Keep what the step under way had; returns whether its models are no longer seen."""
         self._tests.end_step()
-        self._losses.end_step()
+        self.ledger.losses.end_step()
         step, self._step = self._step, SeenStep()
         if not step.passes:
             step.passes.append(self.inputs.take())  # a step without a backward pass
-        step.optimizers = self._rule.optimizers
+        step.optimizers = self.ledger.rule.optimizers
         self.inputs.end_step()
-        self._steps.append(step)
+        self.ledger.steps.append(step)
         return self.inputs.has_models and not any(step.passes)
 
     def _end_timed_step(self) -> None:
         now = time.perf_counter()
         if not self.timer.is_warm:
-            self._early_s.append(now - self._step_began)
+            self.ledger.early_s.append(now - self._step_began)
         self._step_began = now
         if not self.timer.is_warm and self._is_settled():
             self.timer.end_warm_up()
@@ -359,4 +252,6 @@ class ObservedSteps:
 
     def _is_settled(self) -> bool:
         """Whether the last steps took as long as the fastest one, so that nothing is compiled or loaded any more."""
-        return len(self._early_s) >= WARMUP_STEPS and max(self._early_s[-2:]) <= _SETTLED * min(self._early_s)
+        return len(self.ledger.early_s) >= WARMUP_STEPS and max(self.ledger.early_s[-2:]) <= _SETTLED * min(
+            self.ledger.early_s
+        )

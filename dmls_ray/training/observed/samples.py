@@ -71,7 +71,12 @@ def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool
 def tokens_of(steps: Sequence[SeenStep]) -> float:
     """The tokens of some steps; 0 where none were seen."""
     counted = sum(step.counted_tokens for step in steps)
-    return counted or sum(given.tokens for given in _new_passes(steps) if given is not None)
+    if counted:
+        return counted
+    sizes = {batch.size for step in steps for batch in step.batches}
+    seen = [given for given in _new_passes(steps) if given is not None]
+    # Integers without a dimension for samples are others, as the edges of graphs.
+    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint(given.shapes[0][:2]))
 
 
 def elements_of(steps: Sequence[SeenStep]) -> float:
@@ -94,7 +99,7 @@ def _are_alike(sum_: float, other: float, slack: float) -> bool:
     return abs(sum_ - other) <= max(_ALIKE * other, slack)
 
 
-# --- without a loader that has batches ----------------------------------------------------------------------------------
+# --- without a loader that has batches ------------------------------------------------------------------------------
 
 
 def _by_model(window: Sequence[SeenStep], *, is_sequence_first: bool) -> Samples:
@@ -123,7 +128,7 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
     return ""
 
 
-# --- with one -----------------------------------------------------------------------------------------------------------
+# --- with one -------------------------------------------------------------------------------------------------------
 
 
 class _Read:
@@ -163,7 +168,7 @@ class _Read:
             return self._of_parts()
         return self._of_other_tensors()
 
-    # --- what relates a pass to a batch -------------------------------------------------------------------------------
+    # --- what relates a pass to a batch ---------------------------------------------------------------------------------
 
     def _size_in(self, given: Given) -> int | None:
         """The samples of the batch that a pass was given whole; None where it was not."""
@@ -198,7 +203,7 @@ class _Read:
         missing = len(self._passes) - len(sizes)
         return sum(sizes) + missing * mode(batch.size for batch in self._all)
 
-    # --- the cases ----------------------------------------------------------------------------------------------------
+    # --- the cases ------------------------------------------------------------------------------------------------------
 
     def _of_batches(self) -> Samples:
         """Each pass was given a whole batch, or several."""
@@ -212,9 +217,7 @@ class _Read:
             if not self._read:
                 return Samples(total=trained, counted_by=agree)  # batches that were read before
             # A batch that is trained in several steps counts in each, and in one step once.
-            of_steps = [
-                min(sum(self._sizes_of_passes([step])), max(loaded_in([step]), usual)) for step in self._window
-            ]
+            of_steps = [min(sum(self._sizes_of_passes([step])), max(loaded_in([step]), usual)) for step in self._window]
             return Samples(total=sum(of_steps), counted_by=agree)
         return self._of_several_loaders(trained)
 

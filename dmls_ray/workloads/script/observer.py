@@ -8,8 +8,8 @@ from typing import Literal
 from torch.optim import Optimizer
 
 from dmls_ray.training.clocks import PhaseClock
-from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.observed.observer import WARMUP_STEPS, ObservedSteps
+from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.script.meeting import Meeting
 
 _MOST_RAISED = 3
@@ -62,7 +62,7 @@ class ScriptSteps(ObservedSteps):
     def last_loss(self) -> float | None:
         """The loss of the last step; None where steps were left out, so that other runs end at another one."""
         is_cut_short = self._may_be_fewer and self.is_at_end and self.count < _MOST_STEPS
-        return None if is_cut_short or not self.losses else self.losses[-1]
+        return None if is_cut_short or not self.ledger.losses.values else self.ledger.losses.values[-1]
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         super()._end_step(optimizer)

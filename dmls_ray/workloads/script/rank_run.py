@@ -76,9 +76,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
             "instruments_s": clock.instruments_s,
             **steps.timer.percentiles(),
             **steps.timer.power.read(),
-            **steps.parts_ms(),
-            **steps.rates(),
-            "sample_digests": steps.digests(),
+            **steps.ledger.parts_ms(),
+            **steps.ledger.rates(),
+            "sample_digests": steps.ledger.digests(),
             **memory.read(),
             "no_tensor_mem": "a script has no step that can be repeated after it",
             **(steps.agreement.read_optimizers() if steps.agreement is not None else {}),
@@ -90,9 +90,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "steps": None if config.steps == "auto" else steps.count,
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
-                **steps.facts(),
+                **steps.ledger.facts(),
                 "last_loss": steps.last_loss,
-                "tenth_loss": steps.losses[9] if len(steps.losses) > 9 else None,
+                "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
                 "not_recorded": reported.left_out,
                 "written": [] if config.own_folder else written(before, stamps_of(place, folder)),
                 **told,
@@ -239,7 +239,7 @@ def _outcome_of(
         if isinstance(ended.error, KeyError) and ended.error.args[0] in VARIABLES:
             reason += "; without ranks as torchrun has them: leave world size 1 out, or set the variables by --env"
         return failed.outcome, reason
-    for number, loss in enumerate(steps.losses, 1):
+    for number, loss in enumerate(steps.ledger.losses.values, 1):
         if loss is not None and not math.isfinite(loss):
             return Outcome.DIVERGED, f"the loss of step {number} is not finite"
     if ended.code and not steps.is_at_end:

@@ -17,10 +17,10 @@ from dmls_ray.records.returned import Reported, part_of
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
+from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.base import Workload, check_data
-from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.workloads.user_function.ray_loop import call_loop, takes_rank
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
 
@@ -84,9 +84,9 @@ def run_user_function(
         "instruments_s": clock.instruments_s,
         **steps.timer.percentiles(),
         **steps.timer.power.read(),
-        **steps.parts_ms(),
-        **steps.rates(),
-        "sample_digests": steps.digests(),
+        **steps.ledger.parts_ms(),
+        **steps.ledger.rates(),
+        "sample_digests": steps.ledger.digests(),
         **measured_memory,
         "no_tensor_mem": "a user-defined training function has no step that can be repeated after it",
         **agreed,
@@ -95,7 +95,7 @@ def run_user_function(
             "device": device_name(device),
             "backend": rank.backend or "",
             "steps": steps.count,
-            **steps.facts(),
+            **steps.ledger.facts(),
             "stopped_epoch": reporter.stopped_epoch,
             "epochs": [epoch.values for epoch in reporter.epochs],
             "not_recorded": reported.left_out,

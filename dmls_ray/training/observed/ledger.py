@@ -1,0 +1,131 @@
+"""`Ledger`: what was seen of the steps of a training, and what follows from it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+from dmls_ray.training.clocks import StepTimer
+from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.observed.contents import digest_of
+from dmls_ray.training.observed.leader import StepRule
+from dmls_ray.training.observed.losses import StepLosses
+from dmls_ray.training.observed.model_inputs import ModelInputs
+from dmls_ray.training.observed.samples import Samples, SeenStep, elements_of, loaded_in, samples_of, tokens_of
+
+_WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
+"""Parts of a step that are known without a backward pass."""
+_DIGESTS = 4
+"""First batches that ranks are compared by."""
+
+
+class Ledger:
+    """What the observer writes down, and the metrics and facts of a run that follow from it.
+
+    Args:
+        device: the rank's device.
+        timer: of the steps.
+        inputs: of the models.
+    """
+
+    def __init__(self, device: torch.device, timer: StepTimer, inputs: ModelInputs) -> None:
+        self._device, self._timer, self._inputs = device, timer, inputs
+        self.steps: list[SeenStep] = []
+        self.losses = StepLosses()
+        self.rule = StepRule()
+        self.ddp: list[DDPTimers] = []
+        self.backward_passes = 0
+        self.early_s: list[float] = []
+        """Seconds of the steps of the warm-up, by the host's clock."""
+        self.fault = ""
+        """What failed in looking at the program; empty if nothing did."""
+        self._digests: dict[str, list[int]] = {"loader": [], "model": []}
+        """Of the first batches that loaders gave, and that models were given."""
+
+    def take_digest(self, source: str, leaves: list[Any]) -> None:
+        """Note which samples the first batches of a `loader` or a `model` have."""
+        if len(self._digests[source]) < _DIGESTS:
+            self._digests[source].append(digest_of(leaves))
+
+    @functools.cached_property
+    def _first_counted(self) -> int:
+        """The index of the first step that counts; of a run that ended within its warm-up, of the later half."""
+        counted = len(self._timer.step_ms) or (len(self.early_s) + 1) // 2
+        return len(self.steps) - counted
+
+    @functools.cached_property
+    def _counted_s(self) -> float:
+        """Seconds of the steps that count; infinite where they are not known."""
+        if self._timer.step_ms:
+            return math.fsum(self._timer.step_ms) / 1e3
+        # On a GPU the host only issues the steps.
+        if self._device.type == "cuda" or not self.early_s:
+            return math.inf
+        return math.fsum(self.early_s[self._first_counted - len(self.steps) :])
+
+    @functools.cached_property
+    def samples(self) -> Samples:
+        """The samples of the steps that count."""
+        return samples_of(self.steps, self._first_counted, is_sequence_first=self._inputs.has_sequences_first)
+
+    def rates(self) -> dict[str, float | None]:
+        """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
+        window = self.steps[self._first_counted :]
+        steps, seconds = len(window) or 1, self._counted_s
+        samples, tokens = self.samples.total or 0.0, tokens_of(window)
+        timed_ms = math.fsum(self._timer.step_ms)
+        return {
+            "samples_per_step": samples / steps or None,
+            "tokens_per_step": tokens / steps or None,
+            "samples_per_s": samples / seconds or None,
+            "tokens_per_s": tokens / seconds or None,
+            "loaded_per_step": loaded_in(window) / steps,
+            "given_elements": elements_of(window) / steps or None,
+            "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
+            "counted_share": timed_ms / (timed_ms + self._timer.left_out_ms) if timed_ms else None,
+            "backward_passes": self.backward_passes / len(self.steps) if self.backward_passes and self.steps else None,
+            "optimizers": self.rule.optimizers or None,
+            "early_loss": self.losses.early,
+        }
+
+    def digests(self) -> list[int]:
+        """Of the first batches of this rank; those that ranks share are equal on all of them."""
+        return self._digests["loader"] or self._digests["model"]
+
+    def facts(self) -> dict[str, Any]:
+        """What else was seen, by name; without what was not."""
+        losses = self.losses.values
+        facts = {
+            "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self.steps) else ""),
+            "samples_unknown": self.samples.unknown,
+            "number_format": self._inputs.number_format,
+            "first_loss": losses[0] if losses else None,
+            "steps_made": len(self.steps),
+            "counted_steps": len(self._timer.step_ms),
+            "parameters": self._inputs.parameters or None,
+            "buffers": self._inputs.buffers if self._inputs.parameters else None,
+            "observer_fault": self.fault,
+        }
+        return {name: value for name, value in facts.items() if value not in ("", None)}
+
+    def parts_ms(self) -> dict[str, float]:
+        """Milliseconds of the parts of a counted step, and of its communication under DDP.
+
+        Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
+        """
+        communication = self._communication_ms()
+        parts = self._timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
+        seen = parts if self.backward_passes else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}
+        return {**communication, **seen} if parts else {}
+
+    def _communication_ms(self) -> dict[str, float]:
+        """Milliseconds of an optimizer step, over all models that were under DDP; empty without."""
+        steps = len(self._timer.step_ms)
+        sums = {"comm_ms": 0.0, "overlap_ms": 0.0}
+        for model in self.ddp:
+            for name, ms in model.pass_ms().items():
+                sums[name] += ms * model.passes
+        return with_exposed({name: ms / steps for name, ms in sums.items()}) if steps else {}

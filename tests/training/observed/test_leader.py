@@ -1,0 +1,60 @@
+"""What a step of a training is, where several optimizers make steps."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable
+
+import pytest
+import torch
+from torch.optim import SGD, Optimizer
+
+from dmls_ray.training.observed.leader import StepRule
+
+
+def optimizers(count: int) -> list[Optimizer]:
+    return [SGD([torch.nn.Parameter(torch.ones(()))], lr=0.1) for _ in range(count)]
+
+
+def steps_of(made: Iterable[Optimizer]) -> tuple[int, int]:
+    """How many steps the training makes, and the optimizers of a step."""
+    rule = StepRule()
+    return sum(rule.ends_step(optimizer) for optimizer in made), rule.optimizers
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 40])
+def test_optimizers_that_each_make_a_step_in_turn_make_one_step_together(count: int) -> None:
+    steps, of_step = steps_of(optimizers(count) * 20)
+    assert steps == 20
+    assert of_step == count
+
+
+def test_five_steps_of_a_discriminator_for_one_of_a_generator_are_five_steps() -> None:
+    discriminator, generator = optimizers(2)
+    assert steps_of([*[discriminator] * 5, generator] * 4) == (20, 2)
+
+
+def test_a_second_optimizer_leads_once_the_first_makes_no_more_steps() -> None:
+    first, second = optimizers(2)
+    # Nine steps of the second are not yet steps of the training.
+    assert steps_of([*[first] * 5, *[second] * 20]) == (5 + 20 - 9, 1)
+
+
+def test_an_optimizer_leads_at_once_where_the_leader_is_gone() -> None:
+    rule = StepRule()
+    (first,) = optimizers(1)
+    assert rule.ends_step(first)
+    del first
+    (second,) = optimizers(1)
+    assert rule.ends_step(second)
+
+
+def test_the_rule_keeps_no_optimizer_alive() -> None:
+    rule = StepRule()
+    (first,) = optimizers(1)
+    rule.ends_step(first)
+    reference = weakref.ref(first)
+    del first
+    gc.collect()
+    assert reference() is None

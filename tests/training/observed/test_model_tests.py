@@ -1,0 +1,193 @@
+"""Which times of a loop are tests of its model, and which batches were read for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from dmls_ray.training.clocks import StepTimer, mark
+from dmls_ray.training.compat import around_backward_passes, around_loader_waits, batch_sizes_noted
+from dmls_ray.training.observed.contents import content_of
+from dmls_ray.training.observed.loaders import Batch, batch_of
+from dmls_ray.training.observed.model_tests import ModelTests
+
+TEST_S = 0.05
+
+
+class Loop:
+    """A training loop with a loader for training and one for tests, and what is seen of it."""
+
+    def __init__(self) -> None:
+        self.cpu = torch.device("cpu")
+        self.timer = StepTimer(self.cpu, 0)
+        self.kept: list[Batch] = []
+        self.tests = ModelTests(self.timer, lambda: mark(self.cpu), self.kept.append)
+        self.model = nn.Linear(2, 1)
+        self.tests.watch([self.model])
+        self.train = DataLoader(TensorDataset(torch.ones(32, 2)), 4)
+        self.test = DataLoader(TensorDataset(torch.ones(64, 2)), 8)
+
+    def compute(self, x: torch.Tensor) -> torch.Tensor:
+        self.tests.compute(with_gradients=torch.is_grad_enabled())
+        return self.model(x).sum()
+
+    def step(self, x: torch.Tensor) -> None:
+        self.compute(x).backward()
+        self.tests.end_step()
+        self.timer.step()
+
+    def read(self, batches: Iterable[list[torch.Tensor]]) -> None:
+        """Compute on all of them, for `TEST_S` in all."""
+        for (x,) in batches:
+            self.compute(x)
+            time.sleep(TEST_S / 8)
+
+    def left_out_s(self, loop: Callable[[Loop], None]) -> float:
+        """Seconds that are left out of the steps of a loop."""
+
+        def ended(iterator: object, batch: object) -> None:
+            self.tests.read(iterator, None if batch is None else batch_of(iterator, content_of(batch)))
+
+        def began(iterator: object) -> None:
+            self.tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
+
+        self.timer.begin_epoch()
+        with (
+            around_loader_waits(began, ended),
+            batch_sizes_noted(),
+            around_backward_passes(lambda *_, **__: self.tests.train(), lambda _: None),
+        ):
+            loop(self)
+        self.timer.end_epoch()
+        return self.timer.left_out_ms / 1e3
+
+    @property
+    def loaded(self) -> set[int]:
+        """Sizes of the batches that training read."""
+        return {batch.size for batch in self.kept}
+
+
+def evaluates_in_evaluation(loop: Loop) -> None:
+    for _ in range(2):
+        for (x,) in loop.train:
+            loop.step(x)
+        loop.model.eval()
+        loop.read(loop.test)
+        loop.model.train()
+    loop.step(x)
+
+
+def evaluates_without_gradients(loop: Loop) -> None:
+    for _ in range(3):
+        for (x,) in loop.train:
+            loop.step(x)
+        with torch.no_grad():
+            loop.read(loop.test if epoch < 2 else [])
+
+
+def evaluates_within_an_epoch(loop: Loop) -> None:
+    for number, (x,) in enumerate(loop.train):
+        loop.step(x)
+        if number in (2, 4):
+            with torch.no_grad():
+                loop.read(loop.test)
+
+
+def evaluates_in_evaluation_without_a_loader(loop: Loop) -> None:
+    for number, (x,) in enumerate(loop.train):
+        loop.step(x)
+        if number in (2, 4):
+            loop.model.eval()
+            loop.read([[torch.ones(2, 2)]] * 8)
+            loop.model.train()
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        evaluates_in_evaluation,
+        evaluates_without_gradients,
+        evaluates_within_an_epoch,
+        evaluates_in_evaluation_without_a_loader,
+    ],
+)
+def test_two_tests_are_left_out_and_their_batches_with_them(loop: Callable[[Loop], None]) -> None:
+    seen = Loop()
+    assert seen.left_out_s(loop) == pytest.approx(2 * TEST_S, rel=0.5)
+    assert seen.loaded == {4}
+
+
+def reads_slowly(loop: Loop) -> None:
+    for (x,) in loop.train:
+        time.sleep(TEST_S / 8)
+        loop.step(x)
+
+
+def trains_in_evaluation(loop: Loop) -> None:
+    loop.model.eval()
+    reads_slowly(loop)
+
+
+def conditions_on_itself(loop: Loop) -> None:
+    for (x,) in loop.train:
+        with torch.no_grad():
+            loop.read([[x]])
+        loop.step(x)
+
+
+def reads_all_first(loop: Loop) -> None:
+    for _ in range(2):
+        batches = [*loop.train]
+        time.sleep(TEST_S)
+        for (x,) in batches:
+            loop.step(x)
+
+
+def plays_before_it_trains(loop: Loop) -> None:
+    for _ in range(2):
+        with torch.no_grad():
+            loop.read([[torch.ones(4, 2)]] * 8)
+        for (x,) in loop.train:
+            loop.step(x)
+
+
+def reads_one_ahead(loop: Loop) -> None:
+    for _ in range(2):
+        iterator = iter(loop.train)
+        (x,) = next(iterator)
+        for (following,) in iterator:
+            with torch.no_grad():
+                loop.read([[x]])
+            loop.step(x)
+            x = following
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        reads_slowly,
+        trains_in_evaluation,
+        conditions_on_itself,
+        reads_all_first,
+        plays_before_it_trains,
+        reads_one_ahead,
+    ],
+)
+def test_reading_rollouts_and_passes_without_gradients_are_training(loop: Callable[[Loop], None]) -> None:
+    seen = Loop()
+    # The first backward pass in evaluation mode tells that the mode says nothing.
+    assert seen.left_out_s(loop) < TEST_S / 8
+    assert seen.loaded == {4}
+    assert sum(batch.size for batch in seen.kept) % 32 == 0
+
+
+def test_steps_are_shorter_by_what_is_left_out() -> None:
+    seen = Loop()
+    seen.left_out_s(evaluates_within_an_epoch)
+    assert max(seen.timer.step_ms) < TEST_S * 1e3 / 2
+    assert min(seen.timer.step_ms) > 0

@@ -1,0 +1,140 @@
+"""Samples of steps, by what loaders gave and what models were given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dmls_ray.training.observed.loaders import Batch
+from dmls_ray.training.observed.model_inputs import Given
+from dmls_ray.training.observed.samples import Samples, SeenStep, samples_of, tokens_of
+
+STEPS = 20
+
+
+def batch(size: int, *shapes: tuple[int, ...], loader: int = 1) -> Batch:
+    shapes = shapes or ((size, 8),)
+    return Batch(size, loader, shapes, any(size in shape[:2] for shape in shapes))
+
+
+def given(*shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0) -> Given:
+    return Given([*shapes], [], is_list=False, is_again=again, sizes=[shapes[0][0], *further], tokens=tokens)
+
+
+def counted(*steps: SeenStep, times: int = STEPS) -> Samples:
+    """The samples of steps that come again and again, without the first ones."""
+    return samples_of([*steps] * times, len(steps) * 4)
+
+
+def per_step(*steps: SeenStep) -> float | None:
+    total = counted(*steps).total
+    return None if total is None else total / (len(steps) * (STEPS - 4))
+
+
+@pytest.mark.parametrize(
+    ("steps", "samples"),
+    [
+        ([SeenStep([batch(16)], [given((16, 8))])], 16),
+        # a list of samples, whose tensors have no dimension of samples; and a model that no hook sees
+        ([SeenStep([Batch(16, 1, ((3, 32, 32),))], [None])], 16),
+        # length x batch
+        ([SeenStep([batch(8, (40, 8, 16), (8,))], [given((40, 8, 16))])], 8),
+        # turned in the loop
+        ([SeenStep([batch(64, (64, 20, 16))], [given((20, 64, 16))])], 64),
+        # a batch in four steps, whole and in parts
+        ([SeenStep([batch(32)], [given((32, 8))]), *[SeenStep([], [given((32, 8))])] * 3], 32),
+        ([SeenStep([batch(128)], [given((32, 8))]), *[SeenStep([], [given((32, 8))])] * 3], 32),
+        # accumulation, read one by one and all at once
+        ([SeenStep([batch(4)] * 4, [given((4, 8))] * 4)], 16),
+        ([SeenStep([batch(16)], [given((4, 8))] * 4)], 16),
+        # further passes on the same tensors, and on made ones
+        ([SeenStep([batch(16)], [given((16, 8)), given((16, 8), again=True)])], 16),
+        ([SeenStep([batch(16)], [given((16, 8)), given((16, 8)), given((16, 5))], optimizers=2)], 16),
+        # two views of each sample in one tensor, and in two
+        ([SeenStep([batch(16)], [given((32, 8))])], 16),
+        ([SeenStep([batch(16)], [given((16, 8), further=[16])])], 16),
+        # two loaders, of which both are trained on, or one
+        ([SeenStep([batch(8), batch(56, loader=2)], [given((64, 8))])], 64),
+        ([SeenStep([batch(8), batch(56, loader=2)], [given((8, 8), further=[56])])], 64),
+        ([SeenStep([batch(16), batch(64, loader=2)], [given((16, 8))])], 16),
+        # a reader for two ranks, and samples that are left out in the loop
+        ([SeenStep([batch(16)], [given((8, 8))])], 8),
+        # samples that were packed to fewer rows
+        ([SeenStep([batch(16, (3, 512))], [given((3, 512))])], 16),
+    ],
+)
+def test_a_step_has_the_samples_that_it_trained(steps: list[SeenStep], samples: float) -> None:
+    assert per_step(*steps) == samples
+
+
+def test_graphs_that_are_joined_to_one_are_counted_by_the_loader() -> None:
+    nodes = [150, 171, 164, 158, 190]
+    steps = [SeenStep([batch(8, (number, 16), (8,))], [given((number, 16))]) for number in nodes]
+    samples = counted(*steps)
+    assert samples.total == 8 * 5 * (STEPS - 4)
+    assert samples.counted_by == "loader (the model was given 166.6)"
+
+
+def test_a_loader_that_reads_one_batch_ahead_moves_no_sample() -> None:
+    sizes = [16, 16, 16, 4] * 10
+    steps = [SeenStep([], [given((size, 8))]) for size in sizes]
+    for number, size in enumerate(sizes):
+        # The last step of an epoch reads nothing, and the first one reads two batches.
+        steps[number - 1 if number % 4 else number].batches.append(batch(size))
+    assert samples_of(steps, 6).total == sum(sizes[6:])
+
+
+def test_batches_of_other_sizes_are_summed_up() -> None:
+    sizes = [3, 17, 5, 40, 2, 9, 11] * 6
+    steps = [SeenStep([batch(size)], [None]) for size in sizes]
+    assert samples_of(steps, 5).total == sum(sizes[5:])
+
+
+def test_batches_that_were_read_before_the_training_are_known_by_their_size() -> None:
+    first = SeenStep([batch(8, (40, 8, 16))] * 5, [None])
+    steps = [first, *[SeenStep([], [given((40, 8, 16))])] * 20]
+    assert samples_of(steps, 5).total == 8 * 16
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (SeenStep([batch(32)], [given((48, 8))]), "loader: 32, model: 48"),
+        (SeenStep([], [given((16, 8), further=[4])]), "several tensors"),
+        (SeenStep([], [given((16, 20), tokens=320)]), "model of tokens"),
+        (SeenStep([], [given((16, 8)), given((16, 8))], optimizers=2), "several optimizers"),
+        (SeenStep([], [None]), "no model was seen"),
+        (SeenStep([Batch(0, 1)], [None]), "no model was seen"),
+    ],
+)
+def test_evidence_that_is_missing_or_contradicts_itself_leaves_samples_unknown(step: SeenStep, reason: str) -> None:
+    samples = counted(step)
+    assert samples.total is None
+    assert reason in samples.unknown
+    assert samples.counted_by == ""
+
+
+def test_a_batch_in_parts_or_again_is_not_known_where_no_model_is_seen() -> None:
+    echo = [SeenStep([batch(32)], [None]), *[SeenStep([], [None])] * 3]
+    assert counted(*echo).unknown == "16 batches were read for 64 backward passes, and no model was seen"
+
+
+def test_without_a_loader_the_model_says_what_it_is_given_first() -> None:
+    samples = counted(SeenStep([], [given((16, 8))]))
+    assert samples.total == 16 * (STEPS - 4)
+    assert samples.counted_by == "model"
+    assert samples_of([SeenStep([], [given((16, 8, 4))])] * 9, 2, is_sequence_first=True).total is None
+
+
+def test_the_count_of_the_code_itself_comes_first() -> None:
+    samples = counted(SeenStep([batch(16)], [given((16, 8))], counted_samples=5))
+    assert samples.total == 5 * (STEPS - 4)
+    assert samples.counted_by == "user"
+
+
+def test_tokens_are_integers_that_have_a_dimension_of_samples() -> None:
+    texts = SeenStep([batch(16, (16, 20))], [given((16, 20), tokens=320)])
+    edges = SeenStep([batch(16, (2, 490))], [given((2, 490), tokens=980)])
+    assert tokens_of([texts] * 3) == 960
+    assert tokens_of([edges] * 3) == 0
