@@ -28,7 +28,7 @@ _PRODUCTS = {
     "scaled_dot_product_attention",
 }
 _PRODUCTS |= {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
-_PRODUCTS |= {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+_PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 """Functions of PyTorch that compute in the number format of a model."""
 
 

@@ -168,7 +168,7 @@ class _Read:
             return self._of_parts()
         return self._of_other_tensors()
 
-    # --- what relates a pass to a batch ---------------------------------------------------------------------------------
+    # --- what relates a pass to a batch ---------------------------------------------------------------------------
 
     def _size_in(self, given: Given) -> int | None:
         """The samples of the batch that a pass was given whole; None where it was not."""
@@ -203,7 +203,7 @@ class _Read:
         missing = len(self._passes) - len(sizes)
         return sum(sizes) + missing * mode(batch.size for batch in self._all)
 
-    # --- the cases ------------------------------------------------------------------------------------------------------
+    # --- the cases ------------------------------------------------------------------------------------------------
 
     def _of_batches(self) -> Samples:
         """Each pass was given a whole batch, or several."""
