@@ -46,5 +46,12 @@ def batch_of(iterator: Any, content: Content) -> Batch:
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    is_visible = size in content.lengths or any(size in shape[:2] for shape in shapes)
+    is_visible = size in content.lengths or _has_dimension(shapes, size)
     return Batch(size, loader, shapes, is_visible)
+
+
+def _has_dimension(shapes: tuple[Shape, ...], size: int) -> bool:
+    for shape in shapes:
+        if size in shape[:2]:
+            return True
+    return False
