@@ -32,11 +32,6 @@ class Content:
     lengths: list[int]
     """Lengths of the lists and tuples on the way to them."""
 
-    @property
-    def shapes(self) -> list[Shape]:
-        """Shapes of the tensors and arrays."""
-        return [leaf.shape for leaf in self.leaves]
-
 
 def content_of(value: Any) -> Content:
     """Look into a batch: lists, tuples, mappings, and objects with attributes, as those of dataclasses."""

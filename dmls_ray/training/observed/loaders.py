@@ -34,7 +34,7 @@ def batch_of(iterator: Any, content: Content) -> Batch:
         content: of the batch, as `collate_fn` made it.
     """
     size = next_batch_size(iterator)
-    shapes = tuple(content.shapes)
+    shapes = tuple([leaf.shape for leaf in content.leaves])
     kept = iterator.__dict__.get(_LOADER)
     if kept is None:
         dataset = dataset_of(iterator)

@@ -63,13 +63,18 @@ class ModelInputs:
         on_begin: called when a model is given something, with whether gradients are recorded, and the tensors of what
             it is given.
         on_end: called when it has returned, if gradients are recorded.
+        on_fault: takes an error in looking at what a model is given, which must not end the program.
         device: type of the device.
     """
 
     def __init__(
-        self, on_begin: Callable[[bool, list[Any]], object], on_end: Callable[[], object], device: str
+        self,
+        on_begin: Callable[[bool, list[Any]], object],
+        on_end: Callable[[], object],
+        on_fault: Callable[[Exception], object],
+        device: str,
     ) -> None:
-        self._on_begin, self._on_end, self._device = on_begin, on_end, device
+        self._on_begin, self._on_end, self._on_fault, self._device = on_begin, on_end, on_fault, device
         self.is_paused = False
         """Whether models are given nothing new, as in a backward pass."""
         self.number_format = ""
@@ -141,6 +146,12 @@ class ModelInputs:
             self._on_begin(False, [])
             return
         self._is_in_forward = True
+        try:
+            self._look_at(module, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - what users give to models may be anything
+            self._on_fault(error)
+
+    def _look_at(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         content = content_of(args[0] if len(args) == 1 and not kwargs else (*args, *kwargs.values()))
         self._on_begin(True, content.leaves)
         if self._products is None and not self.number_format:
@@ -152,7 +163,7 @@ class ModelInputs:
         leaves, lengths = content.leaves, content.lengths
         tensor = leaves[0] if leaves and isinstance(leaves[0], Tensor) else None
         is_again = tensor is not None and self._is_known(tensor)
-        shapes = content.shapes
+        shapes = [leaf.shape for leaf in leaves]
         size = shapes[0][0] if shapes and shapes[0] else 0
         if self._given is None:
             given = self._given = Given(shapes, lengths, is_list, is_again, [size])

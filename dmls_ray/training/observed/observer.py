@@ -54,14 +54,14 @@ _PROGRESS = Progress()
 
 
 def _hook(method: Callable[..., None]) -> Callable[..., None]:
-    """A method that PyTorch calls in the user's program: if it fails, it is left out from then on, and noted."""
+    """A method that PyTorch calls in the user's program, which must not end by what looks at it."""
 
     @functools.wraps(method)
     def guarded(self: ObservedSteps, *args: Any) -> None:
         try:
             method(self, *args)
-        except Exception as error:  # noqa: BLE001 - a program must not end by what looks at it
-            self.ledger.fault = self.ledger.fault or f"{method.__name__.strip('_')}: {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a note
+            self._note_fault(error)
 
     return guarded
 
@@ -85,9 +85,11 @@ class ObservedSteps:
         self.count = 0
         # It keeps the parameters of optimizers that the code no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
-        self.inputs = ModelInputs(self._begin_forward, self._end_forward, device.type)
+        self.inputs = ModelInputs(self._begin_forward, self._end_forward, self._note_fault, device.type)
         self._rank, self._untimed, self._emit = rank, clock.untimed, emit
         self._after = self.timer.phases.after
+        self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
+        """What the code did since the last mark is neither computation of a step nor a wait for data."""
         self._tracing = ExitStack()
         self.ledger = Ledger(device, self.timer, self.inputs)
         self._step = SeenStep()
@@ -122,10 +124,6 @@ class ObservedSteps:
                 self._tracing.close()
             self.timer.end_epoch()
 
-    def leave_out(self, *_: Any) -> None:
-        """What the code did since the last mark is neither computation of a step nor a wait for data."""
-        self._after("rest")
-
     def count_work(self, samples: float = 0, tokens: float = 0) -> None:
         """Take what the code says that it has processed since its last step."""
         self._step.counted_samples += samples
@@ -137,7 +135,9 @@ class ObservedSteps:
         for model in self.ledger.ddp:
             model.count_from_here()
 
-    @_hook
+    def _note_fault(self, error: Exception) -> None:
+        self.ledger.fault = self.ledger.fault or f"{type(error).__name__}: {error}"
+
     def _begin_read(self, iterator: Any) -> None:
         if get_ident() == self._thread:
             self.leave_out()
@@ -156,11 +156,9 @@ class ObservedSteps:
         self._after("data_wait")
         self._tests.read(iterator, given)
 
-    @_hook
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
 
-    @_hook
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
         self.leave_out()
         self._tests.compute(with_gradients=with_gradients)
