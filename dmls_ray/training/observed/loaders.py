@@ -51,7 +51,4 @@ def batch_of(iterator: Any, content: Content) -> Batch:
 
 
 def _has_dimension(shapes: tuple[Shape, ...], size: int) -> bool:
-    for shape in shapes:
-        if size in shape[:2]:
-            return True
-    return False
+    return any(size in shape[:2] for shape in shapes)
