@@ -1,7 +1,8 @@
 """What a script of the zoo says of itself: when each of its steps ended, with how many samples, and its tests.
 
-A script calls `step(samples)` right after each optimizer step, which ends it after the last one, and tests its model
-within `testing()`. At its exit the truth is written to the path in the variable ZOO_TRUTH and the rank, as JSON; without the variable it is printed.
+A script calls `step(samples)` right after each optimizer step, which ends the script after the last one. It tests its
+model within `testing()`. At its exit the truth is written to the path in the variable ZOO_TRUTH and the rank, as JSON;
+without the variable it is printed.
 """
 
 from __future__ import annotations
