@@ -71,7 +71,8 @@ def place_in_program(error: BaseException) -> str:
 def place_of(frames: Sequence[tuple[str, int]]) -> str:
     """The last of some places, files with lines, that is in the folder of the main program."""
     folder = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or ""))
-    own = [(file, line) for file, line in frames if os.path.abspath(file).startswith(folder + os.sep)]
+    named = [(file, line) for file, line in frames if not file.startswith("<")]  # "<frozen os>" is no file
+    own = [(file, line) for file, line in named if os.path.abspath(file).startswith(folder + os.sep)]
     if not own:
         return ""
     file, line = own[-1]

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -67,52 +67,57 @@ class Reading:
 
     def install(self) -> Imports:
         """Let the parsers of the program lead here, as soon as their libraries are imported."""
-        argparse.ArgumentParser._parse_known_args = self._argparse()  # type: ignore[method-assign]
+        self._argparse(argparse)
         return Imports(
             {
                 "torch": lambda torch: stop_before_training(torch, self.stop),
+                "tyro._backends._argparse": self._argparse,
                 "click.core": self._click,
                 "typer._click.core": self._click,
                 "absl.flags": self._absl,
             }
         )
 
-    def _argparse(self) -> Any:
-        parse = argparse.ArgumentParser._parse_known_args
+    def _argparse(self, module: ModuleType) -> None:
+        # Parsers that extend it replace one of these, and call the other.
+        for name in ("parse_known_args", "_parse_known_args"):
+            setattr(module.ArgumentParser, name, self._meeting(getattr(module.ArgumentParser, name)))
+
+    def _meeting(self, parse: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of a parser of argparse that leads here."""
 
         def meet(parser: argparse.ArgumentParser, *given: Any, **named: Any) -> Any:
             frame = sys._getframe(1)
-            if self._is_answering or is_of_import(frame):
+            is_first = any(parser is first.parser for first in self._first)
+            if self._is_answering or is_first or is_of_import(frame):
                 return parse(parser, *given, **named)
             met = ArgparseParser(parser, is_strict=_is_strict(frame, parser))
-            if not met.is_strict and not parser.add_help:
-                self._first.append(met)
-                return parse(parser, *given, **named)
-            return self._answer([*self._first, met])
+            if met.is_strict or parser.add_help:
+                self._answer([*self._first, met])
+            self._first.append(met)
+            return parse(parser, *given, **named)
 
         return meet
 
     def _click(self, module: ModuleType) -> None:
-        command = getattr(module, "Command")  # noqa: B009 - which mypy does not know
-        make_context = command.make_context
+        make_context = module.Command.make_context
 
         def meet(command: Any, *given: Any, **named: Any) -> Any:
             if self._is_answering or is_of_import(sys._getframe(1)):
                 return make_context(command, *given, **named)
             return self._answer([ClickParser(command, make_context)])
 
-        command.make_context = meet
+        module.Command.make_context = meet
 
     def _absl(self, module: ModuleType) -> None:
-        values = getattr(module, "FlagValues")  # noqa: B009
-        parse = values.__call__
+        parse = module.FlagValues.__call__
 
         def meet(values: Any, *given: Any, **named: Any) -> Any:
             if self._is_answering or is_of_import(sys._getframe(1)):
                 return parse(values, *given, **named)
             return self._answer([AbslParser(values, parse)])
 
-        values.__call__ = meet
+        module.FlagValues.__call__ = meet
 
     def stop(self, reason: str) -> None:
         """End the program where it would do something else than read its command line."""
@@ -132,7 +137,7 @@ class Reading:
         """Answer without a main parser."""
         if self._first:
             self._answer([*self._first])
-        print(json.dumps({"flags": [], "reason": reason}), file=self._answers, flush=True)
+        print(json.dumps({"flags": [], "subcommands": {}, "reason": reason}), file=self._answers, flush=True)
         os._exit(0)
 
     def fail(self, said: str) -> NoReturn:
@@ -153,8 +158,9 @@ class Reading:
     def _answer(self, parsers: Sequence[FlagParser]) -> NoReturn:
         self._is_answering = True
         flags = [flag for parser in parsers for flag in parser.flags(self.words)]
-        print(json.dumps({"flags": flags, "reason": ""}), file=self._answers, flush=True)
         *first, main = parsers
+        answer = {"flags": flags, "subcommands": main.subcommands(self.words), "reason": ""}
+        print(json.dumps(answer), file=self._answers, flush=True)
         for line in self._questions:
             left = json.loads(line)
             try:

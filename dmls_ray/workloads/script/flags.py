@@ -88,6 +88,8 @@ class FlagReader:
         self.specs: dict[str, FieldSpec] = {}
         self.aliases: dict[str, str] = {}
         """Other names of flags -> the field."""
+        self.subcommands: dict[str, list[str]] = {}
+        """Each subcommand that may follow the words, with its flags."""
         self.unknown_because = ""
         """Why the flags are not known; empty where they are."""
         self._process: subprocess.Popen[str] | None = None
@@ -126,6 +128,7 @@ class FlagReader:
         line = process.stdout.readline()
         if line:
             answer = json.loads(line)
+            self.subcommands = answer["subcommands"]
             for described in answer["flags"]:
                 self._add(described)
             if answer["reason"]:
@@ -148,7 +151,7 @@ class FlagReader:
             return  # a word without a flag is given after --
         name = _field_of(option)
         for other in others:
-            if other.startswith("--"):
+            if other.startswith("--") and _field_of(other) != name:
                 self.aliases[_field_of(other)] = name
         given = tuple(described["given"][-1]) if described["given"] else None
         self.flags[name] = ScriptFlag(

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import io
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -26,9 +27,12 @@ class FlagParser(Protocol):
     def error_of(self, words: Sequence[str]) -> str:
         """What the parser says against these words; empty if it takes them."""
 
+    def subcommands(self, words: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """The options of each subcommand that may follow the words."""
+
 
 def _plain_default(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool) else None
+    return value if isinstance(value, str | int | float | bool) and value != argparse.SUPPRESS else None
 
 
 def _answered(check: Callable[[], Any]) -> str:
@@ -38,7 +42,8 @@ def _answered(check: Callable[[], Any]) -> str:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             check()
     except SystemExit as end:
-        return (said.getvalue().strip().splitlines() or [""])[-1] if end.code else ""
+        last = (said.getvalue().strip().splitlines() or [""])[-1]
+        return re.sub(r"^(\S.*?: )?error: ", "", last.strip()) if end.code else ""
     except Exception as error:  # noqa: BLE001 - a type of the program's own may raise anything
         message = getattr(error, "format_message", None)  # of click
         return str(message()) if message else f"{type(error).__name__}: {error}"
@@ -46,7 +51,7 @@ def _answered(check: Callable[[], Any]) -> str:
 
 
 class ArgparseParser:
-    """A parser of argparse, or of what extends it.
+    """A parser of argparse, of what extends it, or of a copy of it.
 
     Args:
         parser: the parser.
@@ -57,10 +62,7 @@ class ArgparseParser:
         self.parser, self.is_strict = parser, is_strict
 
     def flags(self, words: Sequence[str]) -> list[Described]:
-        parser, start = self.parser, 0
-        while (chosen := _subcommand(parser, words[start:])) is not None:
-            parser, count = chosen
-            start = len(words) - count
+        parser, start = self._chosen(words)
         given = _given(parser, words[start:])
         described = [_describe(action, parser, words[start:], given) for action in parser._actions]
         found = [flag for flag in described if flag is not None]
@@ -71,6 +73,22 @@ class ArgparseParser:
             return _answered(lambda: self.parser.parse_args([*words]))
         return _answered(lambda: self.parser.parse_known_args([*words]))
 
+    def subcommands(self, words: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        parser, _ = self._chosen(words)
+        parsers: dict[str, argparse.ArgumentParser] = {}
+        for action in parser._actions:
+            if _is(action, "_SubParsersAction"):
+                parsers |= dict(action.choices or {})
+        return {name: [*parser._option_string_actions] for name, parser in parsers.items()}
+
+    def _chosen(self, words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
+        """The parser of the subcommand that the words name, and the number of words up to it."""
+        parser, start = self.parser, 0
+        while (chosen := _subcommand(parser, words[start:])) is not None:
+            parser, count = chosen
+            start = len(words) - count
+        return parser, start
+
     def unknown(self, words: Sequence[str]) -> list[str]:
         """The words that it leaves to another parser."""
         return self.parser.parse_known_args([*words])[1]
@@ -78,6 +96,11 @@ class ArgparseParser:
 
 Given = list[tuple[argparse.Action, list[str]]]
 """The arguments that some words give, with the words of their values, in the order of the line."""
+
+
+def _is(action: argparse.Action, *names: str) -> bool:
+    """Whether an action is of one of these classes of argparse, or of a library's copy of it."""
+    return not {base.__name__ for base in type(action).__mro__}.isdisjoint(names)
 
 
 class _ChosenError(Exception):
@@ -96,8 +119,8 @@ def _given(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[Given
     required = [(action, action.required) for action in parser._actions]
 
     def take(action: argparse.Action, texts: list[str]) -> Any:
-        if isinstance(action, argparse._SubParsersAction) and texts:
-            raise _ChosenError(action.choices.get(texts[0]), len(texts) - 1)
+        if _is(action, "_SubParsersAction") and texts:
+            raise _ChosenError(dict(action.choices or {}).get(texts[0]), len(texts) - 1)
         if texts or action.option_strings:
             given.append((action, [*texts]))
         return texts[0] if action.nargs in (None, argparse.OPTIONAL) and texts else [*texts]
@@ -109,7 +132,8 @@ def _given(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[Given
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             # Not the method of a subclass, which may do more.
-            _, unknown = argparse.ArgumentParser.parse_known_args(parser, [*words])
+            base = next(base for base in reversed(type(parser).__mro__) if hasattr(base, "parse_known_args"))
+            _, unknown = base.parse_known_args(parser, [*words])
     except _ChosenError:
         raise
     except (SystemExit, Exception):  # noqa: BLE001 - what the parser refuses is said when the runs are checked
@@ -155,21 +179,25 @@ def _describe(
     given: tuple[Given, Sequence[str]],
 ) -> Described | None:
     """What is known of one argument; None for --help and --version."""
-    if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
+    if _is(action, "_HelpAction", "_VersionAction", "_SubParsersAction"):
         return None
-    has_no = isinstance(action, argparse.BooleanOptionalAction)
-    options = [option for option in action.option_strings if not (has_no and option.startswith("--no-"))]
-    longest = max(options, key=len, default="")
+    options = dict.fromkeys(action.option_strings)
+    # Of one argument, --no-amp or --noamp beside --amp means false.
+    off = [option for option in options if f"--{re.sub('^--no-?', '', option)}" in {*options} - {option}]
+    longest = max(options.keys() - off, key=len, default="")
     is_switch = action.nargs == 0
+    kind = _PLAIN.get(action.type, "any")  # type: ignore[arg-type]
+    if action.type is None:  # as those of tyro, which reads the texts itself
+        kind = {"INT": "int", "FLOAT": "float"}.get(str(action.metavar), "str")
     return {
-        "options": [longest, *(option for option in options if option != longest)],
-        "off": longest.replace("--", "--no-", 1) if has_no else "",
+        "options": [longest, *(option for option in options if option not in (longest, *off))],
+        "off": max(off, key=len, default=""),
         "dest": action.dest,
-        "kind": "bool" if has_no else "switch" if is_switch else "value",
-        "type": _PLAIN.get(action.type, "any") if action.choices is None else "str",  # type: ignore[arg-type]
+        "kind": "bool" if off else "switch" if is_switch else "value",
+        "type": kind if action.choices is None else "str",
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
-        "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
-        "default": _plain_default(action.default),
+        "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and action.nargs > 1),
+        "default": False if is_switch else _plain_default(action.default),
         "given": [texts for other, texts in given[0] if other is action],
         "places": _places_of(action, parser, words, *given),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
@@ -218,6 +246,11 @@ class ClickParser:
     def error_of(self, words: Sequence[str]) -> str:
         return _answered(lambda: self._commands(words))
 
+    def subcommands(self, words: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        *_, (command, _) = self._commands(words, resilient_parsing=True)
+        commands = getattr(command, "commands", {})
+        return {name: [option for each in command.params for option in each.opts] for name, command in commands.items()}
+
     def _commands(self, words: Sequence[str], **how: Any) -> list[tuple[Any, list[str]]]:
         """The command and the subcommands that the words name, each with the words that are left for it."""
         command, left, above = self.command, [*words], None
@@ -237,14 +270,17 @@ class ClickParser:
 def _describe_option(option: Any) -> Described:
     """What is known of one option of click."""
     options = sorted(option.opts, key=len, reverse=True)
-    choices = getattr(option.type, "choices", None)
+    kind = getattr(option, "type", None)
+    choices = getattr(kind, "choices", None)
     is_switch = option.is_flag or option.count
+    # typer has annotations where click has types.
+    annotation = getattr(getattr(option, "type_descriptor", None), "annotation", "any")
     return {
         "options": options,
         "off": max(option.secondary_opts, key=len, default=""),
         "dest": option.name,
         "kind": "bool" if option.secondary_opts else "switch" if is_switch else "value",
-        "type": _PLAIN.get(option.type.name, "any") if choices is None else "str",
+        "type": _PLAIN.get(getattr(kind, "name", annotation), "any") if choices is None else "str",
         "choices": None if choices is None else [str(getattr(choice, "value", choice)) for choice in choices],
         "several": option.nargs != 1,
         "default": _plain_default(getattr(option.default, "value", option.default)),
@@ -272,6 +308,9 @@ class AbslParser:
 
     def error_of(self, words: Sequence[str]) -> str:
         return _answered(lambda: self._parse(copy.deepcopy(self.values), ["", *words]))
+
+    def subcommands(self, words: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        return {}
 
 
 def _describe_absl(flag: Any) -> Described:

@@ -113,7 +113,8 @@ def stop_before_training(torch: ModuleType, stop: Callable[[str], None]) -> None
         return lambda *_, **__: stop(reason)
 
     register_optimizer_step_pre_hook(stop_with("makes an optimizer step"))
-    torch.autograd.backward = torch.autograd.grad = stop_with("makes a backward pass")
+    torch.autograd.backward = stop_with("makes a backward pass")
+    torch.autograd.grad = stop_with("computes gradients")
     setattr(torch, "save", stop_with("saves by torch.save"))  # noqa: B010 - which mypy does not know
     data.DataLoader.__iter__ = stop_with("reads from a DataLoader")  # type: ignore[assignment,method-assign]
     if dist.is_available():

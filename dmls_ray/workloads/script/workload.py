@@ -323,12 +323,13 @@ class ScriptWorkload(Workload):
                 f"{flag} is no flag of dmls-ray, and those of {self.script} are not known ({reader.unknown_because}); "
                 f"as it writes them: {way_out}."
             )
+        if having := [name for name, options in reader.subcommands.items() if flag in options]:
+            return f"{flag} is a flag of {self.script} {having[0]}: give its subcommand after --, as in -- {having[0]}."
         options = [option for each in reader.flags for option in (f"--{each}", f"--{each.replace('_', '-')}")]
         options += [f"--{each}" for each in reader.aliases]
         meant = did_you_mean(flag, options)
-        return (
-            f"{flag} is no flag; {meant}--help lists them all; one that {self.script} reads in another way: {way_out}."
-        )
+        own_way = f"one that {self.script} reads by itself: {way_out}"
+        return f"{flag} is no flag; {meant}--help lists them all; {own_way}."
 
     def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         described: dict[str, Any] = {"script": self.script, "args": list(self.arguments)}

@@ -268,4 +268,4 @@ dist.destroy_process_group()
 def test_a_rank_that_fails_at_once_waits_for_the_others_with_the_store_that_they_meet_in(run: Runner) -> None:
     run.late_s = 1.0
     results = run.ranks("raise SystemExit(3)", world_size=2)
-    assert [result.reason for result in results] == ["exit code 3 after 0 steps: "] * 2
+    assert [result.reason for result in results] == ["exit code 3 after 0 steps"] * 2
