@@ -139,6 +139,7 @@ class FlagReader:
         if any("{" in word for word in words):
             self.unknown_because = f"it fails with braces among its arguments: {said_last}"
             return
+        self.close()
         file = file_of_program(self.program)
         module = module_beside(str(file)) if file and not module_of(self.program) else ""
         if module and "no known parent package" in said_last:

@@ -68,9 +68,10 @@ def stop_before_effects(stop: Callable[[str], None], own_folder: str) -> None:
             reason = _STARTS[event]
         elif event in _WRITES and _changes_a_file(event, given):
             path = os.path.abspath(os.fsdecode(given[0]))
-            if path.startswith(free):
+            if f"{path}/".startswith(free):
                 return
-            reason = _WRITES[event].format(os.path.relpath(path))
+            here = os.getcwd() + os.sep
+            reason = _WRITES[event].format(path.removeprefix(here))
         else:
             return
         if not is_of_import(sys._getframe(1)):
