@@ -181,23 +181,24 @@ def _describe(
     """What is known of one argument; None for --help and --version."""
     if _is(action, "_HelpAction", "_VersionAction", "_SubParsersAction"):
         return None
-    options = dict.fromkeys(action.option_strings)
+    options = [*action.option_strings]
     # Of one argument, --no-amp or --noamp beside --amp means false.
     off = [option for option in options if f"--{re.sub('^--no-?', '', option)}" in {*options} - {option}]
-    longest = max(options.keys() - off, key=len, default="")
+    on = [option for option in options if option not in off]
+    longest = max(on, key=len, default="")
     is_switch = action.nargs == 0
     kind = _PLAIN.get(action.type, "any")  # type: ignore[arg-type]
     if action.type is None:  # as those of tyro, which reads the texts itself
         kind = {"INT": "int", "FLOAT": "float"}.get(str(action.metavar), "str")
     return {
-        "options": [longest, *(option for option in options if option not in (longest, *off))],
+        "options": [longest, *(option for option in on if option != longest)],
         "off": max(off, key=len, default=""),
         "dest": action.dest,
         "kind": "bool" if off else "switch" if is_switch else "value",
         "type": kind if action.choices is None else "str",
         "choices": None if action.choices is None else [str(choice) for choice in action.choices],
         "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and action.nargs > 1),
-        "default": False if is_switch else _plain_default(action.default),
+        "default": False if is_switch and not off else _plain_default(action.default),
         "given": [texts for other, texts in given[0] if other is action],
         "places": _places_of(action, parser, words, *given),
         "help": (action.help or "") if action.help != argparse.SUPPRESS else "",

@@ -240,7 +240,7 @@ class ScriptWorkload(Workload):
         flags = {_free(name, own): flag for name, flag in reader.flags.items()}
         custom = {_free(name, own): replace(spec, name=_free(name, own)) for name, spec in reader.specs.items()}
         aliases = {other: _free(name, own) for other, name in reader.aliases.items() if other not in (*own, *RESERVED)}
-        for name, flag in self._others(flags).items():
+        for name, flag in self._others({**flags, **aliases}).items():
             if name in {**own, **flags}:
                 raise ConfigError(
                     f"--env {name}: a setting or a flag of {self.script} has this name; set the variable before the "
@@ -259,11 +259,11 @@ class ScriptWorkload(Workload):
             hint="A name in braces among the words after -- is a field, too: --flag={name}.",
         )
 
-    def _others(self, flags: Mapping[str, ScriptFlag]) -> dict[str, ScriptFlag]:
-        """The variables, and the names in braces that no flag or setting has: those fill the braces themselves."""
+    def _others(self, taken: Mapping[str, Any]) -> dict[str, ScriptFlag]:
+        """The variables, and the names in braces that are not those of flags or settings, which fill them, too."""
         found = {name: ScriptFlag(name, "variable") for name in self.variables}
         for name in _BRACES.findall(" ".join(self.arguments)):
-            if name not in {**found, **flags, **field_specs(ScriptOptions)}:
+            if name not in {**found, **taken, **field_specs(ScriptOptions)}:
                 found[name] = ScriptFlag(name, "template")
         return found
 
@@ -335,8 +335,8 @@ class ScriptWorkload(Workload):
         described: dict[str, Any] = {"script": self.script, "args": list(self.arguments)}
         described |= {"axes": {}, "set": {}, "env": {}, "metric_regex": dict(self.patterns)}
         tables = {"template": "set", "variable": "env"}
-        own = field_specs(ScriptOptions)
-        flags = self._others({_free(name, own): flag for name, flag in self._reader().flags.items()})
+        own, reader = field_specs(ScriptOptions), self._reader()
+        flags = self._others({_free(name, own): flag for name, flag in reader.flags.items()} | reader.aliases)
         for name, given in axes.items():
             table = tables.get(flags[name].kind, "axes") if name in flags else "axes"
             described[table][name] = given
