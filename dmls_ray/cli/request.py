@@ -119,18 +119,19 @@ def _with_hyphens(word: str) -> str:
     return flag.replace("_", "-") + equals + value if flag.startswith("--") else word
 
 
-def _about_unknown(workload: Workload, typed: Sequence[str], unknown: str) -> str:
+def _about_unknown(workload: Workload, typed: Sequence[str], unknown: str, meant: str) -> str:
     """What a workload says of a word that is no flag; empty for the line of every sweep.
 
     Args:
         workload: the workload.
         typed: the words of the command line, as they were typed.
         unknown: the word, with hyphens.
+        meant: what may have been meant, as a question.
     """
     place = [_with_hyphens(word) for word in typed].index(unknown)
     flag, equals, value = typed[place].partition("=")
     following = itertools.takewhile(lambda word: not word.startswith("--"), typed[place + 1 :])
-    return workload.about_unknown_flag(flag, [value] if equals else [*following])
+    return workload.about_unknown_flag(flag, [value] if equals else [*following], meant)
 
 
 def _variables(first: argparse.Namespace) -> dict[str, list[str]]:

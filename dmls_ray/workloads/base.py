@@ -109,12 +109,13 @@ class Workload:
         """What --help says of flags that are not known; empty where all are."""
         return ""
 
-    def about_unknown_flag(self, flag: str, values: Sequence[str]) -> str:
+    def about_unknown_flag(self, flag: str, values: Sequence[str], meant: str) -> str:
         """The line about a flag that there is not; empty for that of every sweep.
 
         Args:
             flag: as it was typed.
             values: the words that follow it.
+            meant: what may have been meant, as a question; empty without a guess.
         """
         return ""
 

@@ -20,6 +20,7 @@ from dmls_ray.config.fields import FieldSpec
 from dmls_ray.util.digests import file_of_program, source_digests
 from dmls_ray.util.errors import UserCodeError
 from dmls_ray.util.programs import module_beside, module_of
+from dmls_ray.util.text import did_you_mean
 
 READ_TIMEOUT_S = 120.0
 """How long a program may take until it reads its command line, with its imports."""
@@ -28,6 +29,8 @@ _PARSES = re.compile(r"pars|argv|click|typer|tyro|absl|flags|\bcli\b|CLI")
 """What the text of a program has that may read a command line; others need not be started."""
 NUMBER_OR_TEXT = int | float | str
 """What is not a number reaches the program as it was typed."""
+SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
+"""Names of flags that seed a script."""
 _HINTS: dict[str, Any] = {"str": str, "int": int, "float": float, "any": NUMBER_OR_TEXT}
 
 
@@ -171,16 +174,54 @@ class FlagReader:
             hint = str
         self.specs[name] = FieldSpec(name, described["help"], described["default"], hint)
 
+    @property
+    def seed_flag(self) -> str:
+        """The flag that seeds the program, by its name; empty without one."""
+        named = {**{name: name for name in self.flags}, **self.aliases}
+        found = [self.flags[field_name].option for name, field_name in named.items() if name in SEED_FLAGS]
+        return found[0] if found else ""
+
     def error_of(self, words: Sequence[str]) -> str:
         """What the program's parser says against its whole command line; empty if it takes it, or has no parser."""
-        if not self.flags:
+        if self._process is None or self.unknown_because:
             return ""
-        assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps([*words]), file=self._process.stdin, flush=True)
         answer: str = json.loads(self._process.stdout.readline() or '""')
         return answer
+
+    def about(self) -> str:
+        """What --help says where the flags are not known; empty where they are."""
+        if not self.unknown_because:
+            return ""
+        return (
+            f"The flags of {self.program} are not known: {self.unknown_because}. Names in braces and variables can "
+            "vary: --set batch 16 32 -- --batch_size={batch}, and --env NAME=1,2."
+        )
+
+    def about_unknown(self, flag: str, meant: str, way_out: str) -> str:
+        """The line about a flag that there is not.
+
+        Args:
+            flag: as it was typed.
+            meant: what of dmls_ray may have been meant, as a question.
+            way_out: the flags and arguments that give the program this one unseen.
+        """
+        if self.unknown_because:
+            return (
+                f"{flag} is no flag of dmls-ray; {meant}Those of {self.program} are not known "
+                f"({self.unknown_because}); as it writes them: {way_out}."
+            )
+        having = [name for name, options in self.subcommands.items() if flag in options]
+        if having:
+            return (
+                f"{flag} is a flag of {self.program} {having[0]}: give its subcommand after --, as in -- {having[0]}."
+            )
+        options = [option for name in self.flags for option in (f"--{name}", f"--{name.replace('_', '-')}")]
+        options += [f"--{name}" for name in self.aliases]
+        own_way = f"one that {self.program} reads by itself: {way_out}"
+        return f"{flag} is no flag; {did_you_mean(flag, options) or meant}--help lists them all; {own_way}."
 
     def close(self) -> None:
         """End the process."""

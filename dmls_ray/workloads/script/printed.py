@@ -10,6 +10,8 @@ from dmls_ray.records.returned import is_number
 
 _MOST_LINE = 10_000
 """Characters from which on a line is none of JSON."""
+_MOST_AFTER = 5
+"""Lines of a script's end with its exception, at most."""
 _END_BYTES = 16_000
 """Of a log, in which what a script said last stands."""
 
@@ -56,14 +58,15 @@ def last_line_of(log: str) -> str:
 
 
 def last_exception_in(log: str) -> str:
-    """The exception of the last traceback that a script has printed: `ValueError: text`; empty without one."""
-    lines = _end_of(log)
+    """The exception of a traceback that a script has printed at its end: `ValueError: text`; empty without one."""
+    lines = [line for line in _end_of(log) if line.strip()]
     begins = [place for place, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not begins:
         return ""
     # Between both lines, all are indented.
-    following = (line.strip() for line in lines[begins[-1] + 1 :] if line[:1].strip())
-    return next(following, "")
+    following = [line.strip() for line in lines[begins[-1] + 1 :] if line[:1].strip()]
+    # After an exception that it went on from, a script prints more.
+    return following[0] if 0 < len(following) <= _MOST_AFTER else ""
 
 
 def _end_of(log: str) -> list[str]:

@@ -1,14 +1,15 @@
-"""The workload of training scripts: what can be varied of one, and the words of its command line."""
+"""The workload of training scripts: what can be varied of one, and the words of its command line.
+
+One module because the fields of a configuration and the words that they become are read together.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from dmls_ray.config.fields import Count, FieldSpec, Name, field_defaults, field_specs, setting
@@ -20,17 +21,11 @@ from dmls_ray.records.metrics import TRAINING_METRICS
 from dmls_ray.util.digests import file_of_program
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.programs import folder_name_of, module_of
-from dmls_ray.util.text import did_you_mean
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.script.braces import filled, names_in_braces
 from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
 from dmls_ray.workloads.script.revisions import AS_IT_IS, commit_of, repository_of, script_at
 from dmls_ray.workloads.script.said import counts_said
-
-_BRACES = re.compile(r"(?<![${])\{(\w+)\}(?!\})")
-"""A name in braces; `${name}` is one of other programs, and `{{name}}` stands for the braces themselves."""
-
-SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
-"""Names of flags that seed a script."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +104,7 @@ class ScriptConfig(ScriptOptions):
     @property
     def file(self) -> str:
         """The file that is run where no revision is asked for."""
-        return _file_of(self.script)
+        return str(file_of_program(self.script) or self.script)
 
     @property
     def program(self) -> str:
@@ -129,7 +124,7 @@ class ScriptConfig(ScriptOptions):
         Raises:
             ConfigError: nothing fills a name in braces.
         """
-        words = [_in_single_braces(_BRACES.sub(self._filled, word)) for word in shlex.split(self.arguments)]
+        words = [filled(word, self.value_of) for word in shlex.split(self.arguments)]
         for name, value in self.values.items():
             words += self.flags[name].words(value)
         if self.seed_flag not in ("", "none"):
@@ -165,28 +160,6 @@ class ScriptConfig(ScriptOptions):
         flag = self.flags[name]
         return flag.default if flag.given is None else " ".join(flag.given)
 
-    def _filled(self, braces: re.Match[str]) -> str:
-        name = braces[1]
-        try:
-            value = self.value_of(name)
-        except KeyError:
-            value = None
-        if value is None:
-            way_out = f"give --set {name} VALUE ..., or {{{{{name}}}}} for the braces themselves"
-            raise ConfigError(f"{braces[0]} among the words after -- is filled by nothing; {way_out}.")
-        if (name, value) == ("steps", "auto"):
-            raise ConfigError(f"{braces[0]} among the words after -- needs a number of steps; give --steps 50.")
-        return str(value)
-
-
-def _in_single_braces(word: str) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", r"{\1}", word)
-
-
-def _file_of(script: str) -> str:
-    """The file of a script, or of a module."""
-    return script if not module_of(script) else str(file_of_program(script) or "")
-
 
 class ScriptWorkload(Workload):
     """One script; without a name, that of records.
@@ -215,7 +188,7 @@ class ScriptWorkload(Workload):
         patterns: Mapping[str, str] | None = None,
     ) -> None:
         self.script, self.arguments, self.patterns = script, tuple(arguments), patterns or {}
-        self.variables = variables or {}
+        self.variables = {name: str(value) for name, value in (variables or {}).items()}
 
     @property
     def folder_name(self) -> str:
@@ -234,7 +207,8 @@ class ScriptWorkload(Workload):
         own = dict(field_specs(ScriptOptions))
         if not self.script:
             raise ConfigError("--workload script names no script; give its path: dmls-ray sweep train.py.")
-        if not _file_of(self.script) or not Path(_file_of(self.script)).is_file():
+        file = file_of_program(self.script)
+        if file is None:
             raise ConfigError(f"{self.script}: there is no such file; give the path of a script, or -m and a module.")
         reader = self._reader()
         flags = {_free(name, own): flag for name, flag in reader.flags.items()}
@@ -252,7 +226,7 @@ class ScriptWorkload(Workload):
             specs={"world_size": own.pop("world_size"), **custom, **own},
             aliases=aliases,
             build=functools.partial(
-                self._build, flags, aliases, functools.cache(functools.partial(commit_of, _file_of(self.script)))
+                self._build, flags, aliases, functools.cache(functools.partial(commit_of, str(file)))
             ),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
@@ -262,17 +236,13 @@ class ScriptWorkload(Workload):
     def _others(self, taken: Mapping[str, Any]) -> dict[str, ScriptFlag]:
         """The variables, and the names in braces that are not those of flags or settings, which fill them, too."""
         found = {name: ScriptFlag(name, "variable") for name in self.variables}
-        for name in _BRACES.findall(" ".join(self.arguments)):
+        for name in names_in_braces(self.arguments):
             if name not in {**found, **taken, **field_specs(ScriptOptions)}:
                 found[name] = ScriptFlag(name, "template")
         return found
 
     def _reader(self) -> FlagReader:
-        return reader_of(self.script, self.arguments, variables=self._variables_at_reading)
-
-    @property
-    def _variables_at_reading(self) -> dict[str, str]:
-        return {name: str(value) for name, value in self.variables.items()}
+        return reader_of(self.script, self.arguments, variables=self.variables)
 
     def _build(
         self,
@@ -284,10 +254,7 @@ class ScriptWorkload(Workload):
         values = {name: value for name, value in given.items() if name in flags}
         own = {name: value for name, value in given.items() if name not in flags}
         if own.get("seed_flag", "auto") == "auto":
-            reader = self._reader()
-            named = {**{name: name for name in reader.flags}, **reader.aliases}
-            found = [reader.flags[field_name].option for name, field_name in named.items() if name in SEED_FLAGS]
-            own["seed_flag"] = found[0] if found else "none"
+            own["seed_flag"] = self._reader().seed_flag or "none"
         return ScriptConfig(
             script=self.script,
             arguments=shlex.join(self.arguments),
@@ -296,7 +263,7 @@ class ScriptWorkload(Workload):
             aliases=aliases,
             patterns=self.patterns,
             commit=commit_of_revision(own.get("revision") or AS_IT_IS),
-            variables_at_reading=self._variables_at_reading,
+            variables_at_reading=self.variables,
             **own,
         )
 
@@ -305,31 +272,13 @@ class ScriptWorkload(Workload):
         return {aliases.get(name, name): given for name, given in axes.items()}
 
     def about_flags(self) -> str:
-        if not (reason := self._reader().unknown_because):
-            return ""
-        return (
-            f"The flags of {self.script} are not known: {reason}. Names in braces and variables can vary: "
-            f"--set batch 16 32 -- --batch_size={{batch}}, and --env NAME=1,2."
-        )
+        return self._reader().about()
 
-    def about_unknown_flag(self, flag: str, values: Sequence[str]) -> str:
-        reader = self._reader()
+    def about_unknown_flag(self, flag: str, values: Sequence[str], meant: str) -> str:
         own = flag.lstrip("-").replace("-", "_")
         name = _free(own, field_specs(ScriptOptions)) if own.isidentifier() else "name"
-        way_out = shlex.join(["--set", name, *values, "--", *self.arguments])
-        way_out = f"{way_out} {flag}={{{name}}}"
-        if reader.unknown_because:
-            return (
-                f"{flag} is no flag of dmls-ray, and those of {self.script} are not known ({reader.unknown_because}); "
-                f"as it writes them: {way_out}."
-            )
-        if having := [name for name, options in reader.subcommands.items() if flag in options]:
-            return f"{flag} is a flag of {self.script} {having[0]}: give its subcommand after --, as in -- {having[0]}."
-        options = [option for each in reader.flags for option in (f"--{each}", f"--{each.replace('_', '-')}")]
-        options += [f"--{each}" for each in reader.aliases]
-        meant = did_you_mean(flag, options)
-        own_way = f"one that {self.script} reads by itself: {way_out}"
-        return f"{flag} is no flag; {meant}--help lists them all; {own_way}."
+        way_out = f"{shlex.join(['--set', name, *values, '--', *self.arguments])} {flag}={{{name}}}"
+        return self._reader().about_unknown(flag, meant, way_out)
 
     def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         described: dict[str, Any] = {"script": self.script, "args": list(self.arguments)}
@@ -381,13 +330,11 @@ class ScriptWorkload(Workload):
                     raise ConfigError(f"{flag} is given before -- and after it; leave one of them out.")
             if error := config.reader().error_of(words):
                 flags = [word for word in shlex.split(config.arguments) if word.startswith("--")]
-                ours = [flag for flag in flags if flag[2:].replace("-", "_") in self._flags_of_sweeps()]
+                own = {*RESERVED, *field_specs(ScriptOptions)}
+                ours = [flag for flag in flags if flag[2:].replace("-", "_") in own]
                 way_out = f"; {ours[0]} is a flag of dmls-ray, which stands before --" if ours else ""
                 at = f" at --revision {config.revision}" if config.commit else ""
                 raise ConfigError(f"{config.script} {shlex.join(words)}{at}: {error.rstrip('.')}{way_out}.")
-
-    def _flags_of_sweeps(self) -> set[str]:
-        return {*RESERVED, *field_specs(ScriptOptions)}
 
     def check_recorded(self, config: Mapping[str, Any]) -> None:
         check_field_values(field_specs(ScriptOptions), config)
