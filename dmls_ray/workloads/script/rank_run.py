@@ -92,6 +92,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.ledger.facts(),
+                "said": config.said(),
                 "last_loss": steps.last_loss,
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
                 "not_recorded": reported.left_out,
