@@ -264,11 +264,12 @@ def _outcome_of(
 
 def _without_steps(rank: RankInfo, last_line: str) -> str:
     """Why a script that ended by itself has no result."""
-    reason = "the script ended, and no optimizer step or backward pass was seen in its process"
+    # Of another kind are those of torch.func, say, which computes gradients without a backward pass.
+    reason = (
+        "the script ended, and no optimizer step or backward pass was seen in its process; steps of another kind are "
+        "not seen: --metric-regex NAME PATTERN takes a rate that it prints"
+    )
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     if rank.world_size == 1 and children.ru_utime + children.ru_stime > 0:
         reason += "; if it starts processes that train, leave that to dmls_ray: --world-size 2"
-    else:
-        # Those of torch.func, say, which computes gradients without a backward pass.
-        reason += "; steps of another kind are not seen: --metric-regex NAME PATTERN takes a rate that it prints"
     return f"{reason}. Its last line: {last_line}" if last_line else reason

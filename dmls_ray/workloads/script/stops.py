@@ -6,7 +6,9 @@ it is imported. Packages may write while they are imported, as to their caches.
 
 from __future__ import annotations
 
+import _posixsubprocess
 import builtins
+import importlib
 import os
 import sys
 import sysconfig
@@ -77,7 +79,16 @@ def stop_before_effects(stop: Callable[[str], None], own_folder: str) -> None:
         if not is_of_import(sys._getframe(1)):
             stop(reason)
 
+    start = _posixsubprocess.fork_exec
+
+    def start_process(*given: Any) -> Any:
+        if not is_of_import(sys._getframe(1)):
+            stop(_STARTS["subprocess.Popen"])
+        return start(*given)
+
     sys.addaudithook(audit)
+    # multiprocessing starts interpreters by it without an event.
+    _posixsubprocess.fork_exec = start_process
 
 
 def _changes_a_file(event: str, given: tuple[Any, ...]) -> bool:
@@ -132,30 +143,33 @@ class Imports:
 
     def __init__(self, actions: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._waiting = dict(actions)
-        self._import = builtins.__import__
         self._depth = 0
         self._began = 0.0
         self._seconds = 0.0
-        builtins.__import__ = self._watched
+        builtins.__import__ = self._watched(builtins.__import__)
+        importlib.import_module = self._watched(importlib.import_module)
 
     @property
     def seconds(self) -> float:
         """Seconds that imports have taken, the one under way included."""
         return self._seconds + (time.monotonic() - self._began if self._depth else 0.0)
 
-    def _watched(self, *given: Any, **named: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            return self._import(*given, **named)
-        if not self._depth:
-            self._began = time.monotonic()
-        self._depth += 1
-        try:
-            return self._import(*given, **named)
-        finally:
-            self._depth -= 1
+    def _watched(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*given: Any, **named: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return load(*given, **named)
             if not self._depth:
-                self._seconds += time.monotonic() - self._began
-            self._act()
+                self._began = time.monotonic()
+            self._depth += 1
+            try:
+                return load(*given, **named)
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self._seconds += time.monotonic() - self._began
+                self._act()
+
+        return watched
 
     def _act(self) -> None:
         for name in [*self._waiting]:

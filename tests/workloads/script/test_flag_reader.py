@@ -57,6 +57,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Read]:
         ("import subprocess; subprocess.run(['touch', 'out'])", "it starts a process"),
         ("import os\nif os.fork() == 0: open('out', 'w')", "it starts a process"),
         ("import multiprocessing as mp; mp.Manager()", "it starts a process"),
+        ("import multiprocessing as mp; mp.get_context('spawn').Process(target=print).start()", "it starts a process"),
         ("import socket; socket.create_connection(('127.0.0.1', 9))", "it connects to a server"),
         ("print('argv')", "it ends"),
     ],
@@ -344,3 +345,9 @@ def test_a_module_is_read_as_python_runs_it(read: Read, tmp_path: Path) -> None:
         read("", program="package/train.py")
     (tmp_path / "package" / "__main__.py").write_text(source)
     assert set(read("", program="-m package").flags) == {"batch_size"}
+
+
+@pytest.mark.parametrize("load", ["import torch", "import importlib; torch = importlib.import_module('torch')"])
+def test_a_program_that_trains_is_ended_however_it_imports_pytorch(read: Read, load: str) -> None:
+    reader = read(f"{load}\ntorch.ones(1, requires_grad=True).sum().backward()\nopen('log', 'w')\n# argv")
+    assert "it makes a backward pass (train.py, line 2)" in reader.unknown_because
