@@ -29,7 +29,7 @@ from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
     "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
-    "proposed", "picture",
+    "proposed", "picture", "series",
 )  # fmt: skip
 """Fields of a record that are no values of a table."""
 

@@ -39,12 +39,13 @@ LOSSLESS = " Without a loss beyond chance, {pair}: {effects}."
 EFFECTS: Mapping[str, str] = {
     "speed": "{amount} as fast",
     "duration": "{amount} as long",
+    "step_ms_mean": "a step takes {amount} as long",
     "ratio": "{amount} the {noun}",
     "points": "{amount} of {noun}",
     "difference": "{amount} of {noun}",
     "level": "{amount}",
 }
-"""Kind of a measure -> an effect that is beyond chance."""
+"""Kind of a measure, or the metric of one -> an effect that is beyond chance."""
 _AMOUNTS = {
     "points": (POINTS, " points", 100.0),
     "difference": (with_sign(GENERIC), "", 1.0),
@@ -91,7 +92,7 @@ TRAINING_CELLS: Mapping[str, str] = {
 FIRST_LOSSES: Mapping[str, str] = {
     "equal": "equal losses of the first three steps (within {rounding:g}%)",
     "last": "equal losses of the first three steps (within {rounding:g}%), but not of the last one ({} and {}), as "
-    "with a learning rate that begins low, or another weight decay",
+    "with a learning rate that begins low, another weight decay, or another order of samples in later epochs",
     "later": "equal losses of the first step, but not after its update ({} and {} over three steps), as with another "
     "learning rate or optimizer",
     "differ": "but the losses of the first three steps differ ({} and {}), as with dropout, another order of samples, "
@@ -101,6 +102,8 @@ FIRST_LOSSES: Mapping[str, str] = {
 }
 """How the losses of the first steps compare -> the words."""
 _PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
+_LARGE = 100_000
+"""Parameters from which on they are written in millions."""
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
 _KNOWN_ROUGHLY = 0.3
@@ -133,7 +136,8 @@ def _facts_of(comparison: Comparison) -> dict[str, str]:
 
 def effect_text(effect: Effect) -> str:
     """An effect in a sentence: `2.83x as fast`, `equal test accuracy`."""
-    template = VERDICTS.get(effect.verdict, EFFECTS[effect.measure.kind])
+    words = EFFECTS.get(effect.measure.metric, EFFECTS[effect.measure.kind])
+    template = VERDICTS.get(effect.verdict, words)
     amount = amount_text(effect, interval=False)
     return template.format(amount=amount, noun=effect.measure.noun, text=amount_text(effect))
 
@@ -218,6 +222,8 @@ def training_text(change: TrainingChange | None) -> str:
     for unit, (size, base_size) in change.sizes.items():
         if size != base_size and not changes:
             changes.append(f"{size:,.10g} {unit} a step instead of {base_size:,.10g}")
+    if change.model:
+        changes.append(_model_text(change))
     if change.has_other_format:
         changes.append("{} instead of {}".format(*change.number_format))
     if changes:
@@ -226,7 +232,22 @@ def training_text(change: TrainingChange | None) -> str:
         )
     same = [f"{size:,.10g} {unit} a step in both" for unit, (size, _) in change.sizes.items()][:1]
     losses = FIRST_LOSSES[change.losses].format(*_distinct(*change.first_losses), rounding=100 * change.rounding)
+    if not same:
+        losses = losses.removeprefix("but ").removeprefix("and ")
     return f"{TRAINING[change.verdict]}: {', '.join([*same, losses])}."
+
+
+def _model_text(change: TrainingChange) -> str:
+    """Which other model is trained, or which other part of one."""
+    (name, sizes), *_ = change.model.items()
+    texts = [f"{size / 1e6:.3g}M" for size in sizes]
+    if max(sizes) < _LARGE or texts[0] == texts[1]:
+        texts = [f"{size:,.0f}" for size in sizes]
+    noun = "parameters" if name == "parameters" else "elements of buffers"
+    # With the same model the loss of the first step is equal, whatever is trained of it.
+    has_one_model = change.losses in ("last", "later")
+    head = "other parts of the model are trained" if has_one_model else "another model"
+    return f"{head}: {texts[0]} {noun} instead of {texts[1]}"
 
 
 def training_cell(change: TrainingChange | None) -> str:

@@ -219,7 +219,7 @@ _GAINS = {1: "less than another value", 0: "undecided", -1: "slower"}
 
 def _describe_lost(tried: Tried) -> str:
     if tried.effect is None:
-        return f"{tried.change}: {tried.outcome}"
+        return f"{tried.change}: {tried.outcome or 'not compared, since the samples of a step are not known'}"
     verdict = "equal within --equivalent" if tried.effect.verdict == "equal" else _GAINS[tried.effect.gain]
     if tried.is_forbidden:
         verdict = training_text(tried.training)

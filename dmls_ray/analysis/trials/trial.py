@@ -14,6 +14,7 @@ from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, are_same, estimate
 from dmls_ray.analysis.stats.learning import overfit_epoch
 from dmls_ray.analysis.stats.looks import Looks
+from dmls_ray.analysis.trials.run_lengths import were_ended_apart
 from dmls_ray.config.grid import BASELINE
 from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.records.model import OF_A_FIELD, RunRecord, distinct_names
@@ -28,15 +29,37 @@ TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
 
 
+STEP_MS = "step_ms_mean"
+"""Name of the time of a step, by which trials are compared whose samples are not known."""
+STEPS_PER_S = "steps_per_s"
+"""Name of the rate of steps, by which trials are compared whose steps are known to have the same samples."""
+
+
 def common_rate(trials: Iterable[Trial]) -> str:
     """The throughput that all of some trials have; empty where they have none in common."""
-    names = {trial.throughput if trial.by_block(trial.throughput) else "" for trial in trials}
-    return names.pop() if len(names) == 1 else ""
+    common: list[str] | None = None
+    for trial in trials:
+        known = [name for name in trial.workload.throughput if trial.by_block(name)]
+        common = known if common is None else [name for name in common if name in known]
+    return next(iter(common or ()), "")
 
 
 def speed_metric(*trials: Trial) -> str:
     """The metric of the speed of some trials: their common throughput, else runs per second."""
     return common_rate(trials) or RUNS_PER_S
+
+
+def durations_of(trials: Sequence[Trial]) -> list[str]:
+    """The times by which trials without a common rate are compared: of a step, and of a run.
+
+    Whole runs compare where none was ended at another step than the others; those that all ended after a given number
+    of steps, by their steps alone.
+    """
+    records = [record for trial in trials for record in trial.timed]
+    names = [name for name in (STEP_MS, "total_s") if records and all(trial.by_block(name) for trial in trials)]
+    if were_ended_apart(records) or (STEP_MS in names and any(record.was_ended for record in records)):
+        names = [name for name in names if name == STEP_MS]
+    return names
 
 
 class Comparisons:
@@ -118,7 +141,7 @@ class Comparisons:
             looks: how the number of blocks came about, if otherwise than for all comparisons.
         """
         trials = [self._trials[trial_id] for trial_id in samples]
-        is_timed = metric in (RUNS_PER_S, TIME_TO_TARGET) or is_time(metric)
+        is_timed = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or is_time(metric)
         records = []
         measured: list[float] = []
         values: dict[str, dict[Hashable, float]] = {}
@@ -280,6 +303,8 @@ class Trial:
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""
+        if metric == STEPS_PER_S:
+            return {block: 1e3 / value for block, value in self.by_block(STEP_MS).items() if value > 0}
         if metric == RUNS_PER_S:
             seconds = self.by_block("total_s") if self.workload.durations_compare else {}
             return {block: 1 / value for block, value in seconds.items() if value > 0}
