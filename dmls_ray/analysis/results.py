@@ -199,6 +199,17 @@ def factors_of(record: RunRecord) -> dict[str, Any]:
     return workload_of(record.config).factors(record.config)
 
 
+def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
+    """Fields of a configuration as the cells of a trial.
+
+    Args:
+        factors: name -> value.
+        other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
+    """
+    heads = record_model.distinct_names(factors, other_headers, record_model.OF_A_FIELD)
+    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
+
+
 def distinct(objects: Iterable[Mapping[str, Any]]) -> Collection[Mapping[str, Any]]:
     """Each object once: many runs share a configuration, or the description of their machine."""
     return {id(item): item for item in objects}.values()

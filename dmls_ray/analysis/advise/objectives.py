@@ -10,8 +10,8 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of, memor
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.run_lengths import were_ended_apart
-from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, common_rate, durations_of
+from dmls_ray.analysis.trials.run_lengths import durations_of, were_ended_apart
+from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, common_rate
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import is_compared, metric_direction

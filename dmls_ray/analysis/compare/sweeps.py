@@ -11,10 +11,11 @@ import pandas as pd
 from dmls_ray.analysis.compare.basis import Basis, Change, Difference, basis_of, by_configuration, differences, join
 from dmls_ray.analysis.json_objects import Compare, PairObject, interval_object
 from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
-from dmls_ray.analysis.results import Results, field_names
+from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.trials.trial import Trial, common_rate, describe_configuration, durations_of, factor_cells
+from dmls_ray.analysis.trials.run_lengths import durations_of
+from dmls_ray.analysis.trials.trial import Trial, common_rate, describe_configuration
 from dmls_ray.analysis.words import disturbance_notes
 from dmls_ray.util.errors import ConfigError
 

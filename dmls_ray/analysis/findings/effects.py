@@ -13,8 +13,9 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.run_lengths import STEP_MS, durations_of
 from dmls_ray.analysis.trials.steps import are_equal_sizes
-from dmls_ray.analysis.trials.trial import STEP_MS, Trial, durations_of, speed_metric
+from dmls_ray.analysis.trials.trial import Trial, speed_metric
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, metric_direction

@@ -18,9 +18,9 @@ from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_i
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.held_clocks import held_clocks
-from dmls_ray.analysis.trials.run_lengths import were_ended_apart
+from dmls_ray.analysis.trials.run_lengths import durations_of, were_ended_apart
 from dmls_ray.analysis.trials.steps import bounds_of
-from dmls_ray.analysis.trials.trial import Trial, common_rate, durations_of
+from dmls_ray.analysis.trials.trial import Trial, common_rate
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
 
 if TYPE_CHECKING:

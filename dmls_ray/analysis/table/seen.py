@@ -99,7 +99,7 @@ def _printed(rows: Sequence[Trial]) -> Iterator[str]:
         if place:
             yield f"{listed}: runs were ended after different steps, and the {_ordinal(place)} value of each is shown."
         else:
-            yield f"{listed}: not compared, since runs were ended after different steps, and no value is of the same one."
+            yield f"{listed}: not shown, since runs were ended after different steps, and no value is of the same one."
 
 
 def _ordinal(number: int) -> str:

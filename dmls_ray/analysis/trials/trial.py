@@ -14,10 +14,10 @@ from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, are_same, estimate
 from dmls_ray.analysis.stats.learning import overfit_epoch
 from dmls_ray.analysis.stats.looks import Looks
-from dmls_ray.analysis.trials.run_lengths import were_ended_apart
+from dmls_ray.analysis.trials.run_lengths import STEP_MS
 from dmls_ray.config.grid import BASELINE
 from dmls_ray.records.metrics import LEARNED, is_loss
-from dmls_ray.records.model import OF_A_FIELD, RunRecord, distinct_names
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.provenance import hardware_key, software_facts
 from dmls_ray.workloads.base import Workload
@@ -29,8 +29,6 @@ TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
 
 
-STEP_MS = "step_ms_mean"
-"""Name of the time of a step, by which trials are compared whose samples are not known."""
 STEPS_PER_S = "steps_per_s"
 """Name of the rate of steps, by which trials are compared whose steps are known to have the same samples."""
 
@@ -47,19 +45,6 @@ def common_rate(trials: Iterable[Trial]) -> str:
 def speed_metric(*trials: Trial) -> str:
     """The metric of the speed of some trials: their common throughput, else runs per second."""
     return common_rate(trials) or RUNS_PER_S
-
-
-def durations_of(trials: Sequence[Trial]) -> list[str]:
-    """The times by which trials without a common rate are compared: of a step, and of a run.
-
-    Whole runs compare where none was ended at another step than the others; those that all ended after a given number
-    of steps, by their steps alone.
-    """
-    records = [record for trial in trials for record in trial.timed]
-    names = [name for name in (STEP_MS, "total_s") if records and all(trial.by_block(name) for trial in trials)]
-    if were_ended_apart(records) or (STEP_MS in names and any(record.was_ended for record in records)):
-        names = [name for name in names if name == STEP_MS]
-    return names
 
 
 class Comparisons:
@@ -362,14 +347,3 @@ def describe_changes(trial: Trial, changed: Collection[str]) -> str:
 def name_of_change(trial: Trial, changed: Collection[str]) -> str:
     """The name of a trial by what it changes: `dropout=0.3`; `baseline` where nothing."""
     return describe_changes(trial, changed) or BASELINE
-
-
-def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
-    """Fields of a configuration as the cells of a trial.
-
-    Args:
-        factors: name -> value.
-        other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
-    """
-    heads = distinct_names(factors, other_headers, OF_A_FIELD)
-    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
