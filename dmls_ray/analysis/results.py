@@ -29,7 +29,7 @@ from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
     "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "metrics", "facts",
-    "proposed", "picture",
+    "proposed", "picture", "series",
 )  # fmt: skip
 """Fields of a record that are no values of a table."""
 
@@ -197,6 +197,17 @@ def results_of(
 def factors_of(record: RunRecord) -> dict[str, Any]:
     """Every field of the run's configuration, and what follows from them: global_batch."""
     return workload_of(record.config).factors(record.config)
+
+
+def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
+    """Fields of a configuration as the cells of a trial.
+
+    Args:
+        factors: name -> value.
+        other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
+    """
+    heads = record_model.distinct_names(factors, other_headers, record_model.OF_A_FIELD)
+    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 
 def distinct(objects: Iterable[Mapping[str, Any]]) -> Collection[Mapping[str, Any]]:

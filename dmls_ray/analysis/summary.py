@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis import words
+from dmls_ray.analysis import words, words_on_training
 from dmls_ray.analysis.advise.rank import race_for
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.effects import Comparison
@@ -46,7 +46,7 @@ class AnswerTable:
         self.headline = words.headline_text(self.answer)
         """The answer in a sentence."""
         change = training_change(self.answer.lead[0].pair) if self.answer.lead else None
-        self.training = words.training_text(change)
+        self.training = words_on_training.training_text(change)
         """Whether these two trials train the same; empty where that was not seen."""
         beside = map(words.beside_text, self.answer.beside)
         self.sentences = list(filter(None, [self.training, words.why_text(self.answer.why), *beside]))
@@ -119,7 +119,7 @@ def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
             # Memory and settings that are equal in all rows have no column.
             if effect.measure.is_judged or effect.verdict != "equal":
                 telling.add(head)
-        cells[TRAINING] = words.training_cell(training_change(pair))
+        cells[TRAINING] = words_on_training.training_cell(training_change(pair))
         rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
     frame = pd.DataFrame(rows).fillna("")
     shown = [head for head in frame.columns if head in telling]

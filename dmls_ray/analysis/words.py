@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import Answer
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
-from dmls_ray.analysis.findings.same_training import TrainingChange
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -39,12 +38,13 @@ LOSSLESS = " Without a loss beyond chance, {pair}: {effects}."
 EFFECTS: Mapping[str, str] = {
     "speed": "{amount} as fast",
     "duration": "{amount} as long",
+    "step_ms_mean": "a step takes {amount} as long",
     "ratio": "{amount} the {noun}",
     "points": "{amount} of {noun}",
     "difference": "{amount} of {noun}",
     "level": "{amount}",
 }
-"""Kind of a measure -> an effect that is beyond chance."""
+"""Kind of a measure, or the metric of one -> an effect that is beyond chance."""
 _AMOUNTS = {
     "points": (POINTS, " points", 100.0),
     "difference": (with_sign(GENERIC), "", 1.0),
@@ -75,31 +75,6 @@ CAVEATS: Mapping[str, str] = {
     "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
 }
 """What a reader must know -> the words."""
-TRAINING: Mapping[str, str] = {
-    "same": "No change of the training was seen",
-    "unclear": "The training may have changed",
-    "unknown": "Whether the training changed was not checked",
-}
-"""Verdict on the training of two trials -> the words."""
-TRAINING_CELLS: Mapping[str, str] = {
-    "same": "same",
-    "changed": "changed",
-    "unclear": "losses differ",
-    "unknown": "not checked",
-}
-"""The same in a cell."""
-FIRST_LOSSES: Mapping[str, str] = {
-    "equal": "equal losses of the first three steps (within {rounding:g}%)",
-    "last": "equal losses of the first three steps (within {rounding:g}%), but not of the last one ({} and {}), as "
-    "with a learning rate that begins low, or another weight decay",
-    "later": "equal losses of the first step, but not after its update ({} and {} over three steps), as with another "
-    "learning rate or optimizer",
-    "differ": "but the losses of the first three steps differ ({} and {}), as with dropout, another order of samples, "
-    "or a script without a seed",
-    "ranks": "and the losses of the first three steps differ, as they do where ranks share the samples otherwise",
-    "unknown": "and no losses of runs with one seed were seen",
-}
-"""How the losses of the first steps compare -> the words."""
 _PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
@@ -133,7 +108,8 @@ def _facts_of(comparison: Comparison) -> dict[str, str]:
 
 def effect_text(effect: Effect) -> str:
     """An effect in a sentence: `2.83x as fast`, `equal test accuracy`."""
-    template = VERDICTS.get(effect.verdict, EFFECTS[effect.measure.kind])
+    words = EFFECTS.get(effect.measure.metric, EFFECTS[effect.measure.kind])
+    template = VERDICTS.get(effect.verdict, words)
     amount = amount_text(effect, interval=False)
     return template.format(amount=amount, noun=effect.measure.noun, text=amount_text(effect))
 
@@ -207,37 +183,6 @@ def why_text(change: StepChange | None) -> str:
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
     samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
     return f"Why: {times}{samples}: {', '.join(parts)}."
-
-
-def training_text(change: TrainingChange | None) -> str:
-    """Whether the training of two trials is the same; empty where that was not seen."""
-    if change is None:
-        return ""
-    changes: list[str] = []
-    # Twice the samples are twice the tokens, too.
-    for unit, (size, base_size) in change.sizes.items():
-        if size != base_size and not changes:
-            changes.append(f"{size:,.10g} {unit} a step instead of {base_size:,.10g}")
-    if change.has_other_format:
-        changes.append("{} instead of {}".format(*change.number_format))
-    if changes:
-        return (
-            f"The training itself changed: {', '.join(changes)}. Compare the loss at equal samples before you choose."
-        )
-    same = [f"{size:,.10g} {unit} a step in both" for unit, (size, _) in change.sizes.items()][:1]
-    losses = FIRST_LOSSES[change.losses].format(*_distinct(*change.first_losses), rounding=100 * change.rounding)
-    return f"{TRAINING[change.verdict]}: {', '.join([*same, losses])}."
-
-
-def training_cell(change: TrainingChange | None) -> str:
-    """The same in a cell; empty where that was not seen."""
-    return "" if change is None else TRAINING_CELLS[change.verdict]
-
-
-def _distinct(loss: float, base: float) -> tuple[str, str]:
-    """Two losses with as many digits as show that they differ, four at least."""
-    texts = f"{loss:.4g}", f"{base:.4g}"
-    return texts if texts[0] != texts[1] else (f"{loss:.7g}", f"{base:.7g}")
 
 
 def progress_text(decision: Decision) -> str:

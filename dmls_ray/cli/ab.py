@@ -20,6 +20,12 @@ from dmls_ray.util.errors import ConfigError
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
 """Verdict -> command of a GitHub workflow."""
+_PHRASES = {
+    "speed": "is {} as fast as",
+    "step_ms_mean": "takes {} as long for a step as",
+    "total_s": "takes {} as long as",
+}
+"""Name of a measure -> what a revision is or takes, against the other one."""
 
 
 def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
@@ -64,10 +70,11 @@ def _reason(verdict: Verdict, first: str, second: str) -> str:
     told = []
     for effect in verdict.effects:
         where = f" with {effect.pair.where}" if effect.pair.where else ""
-        told.append(f"{amount_text(effect)} as fast as {first}{where} (n={effect.contrast.n})")
+        phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
+        told.append(f"{phrase} {first}{where} (n={effect.contrast.n})")
     allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
     ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is open"}
-    text = f"{second} is {', '.join(told)}; {ends[verdict.word]}"
+    text = f"{second} {', '.join(told)}; {ends[verdict.word]}"
     if verdict.word != "cannot say":
         return text
     if verdict.more_repeats is None:

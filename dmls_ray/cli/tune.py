@@ -9,7 +9,8 @@ from typing import Any
 
 from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
-from dmls_ray.analysis.words import amount_text, training_text, why_text
+from dmls_ray.analysis.words import amount_text, why_text
+from dmls_ray.analysis.words_on_training import training_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, print_json, say
 from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import begun
@@ -219,7 +220,7 @@ _GAINS = {1: "less than another value", 0: "undecided", -1: "slower"}
 
 def _describe_lost(tried: Tried) -> str:
     if tried.effect is None:
-        return f"{tried.change}: {tried.outcome}"
+        return f"{tried.change}: {tried.outcome or 'not compared, since the samples of a step are not known'}"
     verdict = "equal within --equivalent" if tried.effect.verdict == "equal" else _GAINS[tried.effect.gain]
     if tried.is_forbidden:
         verdict = training_text(tried.training)

@@ -20,7 +20,7 @@ from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.steps import StepChange, step_change
-from dmls_ray.analysis.trials.trial import Trial, speed_metric
+from dmls_ray.analysis.trials.trial import STEPS_PER_S, Trial, speed_metric
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import SEED_STRIDE, Plan
 from dmls_ray.config.options import Options
@@ -44,7 +44,7 @@ class Tried:
 
     change: Change
     effect: Effect | None
-    """Its speed against these; None where it was not measured."""
+    """Its speed against these; None where it was not measured, or the samples of a step are not known."""
     outcome: str = ""
     """How its runs ended, if not ok."""
     why: StepChange | None = None
@@ -215,7 +215,7 @@ class Tuner:
             change = dataclasses.replace(change, changes_training=True)
         return Tried(
             change,
-            _speed_of(pair, self._options),
+            _speed_of(pair, self._options, has_equal_steps=not change.changes_training),
             why=step_change(row, base),
             training=seen,
             last_losses=_last_losses(row, base),
@@ -234,7 +234,8 @@ class Tuner:
         if start is None or end is None or not (start.counted and end.counted):
             return
         found.start, found.end = start, end
-        found.gain = _speed_of(Pair("", "", "", end, start), self._options)
+        has_equal_steps = not any(tried.change.changes_training for tried in found.kept)
+        found.gain = _speed_of(Pair("", "", "", end, start), self._options, has_equal_steps=has_equal_steps)
 
     def _measure(
         self, variants: Sequence[Mapping[str, Any]], *, start: Mapping[str, Any] | None = None, **options: Any
@@ -273,9 +274,18 @@ def _last_losses(row: Trial, base: Trial) -> tuple[float, float] | None:
     return None
 
 
-def _speed_of(pair: Pair, options: Options) -> Effect | None:
-    """The speed of a trial against another one."""
+def _speed_of(pair: Pair, options: Options, *, has_equal_steps: bool) -> Effect | None:
+    """The speed of a trial against another one; None where it is not known.
+
+    Args:
+        pair: the trials.
+        options: say until when they are repeated.
+        has_equal_steps: whether both train the same in a step, so that steps per second are their speed.
+    """
     until = options.until
     assert until is not None
-    effects = compare([pair], [speed(speed_metric(pair.trial, pair.base))], until)
-    return effects[0] if effects else None
+    measures = [speed(speed_metric(pair.trial, pair.base))]
+    if has_equal_steps:
+        measures.append(speed(STEPS_PER_S))
+    effects = compare([pair], measures, until)
+    return effects[0] if effects and effects[0].measure.kind == "speed" else None

@@ -20,7 +20,7 @@ Direction = Literal["max", "min", "none"]
 Scope = Literal["run", "epoch", "rank"]
 AcrossRanks = Literal["max", "min", "sum", "mean", "spread", "rank0"]
 AcrossEpochs = Literal["last", "sum", "none"]
-Shown = Literal["always", "if_reported", "if_varies", "detail"]
+Shown = Literal["always", "if_reported", "unless_one", "detail"]
 FormatName = Literal["seconds", "ratio", "rate", "memory", "whole", "accuracy", "number"]
 
 
@@ -61,8 +61,8 @@ class Metric:
     is_compared: bool = False
     """Whether answers compare trials by the metric, and sweeps repeat runs for it."""
     shown: Shown = "if_reported"
-    """Whether a table has a column of the metric: `always`, if any trial reports it, if trials differ in it, or, as a
-    detail, only where `asked_by` says so. The files, and the page of a run, have all metrics."""
+    """Whether a table has a column of the metric: `always`, if any trial reports it, if it is not 1 in some trial, or,
+    as a detail, only where `asked_by` says so. The files, and the page of a run, have all metrics."""
     unless: tuple[str, ...] = ()
     """Metrics that make the column of this one needless, where any trial reports one of them."""
     asked_by: tuple[str, ...] = ()
@@ -153,7 +153,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="samples_per_s", label="samples/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
         format="rate", is_time=True, family="speed", interval=True,
-        doc="Samples of the counted steps of a script or function per second of these, on all ranks.",
+        doc="Samples of the counted steps of a script or function per second of these, on all ranks; none where the "
+        "samples of a step are not known.",
     ),
     Metric(
         name="tokens_per_s", label="tokens/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
@@ -162,18 +163,24 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="samples_per_step", label="samples/step", kind="amount", direction="none", scope="rank",
-        across_ranks="sum", format="whole",
-        doc="Samples of a step of a script or function, on all ranks: its global batch, as it was seen.",
+        across_ranks="sum",
+        doc="Samples of a counted step of a script or function, as a mean, on all ranks: its global batch, as it was "
+        "seen. Ranks that are given the same samples count once.",
     ),
     Metric(
         name="tokens_per_step", label="tokens/step", kind="amount", direction="none", scope="rank",
-        across_ranks="sum", format="whole", unless=("samples_per_step",),
+        across_ranks="sum", unless=("samples_per_step",),
         doc="Tokens of a step of a script or function, on all ranks, as they were seen.",
     ),
     Metric(
         name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank",
-        shown="if_varies",
-        doc="Backward passes of a step of a script or function: above 1, it accumulates gradients.",
+        shown="unless_one",
+        doc="Backward passes of a step of a script or function: above 1, it accumulates gradients, say.",
+    ),
+    Metric(
+        name="optimizers", label="optimizers", kind="amount", direction="none", scope="rank", across_ranks="max",
+        format="whole", shown="unless_one",
+        doc="Optimizers that make a step of a script or function together; one for each parameter are as many.",
     ),
     Metric(
         name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", across_epochs="none",
@@ -192,6 +199,17 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _rank_time(
         name="step_ms_p50", label="step ms", family="speed", unless=("images_per_s",),
         doc="Median of the counted optimizer steps on the slowest rank.",
+    ),
+    _rank_time(
+        name="step_ms_mean", label="mean step ms", family="speed", shown="detail",
+        doc="Time of the counted part of a script or function over its counted steps, on the slowest rank. Answers "
+        "compare it where the samples of a step are not known.",
+    ),
+    Metric(
+        name="counted_share", label="counted", kind="share", direction="none", scope="rank", across_ranks="min",
+        is_time=True,
+        doc="Share of the time from the warm-up to the last step of a script or function that rates are of; the rest "
+        "are tests of the model. Its column has the counted steps of all steps, too: 45/50, 93%.",
     ),
     _time(
         name="overhead_s", label="start-up s", scope="run", family="speed", shown="detail", asked_by=("launcher",),
@@ -329,6 +347,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes most."),
     _count(name="parameters", returnable=True, doc="Trainable parameters of the model."),
+    _count(name="buffers", doc="Elements of the buffers of the models of a script or function."),
     _count(name="scaled_lr", doc="Learning rate after lr_scaling."),
     _count(name="train_samples", returnable=True, doc="Training samples."),
     _count(name="test_samples", returnable=True, doc="Test samples."),
@@ -342,6 +361,10 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="train_eval_samples", doc="Training samples of that evaluation: as many as there are test samples, or all."
     ),
     _count(name="validation_samples", returnable=True, doc="Samples that validation_share holds out."),
+    _rank_count(
+        name="given_elements", across_ranks="sum", format="number",
+        doc="Elements of the tensors that models are given in a step, on all ranks.",
+    ),
     _rank_count(name="loaded_per_step", across_ranks="sum", doc="Samples of a step that loaders gave, on all ranks."),
     _count(name="exit_code", doc="Exit code of a script."),
     Metric(

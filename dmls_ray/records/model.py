@@ -134,6 +134,15 @@ else:
 Nested = TypeVar("Nested", EpochRecord, RankRecord)
 
 
+class Series(msgspec.Struct, omit_defaults=True):
+    """A number that a script prints or logs again and again."""
+
+    first: FloatList = []
+    """Its first values."""
+    count: Int = 0
+    """How many values there were."""
+
+
 class RunValues(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the ranks of a run measured together: the same on each of them."""
 
@@ -148,6 +157,10 @@ class RunValues(msgspec.Struct, kw_only=True, omit_defaults=True):
     metrics: Metrics = {}
     facts: dict[str, Any] = {}
     """Plain values that are no number, by name: what a workload or a user-defined training function found out."""
+    was_ended: bool = False
+    """Whether a script was ended after its last counted step, before its own end."""
+    series: dict[str, Series] = {}
+    """The first values of each metric that a script printed or logged."""
 
 
 class RunRecord(RunValues, kw_only=True, omit_defaults=True):

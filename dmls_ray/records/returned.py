@@ -136,6 +136,8 @@ class Reported:
     def __init__(self, taken: Collection[str] = ()) -> None:
         self._taken = {*TAKEN, *taken}
         self._left_out: dict[str, str] = {}
+        self.columns: dict[str, str] = {}
+        """Name -> its column, of the values that were read last."""
 
     @property
     def left_out(self) -> str:
@@ -153,6 +155,7 @@ class Reported:
             return {}
         named = values if isinstance(values, Mapping) else {"returned": values}
         columns = distinct_names(map(str, named), self._taken - {*filled, "picture"}, OF_A_METRIC)
+        self.columns = columns
         kept = {}
         for name, value in named.items():
             try:

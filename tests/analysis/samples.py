@@ -93,6 +93,24 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
     return Results(Path("somewhere"), records)
 
 
+def script_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3) -> Results:
+    """Runs of a script; `tell` gives, of a configuration and a repeat, metrics, facts and fields of its record."""
+    records = []
+    for run in make_plan(axes, repeats=repeats, schema=user_function_schema(_train, axes)).runs:
+        record = record_of(run)
+        config = {name: value for name, value in record.config.items() if name in (*axes, "world_size")}
+        record.config = {"workload": "script", "script": "train.py", "steps": "auto", **config}
+        record.metrics |= {"total_s": 1.0, "steps_made": 50, "counted_steps": 45, "step_ms_mean": 10.0}
+        record.was_ended = True
+        for name, value in tell(run.values, run.repeat).items():
+            if isinstance(value, str) and name not in RUN_FIELDS:
+                record.facts[name] = value
+            else:
+                set_value(record, name, value)
+        records.append(record)
+    return Results(Path("somewhere"), records)
+
+
 def record_of(run: Any, **changes: Any) -> RunRecord:
     """The record of a planned run that ended ok."""
     return RunRecord(

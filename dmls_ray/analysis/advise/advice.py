@@ -13,10 +13,10 @@ from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object, interval_object
 from dmls_ray.analysis.metrics import EXACT, label_of
-from dmls_ray.analysis.results import field_names
+from dmls_ray.analysis.results import factor_cells, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration, factor_cells
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import amount_text, disturbance_notes, join_names
 
 Verdict = Literal[

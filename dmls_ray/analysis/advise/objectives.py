@@ -10,6 +10,7 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of, memor
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.run_lengths import durations_of, were_ended_apart
 from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, common_rate
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
@@ -148,7 +149,13 @@ class Throughput(Objective):
 
     def choose_metric(self, table: Table) -> str:
         timed = [row for row in table.rows if row.value_of("total_s") is not None]
-        return common_rate(timed) or "total_s"
+        rate = common_rate(timed)
+        if not rate and "total_s" not in durations_of(timed):
+            raise ConfigError(
+                f"--for {self.name} needs the samples of a step, which are not known of all trials; "
+                f"{table.presentation.samples_by}."
+            )
+        return rate or "total_s"
 
 
 class Accuracy(Objective):
@@ -214,6 +221,11 @@ class Cost(Objective):
                 f"--for cost needs runs that end when their work is done, and {table.questions.duration_set_by}; "
                 "give --for throughput."
             )
+        if were_ended_apart([record for row in table.rows for record in row.timed]):
+            raise ConfigError(
+                "--for cost needs runs that end when their work is done, and these were ended after different steps; "
+                "give --for throughput."
+            )
         return "total_s"
 
 
@@ -229,9 +241,10 @@ def target_of_runs(table: Table) -> float | None:
 def costs_of(table: Table) -> list[str]:
     """The metrics that a trial should have little of: the axes of a front besides accuracy.
 
-    The duration of runs that go on for a given time is no cost.
+    The duration of runs that go on for a given time, or were ended after different steps, is no cost.
     """
     names = [memory_metric(table.rows)]
-    if not table.questions.duration_set_by:
+    is_given = bool(table.questions.duration_set_by)
+    if not is_given and not were_ended_apart([record for row in table.rows for record in row.timed]):
         names.insert(0, "total_s")
     return list(filter(None, names))

@@ -142,7 +142,7 @@ def basis_of(a: Results, b: Results, metric: str) -> Basis:
     """
     quantity = quantity_of(metric)
     kind: Kind = "difference"
-    if quantity == "rate" or (quantity == "amount" and metric.endswith(("_s", "_ms_p50"))):
+    if quantity == "rate" or (quantity == "amount" and metric.endswith(("_s", "_ms_p50", "_ms_mean"))):
         kind = "speed"
     elif quantity == "amount" and not is_loss(metric):
         kind = "ratio"
@@ -180,10 +180,13 @@ def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, l
     both: list[tuple[Trial, Trial]] = []
     only: dict[str, list[str]] = {"A": [], "B": []}
     # One table of both, so that the rows of A and of B have the same fields in the same order.
-    for row in make_table(a.of([*a.records, *b.records])).rows:
+    joined = a.of([*a.records, *b.records])
+    for row in make_table(joined).rows:
         sides = Trial(row.trial_id, row.factors, []), Trial(row.trial_id, row.factors, [])
-        for record in row.records:
-            sides[id(record) not in ids].records.append(record)
+        # A row has its records in this order, some as copies without what is not known.
+        records = [record for record in joined.records if record.trial_id == row.trial_id]
+        for record, known in zip(records, row.records, strict=True):
+            sides[id(record) not in ids].records.append(known)
         if all(side.records for side in sides):
             both.append(sides)
         else:

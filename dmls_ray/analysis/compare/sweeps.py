@@ -11,10 +11,11 @@ import pandas as pd
 from dmls_ray.analysis.compare.basis import Basis, Change, Difference, basis_of, by_configuration, differences, join
 from dmls_ray.analysis.json_objects import Compare, PairObject, interval_object
 from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
-from dmls_ray.analysis.results import Results, field_names
+from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.trials.trial import Trial, common_rate, describe_configuration, factor_cells
+from dmls_ray.analysis.trials.run_lengths import durations_of
+from dmls_ray.analysis.trials.trial import Trial, common_rate, describe_configuration
 from dmls_ray.analysis.words import disturbance_notes
 from dmls_ray.util.errors import ConfigError
 
@@ -205,8 +206,8 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     Args:
         a: the baseline.
         b: the sweep that is compared with it.
-        measure: a registered metric, or a custom metric; without it the throughput
-            where both have the same, else total_s.
+        measure: a registered metric, or a custom metric; without it the throughput where both have the same, else the
+            time of a step or of a run.
 
     Raises:
         ConfigError: the sweeps have no configuration in common, or not both report the metric.
@@ -236,7 +237,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
 
 
 def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str], name: str | None) -> str:
-    """By what two sweeps are compared: what was asked for; else the throughput of both, or total_s.
+    """By what two sweeps are compared: what was asked for; else the throughput of both, or a time.
 
     Raises:
         ConfigError: a sweep in which runs ended ok does not have it.
@@ -245,7 +246,8 @@ def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str]
     of_b = field_names(b.estimates for _, b in both)
     common = {*of_a} & {*of_b}
     if name is None:
-        name = common_rate(trial for pair in both for trial in pair if trial.counted) or "total_s"
+        trials = [trial for pair in both for trial in pair if trial.counted]
+        name = common_rate(trials) or next(iter(durations_of(trials)), "total_s")
     for folder, names in zip(folders, (of_a, of_b), strict=True):
         if names and name not in names:
             raise ConfigError(

@@ -37,14 +37,14 @@ def scaling_chart(table: Table) -> Chart | None:
     for line in lines:
         throughput += rates.series(line.name, line.points, connected=True)
         throughput += plot.lost_crosses(line.name, line.points)
-        measured = [row for row in line.rows if row.rates()]
+        measured = list(filter(rates.values, line.rows))
         if not measured or measured[0].world_size != 1:
             continue
-        speed_ups = _speed_ups(measured)
+        speed_ups = _speed_ups(measured, rates)
         above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
         # Without an interval, which needs three blocks, no law is drawn.
         drawn = [law for law in fits(above_one, strong=strong) if law.curve(1).low is not None]
-        rate = estimate(list(measured[0].rates().values()), "rate").centre
+        rate = estimate(list(rates.values(measured[0]).values()), "rate").centre
         least, most = 1, measured[-1].world_size
         throughput.append(plot.dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
         throughput += _fitted(line, drawn, most, rate)
@@ -87,16 +87,16 @@ def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None 
     return series
 
 
-def _speed_ups(rows: Sequence[Trial]) -> Points:
+def _speed_ups(rows: Sequence[Trial], plotted: plot.Plotted) -> Points:
     """world_size -> block -> speed-up over the baseline, the first of the trials, in that block.
 
     As in the table, only blocks in which both ran in the same environment count.
     """
-    base = rows[0].rates()
+    base = plotted.values(rows[0])
     speed_ups = {}
     for row in rows:
         common = row.common_blocks(rows[0]) & base.keys()
-        rates = row.rates()
+        rates = plotted.values(row)
         speed_ups[row.world_size] = {block: rates[block] / base[block] for block in rates if block in common}
     return speed_ups
 

@@ -12,7 +12,7 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, res
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values, is_number
-from dmls_ray.analysis.trials.trial import Trial, common_rate, name_of_change
+from dmls_ray.analysis.trials.trial import RUNS_PER_S, Trial, name_of_change, speed_metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -145,10 +145,14 @@ def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: 
 
 
 def plotted_rates(rows: Sequence[Trial]) -> Plotted:
-    """The throughput of these trials, in its unit."""
-    rate = common_rate(row for row in rows if row.rates())
-    unit = label_of(rate) if rate else "runs/s"
-    return Plotted(Axis(f"throughput ({unit})", from_zero=True), Trial.rates, quantity="rate")
+    """The throughput that these trials have in common, in its unit; none of ranks that trained apart."""
+    metric = speed_metric(*(row for row in rows if row.rates()))
+    unit = "runs/s" if metric == RUNS_PER_S else label_of(metric)
+
+    def values(row: Trial) -> Mapping[int, float]:
+        return {} if row.independent_ranks else row.by_block(metric)
+
+    return Plotted(Axis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
 
 
 def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:

@@ -13,6 +13,8 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.run_lengths import STEP_MS, durations_of
+from dmls_ray.analysis.trials.steps import are_equal_sizes
 from dmls_ray.analysis.trials.trial import Trial, speed_metric
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
@@ -75,6 +77,13 @@ def speed(metric: str) -> Measure:
     return Measure(metric=metric, kind="speed", noun="speed", better=1)
 
 
+def duration(metric: str) -> Measure:
+    """A time, of a step or of a run. Of steps with other samples, neither a longer nor a shorter one is better."""
+    if metric == STEP_MS:
+        return Measure(metric=metric, kind="duration", noun="time of a step", better=0)
+    return Measure(metric=metric, kind="duration", noun="time", better=-1)
+
+
 def measure_of(metric: str, kind: Kind) -> Measure:
     """A metric as a measure, by its name and its entry in the registry."""
     noun = metric.replace("_", " ") if metric in LEARNED else metric
@@ -83,12 +92,7 @@ def measure_of(metric: str, kind: Kind) -> Measure:
 
 def measures_of(trials: Sequence[Trial]) -> list[Measure]:
     """The measures by which an answer compares trials: speed or duration, what was learned, what a user reports."""
-    measures: list[Measure] = []
-    rated = [trial for trial in trials if trial.rates()]
-    if rated:
-        measures.append(speed(speed_metric(*rated)))
-    elif any(trial.by_block("total_s") for trial in trials):
-        measures.append(Measure(metric="total_s", kind="duration", noun="time", better=-1))
+    measures = _measures_of_time(trials)
     measured = field_names(trial.estimates for trial in trials)
     for name in [name for name in _BEST_FIRST if name in measured][:1]:
         measures.append(measure_of(name, "points" if name.endswith("accuracy") else "ratio"))
@@ -102,6 +106,17 @@ def measures_of(trials: Sequence[Trial]) -> list[Measure]:
         if len(set(values)) > 1:
             measures.append(measure_of(name, "ratio" if min(values) > 0 else "difference"))
     return measures[:MOST_MEASURES]
+
+
+def _measures_of_time(trials: Sequence[Trial]) -> list[Measure]:
+    """Speed; and times where some trials have no rate in common with the others."""
+    timed = [trial for trial in trials if trial.timed]
+    metric = speed_metric(*(trial for trial in timed if trial.rates()))
+    rated = [trial for trial in timed if trial.by_block(metric)]
+    measures = [speed(metric)] if rated else []
+    if len(rated) < len(timed):
+        measures += map(duration, durations_of(timed))
+    return measures
 
 
 def memory_of(trials: Sequence[Trial]) -> list[Measure]:
@@ -231,8 +246,8 @@ Comparison = Sequence[Effect]
 def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Effect]:
     """The effects of a pair on the measures that both trials have, memory, and what goes along with them.
 
-    Of several pairs, of the same two values in several places, the mean effects; the first pair stands for all of them.
-    Empty without a common block.
+    Durations only where the speeds of both are not known. Of several pairs, of the same two values in several places,
+    the mean effects; the first pair stands for all of them. Empty without a common block.
     """
     pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], where=f"mean of {len(pairs)}")
     trials = [(item.trial, item.base) for item in pairs]
@@ -241,6 +256,8 @@ def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) ->
         contrast = pair.trial.comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
         if contrast is not None:
             effects.append(Effect(pair, measure, contrast, until))
+    if any(effect.measure.kind == "speed" for effect in effects):
+        effects = [effect for effect in effects if effect.measure.kind != "duration"]
     if effects:
         effects += _settings(pair, until)
     return effects
@@ -273,5 +290,7 @@ def _settings(pair: Pair, until: Until) -> Iterator[Effect]:
         base = next(iter(pair.base.by_block(metric).values()), 0)
         if value and base:
             ratio = value / base
+            if metric == "samples_per_step" and are_equal_sizes(pair.trial, pair.base, value, base):
+                ratio = 1.0
             measure = Measure(metric=metric, kind="ratio", noun=noun, better=0, is_judged=False, is_outcome=False)
             yield Effect(pair, measure, Contrast(ratio, ratio, ratio, n, 0.0), until)

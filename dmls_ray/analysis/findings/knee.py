@@ -35,7 +35,8 @@ def knees_of(trials: Sequence[Trial], name: str, fixed_batch_field: str, until: 
         fixed_batch_field: as of `groups_along_axis`.
         until: what counts as equal.
     """
-    groups = groups_along_axis([trial for trial in trials if trial.counted], name, fixed_batch_field)
+    together = [trial for trial in trials if trial.counted and not trial.independent_ranks]
+    groups = groups_along_axis(together, name, fixed_batch_field)
     return [_knee_of(group, name, until) for group in groups if common_rate(group)]
 
 

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Literal
 
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.trials.steps import configured_samples
+from dmls_ray.analysis.trials.steps import are_equal_sizes, configured_samples, has_configured_samples
 from dmls_ray.analysis.trials.trial import Trial
 
 ROUNDING = 1e-5
@@ -20,6 +20,9 @@ _FULL_FORMATS = {"", "float32", "float64"}
 
 _UNITS = {"samples_per_step": "samples", "tokens_per_step": "tokens"}
 """Metric -> what a step has so many of."""
+
+_PADDING = 0.02
+"""Share of the parameters of a model that its division among ranks may add."""
 
 _GROWTH = 100
 """By how much more the losses of the last step may differ: rounding grows with the steps."""
@@ -36,7 +39,10 @@ class TrainingChange:
     """How the training of two trials differs."""
 
     sizes: Mapping[str, tuple[float, float]]
-    """Unit -> how many of them a step of all ranks has, of the trial and of the other one."""
+    """Unit -> how many of them a step of all ranks has, of the trial and of the other one; without those of which it is
+    not known whether they differ."""
+    model: Mapping[str, tuple[float, float]]
+    """`parameters` or `buffers` -> how many of them the models have, where they differ."""
     number_format: tuple[str, str]
     """In what the models computed; empty where that was not seen."""
     losses: Losses
@@ -52,8 +58,9 @@ class TrainingChange:
 
     @property
     def is_other(self) -> bool:
-        """Whether another model is trained: with other batches, or in another number format."""
-        return self.has_other_format or any(size != base for size, base in self.sizes.values())
+        """Whether the training is another one: of another model, with other batches, or in another number format."""
+        has_other_size = any(size != base for size, base in self.sizes.values())
+        return self.has_other_format or has_other_size or bool(self.model)
 
     @property
     def is_same(self) -> bool:
@@ -83,9 +90,17 @@ def training_change(pair: Pair) -> TrainingChange | None:
     rounding = ROUNDING if _FULL_FORMATS.issuperset(formats) else COARSE_ROUNDING
     losses, shown = _compare_losses(trial, base, rounding)
     counted = _counted_sizes(trial, base)
+    model = _other_model(trial, base) if losses != "equal" else {}
     sizes = counted or _configured_sizes(trial, base)
-    change = TrainingChange(sizes, formats, losses, rounding, shown)
-    return change if counted or change.is_same else None
+    known = {}
+    for unit, (size, base_size) in sizes.items():
+        may_be_equal = are_equal_sizes(trial, base, size, base_size)
+        if may_be_equal and losses == "equal":
+            known[unit] = (max(size, base_size),) * 2
+        elif size == base_size or not may_be_equal:
+            known[unit] = size, base_size
+    change = TrainingChange(known, model, formats, losses, rounding, shown)
+    return change if counted or model or change.is_same else None
 
 
 def _number_format(trial: Trial) -> str:
@@ -94,7 +109,7 @@ def _number_format(trial: Trial) -> str:
 
 def _configured_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
     """The same by the fields of both trials, where they have them."""
-    if not all("batch_per_rank" in item.records[0].config for item in (trial, base)):
+    if not all(map(has_configured_samples, (trial, base))):
         return {}
     return {"samples": (configured_samples(trial), configured_samples(base))}
 
@@ -106,6 +121,27 @@ def _counted_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
         values, base_values = _of_equal_seeds(trial, base, metric)
         if values:
             sizes[unit] = median(values), median(base_values)
+    return sizes
+
+
+def _other_model(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
+    """Parameters and buffers of the models that the first rank has seen training, where they differ.
+
+    Not of different numbers of ranks, nor where a rank of one has its share of a model that each rank of the other one
+    has as a whole.
+    """
+    sizes: dict[str, tuple[float, float]] = {}
+    if trial.world_size != base.world_size:
+        return sizes
+    for metric in ("parameters", "buffers"):
+        values, base_values = _of_equal_seeds(trial, base, metric)
+        if not values:
+            continue
+        size, base_size = median(values), median(base_values)
+        shared = trial.world_size * min(size, base_size)
+        is_share = trial.world_size > 1 and abs(shared - max(size, base_size)) <= _PADDING * shared
+        if size != base_size and not is_share:
+            sizes[metric] = size, base_size
     return sizes
 
 

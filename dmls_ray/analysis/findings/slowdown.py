@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, speed
+from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, duration, speed
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import group_by_other_factors
+from dmls_ray.analysis.trials.run_lengths import durations_of
 from dmls_ray.analysis.trials.trial import speed_metric
 from dmls_ray.config.options import Until
 
@@ -25,7 +26,8 @@ class Verdict:
     allowed: float
     """Share of the speed that may be lost: 0.02 for 2%."""
     effects: Sequence[Effect] = ()
-    """The speed of the value against the other one, for each configuration of the other fields."""
+    """The speed of the value against the other one, for each configuration of the other fields; where no rate is known,
+    the time of a step, or of a run."""
     outcomes: Sequence[str] = ()
     """How runs of the value ended where those of the other one trained and its own did not."""
 
@@ -55,7 +57,8 @@ class Verdict:
         """About how many further repeats decide it, if the noise stays as it is; None if more are not advised."""
         most = 0
         for effect in self.open:
-            distance = abs(math.log(effect.contrast.centre) + math.log1p(self.allowed))
+            limit = math.log1p(self.allowed) * effect.measure.better
+            distance = abs(math.log(effect.contrast.centre) + limit)
             count = effect.repeats_until(distance)
             if count is None or count == HOPELESS:
                 return None
@@ -83,6 +86,10 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
         if not trial.counted:
             outcomes.append(trial.outcome)
             continue
+        if trial.independent_ranks and not base.independent_ranks:
+            outcomes.append("its ranks trained apart")
+            continue
         pair = axis.pair(group, trial, base)
-        effects += compare([pair], [speed(speed_metric(trial, base))], until)[:1]
+        times = [replace(duration(metric), better=-1) for metric in durations_of([trial, base])]
+        effects += compare([pair], [speed(speed_metric(trial, base)), *times], until)[:1]
     return Verdict(until.equivalent, effects, outcomes)

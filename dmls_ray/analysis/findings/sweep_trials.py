@@ -16,6 +16,8 @@ from dmls_ray.analysis.metrics import EXACT, memory_metric
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.analysis.trials.axis import Axis, count_values
+from dmls_ray.analysis.trials.batch_rule import with_known_samples
+from dmls_ray.analysis.trials.same_step import at_the_same_step
 from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
@@ -253,6 +255,7 @@ def sweep_trials(
     trials = []
     for values, (trial_id, records) in zip(factors, by_trial.items(), strict=True):
         trials.append(Trial(trial_id, {name: values.get(name) for name in names}, records))
+    trials = at_the_same_step(with_known_samples(trials))
     trials.sort(key=lambda trial: trial.position(names))
     if best_by is not None:
         metric, minimizes = best_by

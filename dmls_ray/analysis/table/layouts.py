@@ -14,7 +14,7 @@ import pandas as pd
 from dmls_ray.analysis.metrics import EXACT, MEMORY_KINDS, MEMORY_METRICS, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
-from dmls_ray.analysis.table.model import Column, Table, factor, measure_columns
+from dmls_ray.analysis.table.model import COUNTED, Column, Table, factor, measure_columns
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
@@ -219,7 +219,7 @@ def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[C
     heads = spare_heads()
     measures = {measure.name for measure in table.questions.measures(table.rows)}
     asked = {name for name, metric in table_metrics().items() if table.asked & {*metric.asked_by}}
-    needed = {"n", "clocks_held_by", CHANGE, *table.varied}
+    needed = {"n", "clocks_held_by", COUNTED, CHANGE, *table.varied}
     if table.best_by is not None or not asked:
         needed.add(answer)
     # The column of the first measure has the outcome of each trial without a value.

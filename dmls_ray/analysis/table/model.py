@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_i
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.trials.held_clocks import held_clocks
+from dmls_ray.analysis.trials.run_lengths import durations_of, were_ended_apart
 from dmls_ray.analysis.trials.steps import bounds_of
 from dmls_ray.analysis.trials.trial import Trial, common_rate
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 OF_AN_INTERVAL = "interval_"
 """Prefix of an end of the interval of a metric whose name is taken, as `acc_low` next to a metric `acc_low`."""
+COUNTED = "counted_share"
+"""The metric whose column says which part of a run its rates are of."""
+_ROUNDING = 1e-6
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
 
@@ -167,11 +172,13 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     families: dict[str, list[Column]] = defaultdict(list)
     for name in dict.fromkeys([*table_metrics(), *table.metric_names]):
         metric, answers = metric_of(name), name == first
-        if not _is_shown(name, table):
+        if not (answers or _is_shown(name, table)):
             continue
         column = metric_column(name, interval=metric.interval or answers, answers=answers)
         if name == "overfit_epoch":
             column = Column(metric.label, name, lambda row: row.overfit_epoch)
+        elif name == COUNTED:
+            column = Column(metric.label, name, lambda row: row.estimates.get(COUNTED), _counted_text)
         family = metric.family if metric.family in ("speed", "loss", "custom", "end") else "other"
         families["first" if answers else family].append(column)
     if not losses:
@@ -201,7 +208,8 @@ def _first_metric(table: Table) -> str:
         return table.best_by[0]
     if rate := common_rate(row for row in table.rows if row.counted):
         return rate
-    return "total_s" if table.is_timed else "test_accuracy"
+    times = durations_of([row for row in table.rows if row.timed])
+    return next(iter(times), "total_s" if table.is_timed else "test_accuracy")
 
 
 def _is_shown(name: str, table: Table) -> bool:
@@ -212,11 +220,13 @@ def _is_shown(name: str, table: Table) -> bool:
     if name == "overfit_epoch":
         # By all epochs of its runs, which need not have the metric.
         return "regulariser" in table.asked
+    if name == "total_s" and were_ended_apart([record for row in table.rows for record in row.timed]):
+        return False
     if metric.shown == "always":
         return True
     is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
-    if metric.shown == "if_varies":
-        is_needed = len({row.text(name) for row in table.rows if row.counted}) > 1
+    if metric.shown == "unless_one":
+        is_needed = any(value != 1 for row in table.rows for value in row.by_block(name).values())
     is_asked = bool(table.asked & {*metric.asked_by})
     return table.has(name) and (is_needed or is_asked)
 
@@ -269,6 +279,16 @@ def metric_column(
 def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:
     """Of how many runs a value is, where not all have one."""
     return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
+
+
+def _counted_text(row: Trial) -> str:
+    """How many of its steps count, and which share of its time: `45/50, 93%`; the least of its runs."""
+    shares = row.by_block(COUNTED)
+    if not shares:
+        return ""
+    block = min(shares, key=shares.__getitem__)
+    counted, made = (row.by_block(name).get(block, 0) for name in ("counted_steps", "steps_made"))
+    return f"{counted:.0f}/{made:.0f}, {math.floor(100 * shares[block] + _ROUNDING)}%"
 
 
 def _speed_up_text(row: Trial) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dmls_ray.analysis.findings.sweep_trials import Hooks
 from dmls_ray.analysis.table.model import Column, Note, Table, default_columns
+from dmls_ray.analysis.table.seen import notes_on_steps
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, groups_with_each_backend
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
@@ -35,10 +36,17 @@ class Presentation(Hooks):
     always_named: ClassVar[tuple[str, ...]] = ()
     """Fields that are named below a table where they do not vary; without any, all of a workload's own."""
 
+    samples_by: ClassVar[str] = "rank.count(samples=...) in the function says them"
+    """What tells the samples of a step where they are not known."""
+
     def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
-        """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal."""
+        """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal.
+
+        Ranks that trained apart have none.
+        """
         free = {*RANKS, *BATCHES} - {fixed_batch_field}
-        for group in groups_with_each_backend(rows, free):
+        together = [row for row in rows if not row.independent_ranks]
+        for group in groups_with_each_backend(together, free):
             base = next((row for row in group if row.world_size == 1), None)
             for row in group:
                 if base is not None and row.world_size > 1:
@@ -52,8 +60,8 @@ class Presentation(Hooks):
         return default_columns(table)
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
-        """The notes that a table has besides those of every workload."""
-        return []
+        """The notes that a table has besides those of every workload: what was seen of code of users."""
+        return list(notes_on_steps(rows, self.samples_by))
 
     def match(self, record: RunRecord) -> Match | None:
         """The published run of the same configuration; None if there is none."""

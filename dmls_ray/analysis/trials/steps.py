@@ -36,6 +36,8 @@ _HALF = 0.5
 batch: starting its operations."""
 _SLOWER_RANK = 0.05
 """Share of a step by which a rank must be slower than the others to be named."""
+_ROUNDING = 1e-9
+"""Relative difference of equal means."""
 _UNEVEN_STEPS = 10
 """Median steps that the time beyond the median must be worth. One slow step of a few is no reason for a note."""
 
@@ -122,7 +124,7 @@ class StepChange:
     changes: Mapping[str, float]
     """Part of a step -> by how much it is longer; they add up to the difference of the steps."""
     samples: float
-    """How many times the samples of the other trial a step of all ranks has."""
+    """How many times the samples of the other trial a step of all ranks has; 1 where that is not known."""
     slower_rank: tuple[int, float] | None
     """The rank of the trial that is slower than its others, and by how much."""
 
@@ -142,9 +144,10 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
     samples, base_samples = samples_of_step(trial), samples_of_step(base)
-    if not samples or not base_samples:
-        samples, base_samples = configured_samples(trial), configured_samples(base)
-    return StepChange(sum(after.values()), sum(before.values()), changes, samples / base_samples, slower_rank(trial))
+    factor = 1.0
+    if samples and base_samples and not are_equal_sizes(trial, base, samples, base_samples):
+        factor = samples / base_samples
+    return StepChange(sum(after.values()), sum(before.values()), changes, factor, slower_rank(trial))
 
 
 def slower_rank(trial: Trial) -> tuple[int, float] | None:
@@ -173,7 +176,25 @@ def samples_of_step(trial: Trial) -> float | None:
     counted = trial.by_block("samples_per_step").values()
     if counted:
         return median(counted)
-    return configured_samples(trial) if "batch_per_rank" in trial.records[0].config else None
+    return configured_samples(trial) if has_configured_samples(trial) else None
+
+
+def has_configured_samples(trial: Trial) -> bool:
+    """Whether the fields of a trial say how many samples a step has, and nothing that was seen contradicts them."""
+    is_unknown = any("samples_unknown" in record.facts for record in trial.counted)
+    return "batch_per_rank" in trial.records[0].config and not is_unknown
+
+
+def are_equal_sizes(trial: Trial, base: Trial, size: float, base_size: float) -> bool:
+    """Whether two means over counted steps, of samples or tokens, may be of equal batches.
+
+    Where other steps count, more of them may be the last of a pass over the data, which is smaller.
+    """
+    counts, base_counts = trial.by_block("counted_steps"), base.by_block("counted_steps")
+    slack = 0.0
+    if counts != base_counts:
+        slack = 2 / max(min([*counts.values(), *base_counts.values()]), 1)
+    return abs(size - base_size) <= max(slack, _ROUNDING) * max(size, base_size)
 
 
 def configured_samples(trial: Trial) -> float:

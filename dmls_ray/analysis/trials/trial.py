@@ -14,9 +14,10 @@ from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, are_same, estimate
 from dmls_ray.analysis.stats.learning import overfit_epoch
 from dmls_ray.analysis.stats.looks import Looks
+from dmls_ray.analysis.trials.run_lengths import STEP_MS
 from dmls_ray.config.grid import BASELINE
 from dmls_ray.records.metrics import LEARNED, is_loss
-from dmls_ray.records.model import OF_A_FIELD, RunRecord, distinct_names
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.provenance import hardware_key, software_facts
 from dmls_ray.workloads.base import Workload
@@ -28,10 +29,17 @@ TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
 
 
+STEPS_PER_S = "steps_per_s"
+"""Name of the rate of steps, by which trials are compared whose steps are known to have the same samples."""
+
+
 def common_rate(trials: Iterable[Trial]) -> str:
     """The throughput that all of some trials have; empty where they have none in common."""
-    names = {trial.throughput if trial.by_block(trial.throughput) else "" for trial in trials}
-    return names.pop() if len(names) == 1 else ""
+    common: list[str] | None = None
+    for trial in trials:
+        known = [name for name in trial.workload.throughput if trial.by_block(name)]
+        common = known if common is None else [name for name in common if name in known]
+    return next(iter(common or ()), "")
 
 
 def speed_metric(*trials: Trial) -> str:
@@ -118,7 +126,7 @@ class Comparisons:
             looks: how the number of blocks came about, if otherwise than for all comparisons.
         """
         trials = [self._trials[trial_id] for trial_id in samples]
-        is_timed = metric in (RUNS_PER_S, TIME_TO_TARGET) or is_time(metric)
+        is_timed = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or is_time(metric)
         records = []
         measured: list[float] = []
         values: dict[str, dict[Hashable, float]] = {}
@@ -280,6 +288,8 @@ class Trial:
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""
+        if metric == STEPS_PER_S:
+            return {block: 1e3 / value for block, value in self.by_block(STEP_MS).items() if value > 0}
         if metric == RUNS_PER_S:
             seconds = self.by_block("total_s") if self.workload.durations_compare else {}
             return {block: 1 / value for block, value in seconds.items() if value > 0}
@@ -337,14 +347,3 @@ def describe_changes(trial: Trial, changed: Collection[str]) -> str:
 def name_of_change(trial: Trial, changed: Collection[str]) -> str:
     """The name of a trial by what it changes: `dropout=0.3`; `baseline` where nothing."""
     return describe_changes(trial, changed) or BASELINE
-
-
-def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
-    """Fields of a configuration as the cells of a trial.
-
-    Args:
-        factors: name -> value.
-        other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
-    """
-    heads = distinct_names(factors, other_headers, OF_A_FIELD)
-    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}

@@ -17,6 +17,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
+
 Numbers = Mapping[str, Any]
 
 
@@ -52,13 +54,13 @@ _METHODS: Mapping[str, Mapping[str, Callable[..., Numbers]]] = {
 
 
 @contextmanager
-def numbers_logged(folder: str) -> Iterator[dict[str, float]]:
-    """While the context lasts, collect the last number of each name that is logged.
+def numbers_logged(folder: str) -> Iterator[ToldNumbers]:
+    """While the context lasts, collect the numbers that are logged, without counters.
 
     Args:
         folder: where loggers write that would send their numbers elsewhere.
     """
-    found: dict[str, float] = {}
+    found = ToldNumbers()
     for name, value in {
         "WANDB_MODE": "offline",
         "WANDB_SILENT": "true",
@@ -83,7 +85,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         found: receives the numbers.
     """
 
-    def __init__(self, found: dict[str, float]) -> None:
+    def __init__(self, found: ToldNumbers) -> None:
         self._found = found
 
     def find_spec(
@@ -113,8 +115,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             returned = method(self_, *args, **kwargs)
             for name, value in numbers_of(*args, **kwargs).items():
                 number = _number(value)
-                if number is not None:
-                    self._found[str(name)] = number
+                if number is not None and not is_counter(str(name)):
+                    self._found.add(str(name), number)
             return returned
 
         return telling

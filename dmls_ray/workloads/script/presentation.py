@@ -7,26 +7,24 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.table.model import Note
 from dmls_ray.analysis.table.presentation import Presentation
+from dmls_ray.analysis.table.seen import fact_of
 from dmls_ray.analysis.trials.steps import samples_of_step
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import count_noun, join_names
-
-_SURE = "loader and model agree"
 
 
 class ScriptPresentation(Presentation):
     """Notes on what was seen of a script."""
 
+    samples_by = "give --samples"
+
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
-        """How samples are known where that is not sure, which trials have one loss, and which files runs share."""
-        notes = []
-        for counted_by in sorted({_fact(row, "counted_by") for row in rows} - {_SURE, ""}):
-            named = _named([row for row in rows if _fact(row, "counted_by") == counted_by])
-            notes.append(Note("method", f"{named}: samples of a step are those of the {counted_by}."))
+        """Also which trials have one loss, and which files runs share."""
+        notes = super().notes(rows)
         if same := _named([row for row in rows if _has_one_loss(row)]):
             reason = "losses are equal in all repeats, so the script seeds itself; --seed-flag names its flag, if any"
             notes.append(Note("repeats", f"{same}: {reason}."))
-        threads = sorted({(row.world_size, text) for row in rows if (text := _fact(row, "threads"))})
+        threads = sorted({(row.world_size, text) for row in rows if (text := fact_of(row, "threads"))})
         if len({text for _, text in threads}) > 1:
             listed = ", ".join(f"{text} on {count_noun(ranks, 'rank')}" for ranks, text in threads)
             way_out = "so ranks differ in their threads, too; --threads-per-rank 1 compares ranks alone"
@@ -52,11 +50,6 @@ def _has_short_runs_of_several_batches(rows: Sequence[Trial]) -> bool:
 
 def _named(rows: Sequence[Trial]) -> str:
     return join_names([describe_configuration(row.factors) for row in rows]) if rows else ""
-
-
-def _fact(trial: Trial, name: str) -> str:
-    """A fact of the runs of a trial; empty where none has it."""
-    return next((str(record.facts[name]) for record in trial.counted if name in record.facts), "")
 
 
 def _has_one_loss(trial: Trial) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dmls_ray.records.returned import is_number
+from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
 
 _MOST_LINE = 10_000
 """Characters from which on a line is none of JSON."""
@@ -16,22 +17,23 @@ _END_BYTES = 16_000
 """Of a log, in which what a script said last stands."""
 
 
-def numbers_printed(log: str, patterns: Mapping[str, str]) -> dict[str, float | str]:
-    """The last number of each name that a script has printed; of a pattern, the text where it is no number.
+def numbers_printed(log: str, patterns: Mapping[str, str]) -> ToldNumbers:
+    """The numbers that a script has printed: those of patterns, and of lines of JSON without counters.
 
     Args:
         log: path of the file of its output.
         patterns: name -> regular expression, whose first group, or all of it, is the number.
     """
     named = [(name, re.compile(pattern)) for name, pattern in patterns.items()]
-    found: dict[str, float | str] = {}
+    found = ToldNumbers()
     with open(log, encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("{") and len(line) < _MOST_LINE:
-                found |= _numbers_of(line)
+                for name, number in _numbers_of(line, set(patterns)).items():
+                    found.add(name, number)
             for name, pattern in named:
                 for match in pattern.finditer(line):
-                    found[name] = _number_in(match[1] if pattern.groups else match[0])
+                    found.add(name, _number_in(match[1] if pattern.groups else match[0]))
     return found
 
 
@@ -43,13 +45,14 @@ def _number_in(text: str | None) -> float | str:
         return text or ""
 
 
-def _numbers_of(line: str) -> dict[str, float]:
-    """The numbers of a JSON object by name; none in any other line."""
+def _numbers_of(line: str, patterns: Collection[str]) -> dict[str, float]:
+    """The numbers of a JSON object by name, without those of patterns and counters; none in any other line."""
     try:
         values = json.loads(line)
     except ValueError:
         return {}
-    return {name: value for name, value in values.items() if is_number(value)}
+    numbers = {name: value for name, value in values.items() if is_number(value)}
+    return {name: value for name, value in numbers.items() if name not in patterns and not is_counter(name)}
 
 
 def last_line_of(log: str) -> str:

@@ -68,7 +68,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         _flush()
         outcome, reason = _outcome_of(repository, ended, steps, rank, log)
         reported = Reported(taken=config.canonical())
-        told = reported.read({**logged, **numbers_printed(log, config.patterns)}, set())
+        told = logged.or_those_of(numbers_printed(log, config.patterns))
+        metrics = reported.read(told.last, set())
         return {
             "outcome": outcome.value,
             "reason": reason,
@@ -97,7 +98,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
                 "not_recorded": reported.left_out,
                 "written": [] if config.own_folder else written(before, stamps_of(place, folder)),
-                **told,
+                "was_ended": steps.is_at_end,
+                "series": {} if config.steps is None else told.series(reported.columns),
+                **metrics,
             },
         }
 

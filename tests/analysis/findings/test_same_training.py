@@ -11,7 +11,7 @@ from dmls_ray.analysis.findings.same_training import TrainingChange, training_ch
 from dmls_ray.analysis.summary import TRAINING, AnswerTable
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.words import training_cell, training_text
+from dmls_ray.analysis.words_on_training import training_cell, training_text
 from tests.analysis.samples import results
 
 FIRST = {"samples": 64}
@@ -32,6 +32,9 @@ def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
             "first_loss": seen["loss"] and (seen["first"] + record.repeat) / seen["passes"],
             "last_loss": seen["loss"] and seen.get("last", 1.0) / seen["passes"],
             "backward_passes": seen["passes"],
+            "parameters": seen.get("parameters"),
+            "buffers": seen.get("buffers"),
+            "counted_steps": seen.get("counted"),
         }
         record.metrics |= {name: value for name, value in metrics.items() if value is not None}
         if seen["format"]:
@@ -116,3 +119,59 @@ def test_each_row_of_an_answer_says_whether_the_training_changed_where_rows_diff
     answer = AnswerTable(answer_along(make_table(runs), "batch_per_rank"))
     assert TRAINING not in answer.frames[0]
     assert {effect.training for effect in answer.json_fields()["effects"]} == {"same"}
+
+
+SMALL = FIRST | {"parameters": 300_000, "buffers": 0}
+
+
+def test_another_model_is_said_as_that() -> None:
+    change = change_of(SMALL, SMALL | {"parameters": 1_200_000, "loss": 2.1, "first": 2.6})
+    assert change.verdict == "changed"
+    text = training_text(change)
+    assert "The training itself changed: another model: 1.2M parameters instead of 0.3M." in text
+    assert "dropout" not in text
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"parameters": 300_100}, "another model: 300,100 parameters instead of 300,000"),
+        ({"buffers": 128}, "another model: 128 elements of buffers instead of 0"),
+        ({"parameters": 3_000, "first": 2.5}, "other parts of the model are trained: 3,000 parameters instead of"),
+        ({}, "as with dropout, another order of samples"),
+    ],
+)
+def test_what_differs_of_the_model_is_named(second: dict[str, Any], words: str) -> None:
+    assert words in training_text(change_of(SMALL, SMALL | {"loss": 2.1, "first": 2.6} | second))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"parameters": 150_000},  # equal losses: a part of one model
+        {"parameters": 150_000, "ranks": 2, "loss": 2.1},  # other ranks see other parts
+    ],
+)
+def test_parts_of_one_model_are_no_other_model(second: dict[str, Any]) -> None:
+    assert not change_of(SMALL, SMALL | second).is_other
+
+
+def test_a_model_that_is_divided_among_ranks_is_no_other_model() -> None:
+    ranks = SMALL | {"ranks": 2}
+    assert not change_of(ranks, ranks | {"parameters": 150_100, "loss": 2.1}).model
+    assert change_of(ranks, ranks | {"parameters": 200_000, "loss": 2.1}).model
+
+
+def test_another_order_in_later_epochs_is_among_the_causes() -> None:
+    assert "another order of samples in later epochs" in training_text(change_of(FIRST, FIRST | {"last": 1.01}))
+
+
+def test_means_over_other_steps_may_be_of_equal_batches() -> None:
+    long, short = {"samples": 62.7, "counted": 45}, {"samples": 64, "counted": 10}
+    assert change_of(long, short).verdict == "same"
+    assert "64 samples a step in both" in training_text(change_of(long, short))
+    unclear = change_of(long, short | {"loss": 2.1, "first": 2.6})
+    assert (unclear.verdict, unclear.sizes) == ("unclear", {})
+    assert training_text(unclear).startswith("The training may have changed: the losses")
+    assert change_of(long, short | {"samples": 128}).is_other
+    assert change_of(long, long | {"samples": 64}).is_other

@@ -59,7 +59,7 @@ def test_the_fixed_batch_is_the_same_in_every_row_of_a_table() -> None:
         ({"shown": "detail", "asked_by": ("world_size",)}, True),
         ({"unless": ("images_per_s",)}, False),
         ({"unless": ("int8_test_accuracy",)}, True),
-        ({"shown": "if_varies"}, False),
+        ({"shown": "unless_one"}, True),
     ],
 )
 def test_the_entry_of_a_metric_decides_whether_it_has_a_column(

@@ -1,0 +1,83 @@
+"""The sentences on whether two trials train the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmls_ray.analysis.findings.same_training import TrainingChange
+
+TRAINING: Mapping[str, str] = {
+    "same": "No change of the training was seen",
+    "unclear": "The training may have changed",
+    "unknown": "Whether the training changed was not checked",
+}
+"""Verdict on the training of two trials -> the words."""
+TRAINING_CELLS: Mapping[str, str] = {
+    "same": "same",
+    "changed": "changed",
+    "unclear": "losses differ",
+    "unknown": "not checked",
+}
+"""The same in a cell."""
+FIRST_LOSSES: Mapping[str, str] = {
+    "equal": "equal losses of the first three steps (within {rounding:g}%)",
+    "last": "equal losses of the first three steps (within {rounding:g}%), but not of the last one ({} and {}), as "
+    "with a learning rate that begins low, another weight decay, or another order of samples in later epochs",
+    "later": "equal losses of the first step, but not after its update ({} and {} over three steps), as with another "
+    "learning rate or optimizer",
+    "differ": "but the losses of the first three steps differ ({} and {}), as with dropout, another order of samples, "
+    "or a script without a seed",
+    "ranks": "and the losses of the first three steps differ, as they do where ranks share the samples otherwise",
+    "unknown": "and no losses of runs with one seed were seen",
+}
+"""How the losses of the first steps compare -> the words."""
+_LARGE = 100_000
+"""Parameters from which on they are written in millions."""
+
+
+def training_text(change: TrainingChange | None) -> str:
+    """Whether the training of two trials is the same; empty where that was not seen."""
+    if change is None:
+        return ""
+    changes: list[str] = []
+    # Twice the samples are twice the tokens, too.
+    for unit, (size, base_size) in change.sizes.items():
+        if size != base_size and not changes:
+            changes.append(f"{size:,.10g} {unit} a step instead of {base_size:,.10g}")
+    if change.model:
+        changes.append(_model_text(change))
+    if change.has_other_format:
+        changes.append("{} instead of {}".format(*change.number_format))
+    if changes:
+        return (
+            f"The training itself changed: {', '.join(changes)}. Compare the loss at equal samples before you choose."
+        )
+    same = [f"{size:,.10g} {unit} a step in both" for unit, (size, _) in change.sizes.items()][:1]
+    losses = FIRST_LOSSES[change.losses].format(*_distinct(*change.first_losses), rounding=100 * change.rounding)
+    if not same:
+        losses = losses.removeprefix("but ").removeprefix("and ")
+    return f"{TRAINING[change.verdict]}: {', '.join([*same, losses])}."
+
+
+def _model_text(change: TrainingChange) -> str:
+    """Which other model is trained, or which other part of one."""
+    (name, sizes), *_ = change.model.items()
+    texts = [f"{size / 1e6:.3g}M" for size in sizes]
+    if min(sizes) < _LARGE or texts[0] == texts[1]:
+        texts = [f"{size:,.0f}" for size in sizes]
+    noun = "parameters" if name == "parameters" else "elements of buffers"
+    # With the same model the loss of the first step is equal, whatever is trained of it.
+    has_one_model = change.losses in ("last", "later")
+    head = "other parts of the model are trained" if has_one_model else "another model"
+    return f"{head}: {texts[0]} {noun} instead of {texts[1]}"
+
+
+def training_cell(change: TrainingChange | None) -> str:
+    """The same in a cell; empty where that was not seen."""
+    return "" if change is None else TRAINING_CELLS[change.verdict]
+
+
+def _distinct(loss: float, base: float) -> tuple[str, str]:
+    """Two losses with as many digits as show that they differ, four at least."""
+    texts = f"{loss:.4g}", f"{base:.4g}"
+    return texts if texts[0] != texts[1] else (f"{loss:.7g}", f"{base:.7g}")

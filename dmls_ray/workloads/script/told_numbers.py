@@ -1,0 +1,64 @@
+"""`ToldNumbers`: the numbers that a script prints or logs, by name: the last one, and the first ones in their order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_MOST_VALUES = 50
+"""First values of a number that are kept: a run whose length was not given makes as many steps."""
+_MOST_SERIES = 30
+"""Numbers of which these are kept."""
+_COUNTERS = {
+    "step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "batch", "batches", "time", "times",
+    "timestamp", "date", "elapsed", "eta", "runtime", "seconds", "secs", "sec", "ms", "idx", "index",
+}  # fmt: skip
+"""Words of the names of what says when something is told, and not how well the training goes."""
+_RESULTS = {"loss", "losses", "acc", "accuracy", "error", "err", "score", "auc", "ppl", "reward", "return"}
+"""Words that make a name none of a counter: `loss_of_epoch`."""
+
+
+class ToldNumbers:
+    """Numbers by name."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, float | str] = {}
+        """The last value of each; of a pattern, the text where it is no number."""
+        self._first: dict[str, list[float]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, name: str, value: float | str) -> None:
+        """Take the next value of a number."""
+        self.last[name] = value
+        self._counts[name] = self._counts.get(name, 0) + 1
+        first = self._first.setdefault(name, [])
+        is_kept = len(first) < _MOST_VALUES and (first or len(self._first) <= _MOST_SERIES)
+        if is_kept and not isinstance(value, str):
+            first.append(value)
+
+    def or_those_of(self, others: ToldNumbers) -> ToldNumbers:
+        """These numbers, those with a name of others replaced by these."""
+        joined = ToldNumbers()
+        joined.last = {**self.last, **others.last}
+        joined._first = {**self._first, **others._first}
+        joined._counts = {**self._counts, **others._counts}
+        return joined
+
+    def series(self, columns: Mapping[str, str]) -> dict[str, Any]:
+        """The first values of the numbers, and how many there were, as fields of `Series`.
+
+        Args:
+            columns: name -> name of the metric.
+        """
+        found = {}
+        for name, column in columns.items():
+            if name in self._counts:
+                found[column] = {"first": self._first[name], "count": self._counts[name]}
+        return found
+
+
+def is_counter(name: str) -> bool:
+    """Whether a name is that of a counter or a time, which says nothing of a training: `global_step`, `elapsed`."""
+    words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)}
+    return bool(words & _COUNTERS) and not words & _RESULTS
