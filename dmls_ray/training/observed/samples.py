@@ -7,6 +7,7 @@ both contradict each other, the samples are not known, and the reason is said. A
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, mode
@@ -211,6 +212,8 @@ class _Read:
         trained = sum(self._sizes_of_passes(self._window))
         slack = _AHEAD * max(self._sizes)
         agree = "loader and model agree"
+        if self._may_have_kept_batches():
+            return self._contradiction(sum(sum(given.sizes) for given in self._seen))
         if _are_alike(trained, self._read, slack):
             return Samples(total=trained, counted_by=agree)
         if trained > self._read:
@@ -221,6 +224,13 @@ class _Read:
             return Samples(total=sum(of_steps), counted_by=agree)
         return self._of_several_loaders(trained)
 
+    def _may_have_kept_batches(self) -> bool:
+        """Whether passes were given several tensors, of which some may be of a loader that was read before."""
+        counts = Counter(batch.loader for batch in self._batches)
+        most = max(counts.values(), default=0)
+        all_read = all(counts[loader] >= _MOST * most for loader in {batch.loader for batch in self._all})
+        return not all_read and any(len(given.sizes) > 1 for given in self._seen)
+
     def _sizes_of_passes(self, steps: Sequence[SeenStep]) -> list[int]:
         seen = [given for given in _new_passes(steps) if given is not None]
         usual = mode(size for given in self._seen if (size := self._size_in(given)) is not None)
@@ -230,9 +240,9 @@ class _Read:
         """Loaders gave more than the passes were given first."""
         slack = _AHEAD * max(self._sizes)
         given = sum(sum(given.sizes) for given in self._seen)
-        by_loader: dict[int, int] = {}
+        by_loader: Counter[int] = Counter()
         for batch in self._batches:
-            by_loader[batch.loader] = by_loader.get(batch.loader, 0) + batch.size
+            by_loader[batch.loader] += batch.size
         if given > trained and (given >= self._read or _are_alike(given, self._read, slack)):
             return Samples(total=self._read, counted_by="loader and model agree")
         if len(by_loader) == 1 or any(_are_alike(trained, read, slack) for read in by_loader.values()):

@@ -120,6 +120,13 @@ def test_a_batch_in_parts_or_again_is_not_known_where_no_model_is_seen() -> None
     assert counted(*echo).unknown == "16 batches were read for 64 backward passes, and no model was seen"
 
 
+def test_batches_of_a_second_loader_that_were_kept_in_memory_leave_samples_unknown() -> None:
+    first = SeenStep([batch(16), batch(8, loader=2)], [given((16, 8), further=[8])])
+    later = SeenStep([batch(16)], [given((16, 8), further=[8])])
+    assert samples_of([*[first] * 5, *[later] * 20], 5).unknown == "loader: 16, model: 24"
+    assert samples_of([first] * 25, 5).total == 24 * 20
+
+
 def test_without_a_loader_the_model_says_what_it_is_given_first() -> None:
     samples = counted(SeenStep([], [given((16, 8))]))
     assert samples.total == 16 * (STEPS - 4)
