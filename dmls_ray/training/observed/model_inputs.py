@@ -158,8 +158,7 @@ class ModelInputs:
             return
         given = self._given
         given.sizes.append(size)
-        if tensor is not None:
-            given.elements += tensor.numel()
+        given.elements += sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
         for leaf in leaves:
             if isinstance(leaf, Tensor) and leaf.ndim == 2 and not leaf.is_floating_point() and len(leaf) == size:
                 given.tokens += leaf.numel()
