@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -52,7 +52,7 @@ _SYNONYMS = {
     "--amp": ("--precision amp-bf16",),
     "--gradient-accumulation-steps": ("--accum-steps",),
     "--num-epochs": ("--epochs",),
-    "--num-samples": ("--samples",),
+    "--num-samples": ("--trials",),
     "--storage-path": ("--out",),
 }
 """Flags of other programs -> what may be meant; the first that there is."""
@@ -68,6 +68,14 @@ _WIDEST_ANSWER = 100
 """Characters of a line of an answer: longer ones are hard to read."""
 
 
+About = Callable[[str, str], str]
+"""Says a line on an unknown flag, with a question on what may have been meant; empty for the usual line."""
+
+
+def _says_nothing(unknown: str, meant: str) -> str:
+    return ""
+
+
 class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         options = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter, **options}
@@ -79,13 +87,21 @@ class Parser(argparse.ArgumentParser):
         """Print one line and exit with code 2."""
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {escape_control_chars(' '.join(message.split()))}\n")
 
-    def refuse(self, unknown: str) -> NoReturn:
-        """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2."""
+    def refuse(self, unknown: str, about: About = _says_nothing) -> NoReturn:
+        """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2.
+
+        Args:
+            unknown: the word.
+            about: says a line of its own on some flags.
+        """
         if not unknown.startswith("-"):
             self.error(f"{unknown} is one argument too many; --help shows what is expected.")
         flag = unknown.partition("=")[0]
         usual = [known for known in _SYNONYMS.get(flag, ()) if known.split()[0] in self._option_string_actions]
-        meant = f"did you mean {usual[0]}? " if usual else did_you_mean(flag, [*self._option_string_actions])
+        synonym = f"did you mean {usual[0]}? " if usual else ""
+        if line := about(unknown, synonym):
+            self.error(line)
+        meant = synonym or did_you_mean(flag, [*self._option_string_actions])
         self.error(f"{unknown} is no flag; {meant}--help lists them all.")
 
 
@@ -96,15 +112,16 @@ def add_folder(parser: Parser, *, stale: bool = False) -> None:
         parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
 
 
-def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
+def parse(parser: Parser, arguments: list[str], about: About = _says_nothing) -> argparse.Namespace:
     """Parse a command line; an unknown flag or argument ends the program with one line.
 
-    The line is that of the command, if the parser has commands and sets `parser` to the one that was chosen.
+    The line is that of the command, if the parser has commands and sets `parser` to the one that was chosen; `about` is
+    as that of `Parser.refuse`.
     """
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen = getattr(given, "parser", None)
-        (chosen if isinstance(chosen, Parser) else parser).refuse(unknown[0])
+        (chosen if isinstance(chosen, Parser) else parser).refuse(unknown[0], about)
     return given
 
 

@@ -213,7 +213,7 @@ _PRESETS = (
             "dropout": Range(0.0, 0.5),
             "epochs": [8],
         },
-        options={"search": True, "searcher": "random", "samples": 24},
+        options={"search": True, "searcher": "random", "trials": 24},
     ),
     Preset(
         name="world_size",

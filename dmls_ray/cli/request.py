@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import itertools
 import re
@@ -19,6 +20,7 @@ from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options, Until
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
 from dmls_ray.config.search_space import Largest, Range
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import check_utf8
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
@@ -62,12 +64,14 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     if "--" in words:
         end = words.index("--")
         words, arguments = words[:end], words[end + 1 :]
-    words = list(map(_with_hyphens, words))
+    typed, words = words, list(map(_with_hyphens, words))
     default = registry.workload(preset.workload or registry.DEFAULT)
     add_workload_flags(parser, default.name)
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help", "--help-all")])
     workload = _chosen_workload(first, default, arguments)
     schema = workload.schema()
+    if about_flags := workload.about_flags():
+        parser.description = f"{parser.description}\n{about_flags}"
     defaults, variants = preset.axes, preset.variants
     left_out: list[str] = []
     name, layout = preset.name, preset.layout
@@ -76,7 +80,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
         defaults, variants, left_out = _axes_of_another_workload(preset, schema)
     preset_options = preset.options or {}
     add_flags(parser, schema, defaults, preset_options, preset.formats)
-    given = vars(parse(parser, words))
+    given = vars(parse(parser, words, about=functools.partial(_about_unknown, workload, typed)))
     axes = read_axes(given, schema) | _variables(first)
     if any(axes.keys() & variant.keys() for variant in variants):
         variants, left_out = [{}], []
@@ -113,6 +117,21 @@ def _with_hyphens(word: str) -> str:
     """A flag as it is written here; many scripts write theirs with underscores."""
     flag, equals, value = word.partition("=")
     return flag.replace("_", "-") + equals + value if flag.startswith("--") else word
+
+
+def _about_unknown(workload: Workload, typed: Sequence[str], unknown: str, meant: str) -> str:
+    """What a workload says of a word that is no flag; empty for the line of every sweep.
+
+    Args:
+        workload: the workload.
+        typed: the words of the command line, as they were typed.
+        unknown: the word, with hyphens.
+        meant: what may have been meant, as a question.
+    """
+    place = [_with_hyphens(word) for word in typed].index(unknown)
+    flag, equals, value = typed[place].partition("=")
+    following = itertools.takewhile(lambda word: not word.startswith("--"), typed[place + 1 :])
+    return workload.about_unknown_flag(flag, [value] if equals else [*following], meant)
 
 
 def _variables(first: argparse.Namespace) -> dict[str, list[str]]:
@@ -158,8 +177,9 @@ def _chosen_workload(first: argparse.Namespace, default: Workload, arguments: Se
     """
     if first.train is not None and first.workload:
         raise ConfigError(f"--workload {first.workload} and --train {first.train} are both given; give one of them.")
-    if first.train is not None and first.train.endswith(".py"):
-        variables, patterns = tuple(_variables(first)), _patterns(first)
+    if first.train is not None and is_program(first.train):
+        variables = {name: values[0] for name, values in _variables(first).items()}
+        patterns = _patterns(first)
         return registry.workload_of_script(first.train, arguments, variables=variables, patterns=patterns)
     if first.train is not None:
         return registry.workload_of_function(first.train, _named_fields(first))

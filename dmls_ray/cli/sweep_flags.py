@@ -150,11 +150,12 @@ def add_flags(
     for spec in schema.specs.values():
         group = _group(parser, f"settings ({spec.setting.group})" if spec.setting.group else _OWN)
         # A switch without a value is on.
-        _add_flag(group, spec, axes.get(spec.name, spec.default), nargs="*" if spec.type == "bool" else "+")
+        others = [other for other, name in schema.aliases.items() if name == spec.name]
+        _add_flag(group, spec, axes.get(spec.name, spec.default), others, nargs="*" if spec.type == "bool" else "+")
     for spec in FLAGS.values():
         switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
         group = _group(parser, f"options ({spec.setting.group})")
-        _add_flag(group, spec, options.get(spec.name, spec.default), **switch)
+        _add_flag(group, spec, options.get(spec.name, spec.default), (), **switch)
     starts = "How often to start again after Ray or the process died, without a new run in between (default: 5)"
     limits = _group(parser, "options (limits)")
     limits.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
@@ -175,8 +176,8 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _add_flag(group: Any, spec: FieldSpec, default: Any, **how: Any) -> None:
-    """Add a flag with values; its help shows the default, one value or several."""
+def _add_flag(group: Any, spec: FieldSpec, default: Any, aliases: Sequence[str], **how: Any) -> None:
+    """Add a flag with values, by its name and others; its help shows the default, one value or several."""
     choices = spec.choices
     if spec.type == "bool":
         choices = (True, False)
@@ -185,7 +186,13 @@ def _add_flag(group: Any, spec: FieldSpec, default: Any, **how: Any) -> None:
         metavar = _METAVARS[spec.setting.reads]
     help_text = re.sub(r"(?<!\.)\.$", "", spec.help) + _shown_default(spec, default)
     group.add_argument(
-        flag_of(spec.name), metavar=metavar, help=help_text.replace("%", "%%"), default=argparse.SUPPRESS, **how
+        flag_of(spec.name),
+        *map(flag_of, aliases),
+        dest=spec.name,
+        metavar=metavar,
+        help=help_text.replace("%", "%%"),
+        default=argparse.SUPPRESS,
+        **how,
     )
 
 

@@ -51,7 +51,7 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     records = records_at(location)
     check_plan(plan, options, records, location)
     if options.uses_searcher:
-        say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
+        say(console, f"{options.searcher} proposes {options.trials} runs, one after the other, into {location}.")
         return
 
     here = local_resources()

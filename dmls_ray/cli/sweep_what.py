@@ -6,12 +6,12 @@ import itertools
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_OK, print_error
 from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.programs import folder_name_of, is_program
 from dmls_ray.util.text import did_you_mean
 
 _USAGE = """usage: dmls-ray sweep WHAT [flags] [-- arguments of the script]
@@ -21,6 +21,7 @@ which differences are real, why, and at what memory.
 
 WHAT is
   train.py          a training script, which runs unchanged: its own flags take several values
+  -m package.train  the same for a module, as after python
   module:function   a training function
   sweep.toml        a file that says all of it, as each results folder has one
   batch_size, ...   a question about the built-in models: {presets}
@@ -56,14 +57,15 @@ Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
 
 def sweep_what(words: Sequence[str]) -> NoReturn:
     """Run the sweep that the words after `dmls-ray sweep` ask for, and exit as `main` does."""
-    what = words[0] if words else "--help"
+    what, count = _what_of(words)
     if what.endswith(".toml"):
         _sweep_file(what)
-    if not (what.endswith(".py") or ":" in what):
+    if not (is_program(what) or ":" in what):
         _sweep_preset(what)
     name = _folder_of(what)
     description = f"Sweep {what}: a flag with several values is an axis."
-    main(Preset(name=name, axis=None, axes={}, description=description, given=("--train", what)), skipped=2)
+    preset = Preset(name=name, axis=None, axes={}, description=description, given=("--train", what))
+    main(preset, skipped=1 + count)
 
 
 def preset_of_file(path: str) -> Preset:
@@ -93,8 +95,19 @@ def _sweep_file(path: str) -> NoReturn:
     main(preset, skipped=2)
 
 
+def _what_of(words: Sequence[str]) -> tuple[str, int]:
+    """What is run, one word or `-m` and a module, and the number of its words."""
+    if not words:
+        return "--help", 1
+    if words[0] != "-m":
+        return words[0], 1
+    if len(words) < 2 or words[1].startswith("-"):
+        _refuse("dmls-ray sweep -m names no module; give one: -m package.train.")
+    return f"-m {words[1]}", 2
+
+
 def _folder_of(what: str) -> str:
-    return Path(what).stem if what.endswith(".py") else re.sub(r"\W+", "-", what).strip("-")
+    return folder_name_of(what) if is_program(what) else re.sub(r"\W+", "-", what).strip("-")
 
 
 def _sweep_preset(name: str) -> NoReturn:
@@ -112,7 +125,7 @@ def _sweep_preset(name: str) -> NoReturn:
 
 def tune_what(words: Sequence[str]) -> NoReturn:
     """Find the fastest settings of what the words after `dmls-ray tune` name, and exit as `main` does."""
-    what = words[0] if words else "--help"
+    what, count = _what_of(words)
     if what in ("-h", "--help"):
         print(_TUNE_USAGE, end="")
         sys.exit(EXIT_OK)
@@ -121,11 +134,11 @@ def tune_what(words: Sequence[str]) -> NoReturn:
         axis=None,
         axes={},
         description=f"Find the fastest settings of {what}. --budget is the time of the whole search.",
-        given=("--train", what) if what.endswith(".py") or ":" in what else ("--workload", what),
+        given=("--train", what) if is_program(what) or ":" in what else ("--workload", what),
         options={"budget": 600.0},
         command="dmls_ray.cli.tune:tune",
     )
-    main(preset, skipped=2)
+    main(preset, skipped=1 + count)
 
 
 def ab_what(words: Sequence[str]) -> NoReturn:
@@ -139,20 +152,21 @@ def ab_what(words: Sequence[str]) -> NoReturn:
     example = "dmls-ray ab main HEAD -- sweep train.py"
     if len(set(revisions)) != 2 or "--revision" in words:
         _refuse(f"dmls-ray ab {' '.join(revisions)}: name two revisions, and no more: {example}.")
-    if len(asked) < 2 or asked[0] != "sweep" or not asked[1].endswith(".py"):
+    what, count = _what_of(asked[1:])
+    if asked[:1] != ["sweep"] or not is_program(what):
         _refuse(f"dmls-ray ab {' '.join(revisions)}: say after -- which script is run: {example}.")
     preset = Preset(
-        name=f"{_folder_of(asked[1])}-ab",
+        name=f"{_folder_of(what)}-ab",
         axis="revision",
         axes={},
-        description=f"Compare revisions {' and '.join(revisions)} of {asked[1]}.",
-        given=("--train", asked[1], "--revision", *revisions, *flags),
+        description=f"Compare revisions {' and '.join(revisions)} of {what}.",
+        given=("--train", what, "--revision", *revisions, *flags),
         # A verdict needs an interval much narrower than the 2% that may be lost.
         options={"budget": 600.0, "within": 0.005},
         formats=("text", "json", "github"),
         command="dmls_ray.cli.ab:ab",
     )
-    main(preset, skipped=end + 4)
+    main(preset, skipped=end + 3 + count)
 
 
 def _refuse(line: str) -> NoReturn:

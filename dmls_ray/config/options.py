@@ -86,8 +86,8 @@ class Options(RunLimits, Until):
     at a time, so that times can be compared."""
     searcher: str = setting("grid", group="search")
     """Of a search: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
-    samples: Count = setting(16, group="search")
-    """Of a search: how many configurations a searcher other than grid proposes."""
+    trials: Count = setting(16, group="search")
+    """Of a search: how many trials a searcher other than grid proposes."""
     scheduler: Literal["asha", "median", "none"] = setting("asha", group="search")
     """Of a search: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule."""
     metric: str = setting("test_accuracy", group="search")

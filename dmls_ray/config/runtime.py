@@ -206,6 +206,8 @@ class Schema:
     """The user's code and data that a run of a configuration has."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of fields, as flags."""
     hint: str = ""
     """How a name becomes a field, for the error about one that is none."""
 

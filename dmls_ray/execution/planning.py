@@ -85,7 +85,7 @@ def plan_sweep(
         asked = {**asked, "variants": changed}
     space = make_search_space(axes, schema) if drawn else None
     if space is not None:
-        axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
+        axes, variants = space.fixed, space.draw(options.trials, options.order_seed)
     plan = build_plan(axes, schema, variants=variants, repeats=options.blocks, order_seed=options.order_seed)
     plan = dataclasses.replace(plan, asked=asked)
     _check_validation(plan, options)
@@ -202,7 +202,7 @@ class FolderState:
         else:
             self.proposed = proposed_before(space, records)
             self.answered = [record for record in self.proposed if record.outcome.is_answer()]
-            self.left_to_propose = space.at_most(options.samples) - len(self.answered)
+            self.left_to_propose = space.at_most(options.trials) - len(self.answered)
             self.missing = plan.runs if self.left_to_propose > 0 else ()
             self.candidates = self.missing
 

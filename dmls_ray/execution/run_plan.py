@@ -44,6 +44,7 @@ from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
 from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import import_function, is_importing
+from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads import registry
@@ -68,8 +69,8 @@ def sweep(
     ``sweep("train.py", axes)`` runs a script. ``sweep(axes, workload="NAME")`` runs a workload of another package.
 
     Args:
-        train_or_axes: `train(config, rank, emit)`, or its name, `module:function`; the path of a script; or the axes of
-            a workload.
+        train_or_axes: `train(config, rank, emit)`, or its name, `module:function`; the path of a script, or "-m" and
+            the name of a module; or the axes of a workload.
         axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
             batch_per_rank or global_batch must be given; or those of the function's or the workload's configuration,
             and world_size, machines, ranks_per_machine, backend, launcher, device, threads_per_rank and seed.
@@ -90,9 +91,9 @@ def sweep(
     """
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
-    if isinstance(train_or_axes, str) and train_or_axes.endswith(".py"):
+    if isinstance(train_or_axes, str) and is_program(train_or_axes):
         variables = env or {}
-        chosen = registry.workload_of_script(train_or_axes, args, variables=tuple(variables))
+        chosen = registry.workload_of_script(train_or_axes, args, variables=_first_of_each(variables))
         axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(variables)
     elif args or env:
         raise ConfigError("args and env are those of a script; give its path: sweep('train.py', axes, args=[...]).")
@@ -110,6 +111,11 @@ def sweep(
     results = SweepResults.of_results(run_plan(plan, checked, view, space=space))
     view.note(f"\n{results}")
     return results
+
+
+def _first_of_each(axes: Axes) -> dict[str, Any]:
+    """One value of each axis."""
+    return {name: next(iter(given), "") if isinstance(given, list | tuple) else given for name, given in axes.items()}
 
 
 def _with_options(function: Callable[..., Any]) -> inspect.Signature:
@@ -141,7 +147,7 @@ def _of_ray_tune(options: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: one is given by both names.
     """
     given = dict(options)
-    for theirs, ours in (("num_samples", "samples"), ("mode", "goal"), ("storage_path", "out")):
+    for theirs, ours in (("num_samples", "trials"), ("mode", "goal"), ("storage_path", "out")):
         if theirs not in given:
             continue
         if ours in given:

@@ -115,16 +115,23 @@ def sampled_size(iterator: Any) -> int:
     return getattr(iterator._index_sampler, "batch_size", None) or 0
 
 
-def around_backward_passes(
-    begin: Callable[..., object], end: Callable[[Any], object]
-) -> AbstractContextManager[object]:
+def around_backward_passes(begin: Callable[[Any], object], end: Callable[[], object]) -> AbstractContextManager[object]:
     """Call two functions before and after each backward pass, while the context lasts.
 
     The first is given what the pass begins with, a tensor or several.
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
     """
-    return _around(torch.autograd, "backward", begin, end)
+    backward = torch.autograd.backward
+
+    def surrounded(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        begin(tensors)
+        try:
+            backward(tensors, *args, **kwargs)
+        finally:
+            end()
+
+    return patch.object(torch.autograd, "backward", surrounded)
 
 
 def after_each_scaled_loss(scaled: Callable[[Any, Any], object]) -> AbstractContextManager[object]:
@@ -140,24 +147,6 @@ def after_each_scaled_loss(scaled: Callable[[Any, Any], object]) -> AbstractCont
         return result
 
     return patch.object(torch.amp.GradScaler, "scale", surrounded)
-
-
-def _around(
-    owner: object, name: str, begin: Callable[..., object], end: Callable[[Any], object]
-) -> AbstractContextManager[object]:
-    """Call two functions before and after a function of PyTorch: with its arguments, and with what it returns."""
-    function = getattr(owner, name)
-
-    def surrounded(*args: Any, **kwargs: Any) -> Any:
-        begin(*args, **kwargs)
-        returned = None
-        try:
-            returned = function(*args, **kwargs)
-        finally:
-            end(returned)
-        return returned
-
-    return patch.object(owner, name, surrounded)
 
 
 def after_each(made: type, called: Callable[[Any], object]) -> AbstractContextManager[object]:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from dmls_ray.util.files import atomic_write_text, cache_root
 from dmls_ray.util.importing import is_installed, search_working_folder
+from dmls_ray.util.programs import is_program, module_of
 
 AND_IMPORTS = " and its imports"
 """End of the name of the entry of a module with all files that it imports."""
@@ -60,6 +61,11 @@ def _files_of(module: str) -> dict[str, str]:
     if module.endswith(".py"):
         with _in_front_of_path(os.path.dirname(os.path.abspath(module))):
             return _files_from(Path(module).stem, main=module)
+    if is_program(module):
+        file, name = file_of_program(module), module_of(module)
+        if file is not None and file.name == "__main__.py":
+            name = f"{name.removesuffix('.__main__')}.__main__"
+        return _files_from(name, main=str(file or ""))
     return _files_from(module)
 
 
@@ -94,6 +100,19 @@ def file_of_user_module(module: str) -> Path | None:
     """Return the file of a module; None if the module is not the user's."""
     spec = _find_user_module(module)
     return None if spec is None else Path(str(spec.origin))
+
+
+def file_of_program(program: str) -> Path | None:
+    """Return the file that is run, of `train.py` or `-m package.train`; None without one. Nothing is imported."""
+    name = module_of(program)
+    if not name:
+        return Path(program) if os.path.isfile(program) else None
+    search_working_folder()
+    importlib.invalidate_caches()
+    spec = _find(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = _find(f"{name}.__main__")
+    return None if spec is None or not spec.origin or not spec.has_location else Path(spec.origin)
 
 
 def text_digest(*lines: str) -> str:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from dmls_ray.util.errors import UnknownNameError, UserCodeError
+from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 
 
@@ -159,7 +160,7 @@ def try_import(module: str) -> None:
     A failure is not reported here: `import_function` of the same module reports it. A script is not imported, since it
     would run.
     """
-    if module.endswith(".py"):
+    if is_program(module):
         return
     with contextlib.suppress(Exception, SystemExit):
         _import(module)

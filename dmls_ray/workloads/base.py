@@ -105,6 +105,20 @@ class Workload:
         """The command that trains with these values of fields, for a person to paste."""
         return shlex.join(["dmls-ray", "sweep", "grid", *words_of(self.describe_sweep(values) or {})])
 
+    def about_flags(self) -> str:
+        """What --help says of flags that are not known; empty where all are."""
+        return ""
+
+    def about_unknown_flag(self, flag: str, values: Sequence[str], meant: str) -> str:
+        """The line about a flag that there is not; empty for that of every sweep.
+
+        Args:
+            flag: as it was typed.
+            values: the words that follow it.
+            meant: what may have been meant, as a question; empty without a guess.
+        """
+        return ""
+
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""
         return dict(config)

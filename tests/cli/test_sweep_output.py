@@ -60,7 +60,7 @@ def asked_again(workload: Workload, config: dict[str, Any], folder: Path) -> Req
     """What a command line asks that names the file of a recorded configuration."""
     described = describe_winner(workload, json.loads(json.dumps(config)))
     assert described is not None
-    asked = Options(search=True, searcher="random", samples=4, oversubscribe=True, run_timeout=60)
+    asked = Options(search=True, searcher="random", trials=4, oversubscribe=True, run_timeout=60)
     (folder / "best.toml").write_text(sweep_file_text(described, winner_options(asked), repeats=5))
     preset = preset_of_file(str(folder / "best.toml"))
     return parse_request(Parser(), preset, list(preset.given))
@@ -149,7 +149,7 @@ def test_the_commands_at_the_end_of_a_search_can_be_pasted(
     sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--samples", "2", "--epochs", "1"]
+    flags = ["--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--trials", "2", "--epochs", "1"]
     searched = sweep_command("search", *flags, "--batch-per-rank", "8", "16", "--scheduler", "none")
     assert searched.returncode == 0, searched.stderr
     commands = [line for line in searched.stdout.splitlines() if line.startswith("  dmls-ray sweep ")]
@@ -165,7 +165,7 @@ def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted
 ) -> None:
     monkeypatch.chdir(tmp_path)
     flags = ["--train", f"{MODULE}:of_a_rate", "--device", "cpu"]
-    how = ["--searcher", "random", "--samples", "2", "--metric", "train_loss", "--scheduler", "none"]
+    how = ["--searcher", "random", "--trials", "2", "--metric", "train_loss", "--scheduler", "none"]
     searched = sweep_command("search", *flags, *how, "--log-range", "rate", "0.01", "1")
     assert searched.returncode == 0, searched.stderr
     (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  dmls-ray sweep ")]

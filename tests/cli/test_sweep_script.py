@@ -79,7 +79,7 @@ BAD_INPUT = [
     (["--set", "lr", "0.1"], "--set lr is for a training function; give it with --train module:function"),
     (["--workload", "blur"], "--workload blur: unknown workload; installed are "),
     (["--workload", "grayscale", "--train", "m:f"], "--workload grayscale and --train m:f are both given"),
-    (["--samples", "3"], "samples=3 only applies to a search; add --search"),
+    (["--trials", "3"], "trials=3 only applies to a search; add --search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
     (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
     (
@@ -114,7 +114,7 @@ def test_another_launcher_than_rays_group_is_no_part_of_a_search(capsys: pytest.
 
 
 def test_a_script_that_searches_measures_as_any_other_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    how = {"search": True, "searcher": "random", "samples": 5}
+    how = {"search": True, "searcher": "random", "trials": 5}
     assert run("--dry-run", options=how) == 0
     assert capsys.readouterr().out.startswith("2 runs in 1 blocks")
     assert run("--dry-run", "--search", "false", options=how) == 0
@@ -205,7 +205,7 @@ def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_key_of_a_dict_may_have_a_range_and_needs_a_value(capsys: pytest.CaptureFixture[str]) -> None:
-    how = ("--search", "--searcher", "random", "--samples", "2", "--dry-run")
+    how = ("--search", "--searcher", "random", "--trials", "2", "--dry-run")
     key = ("--log-range", "x", "0.01", "1")
     assert run("--train", f"{FUNCTIONS}:of_a_dict", *how, *key, axis=None) == 0
     assert capsys.readouterr().out.count(" x=0.") == 2

@@ -42,9 +42,20 @@ for number in range(10**6):
 """
 
 
+COMMANDS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_subparsers(required=True).add_parser("train").add_argument("--batch-size", "--bs", type=int)
+parser.parse_args()
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "plain.py").write_text("train()")
+    (tmp_path / "writes.py").write_text("open('log', 'w')\nimport argparse")
+    (tmp_path / "commands.py").write_text(COMMANDS)
     (tmp_path / "bad.toml").write_text('script = "train.py"\nrepeat = 3')
     (tmp_path / "nothing.toml").write_text("repeats = 3")
     (tmp_path / "axis.toml").write_text('script = "train.py"\nargs = ["--data", "d"]\n[axes]\nbatch_sise = [16]')
@@ -98,6 +109,21 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         ("sweep train.py --batch-size 16 -- --data d --dry-run", "--dry-run is a flag of dmls-ray"),
         ("sweep train.py --set rate 1 2 -- --data d", "A name in braces among the words after -- is a field"),
         ("sweep train.py --gpus 1 2 -- --data d", "--gpus is no flag; did you mean --world-size?"),
+        ("sweep plain.py --gpus 1 2", "--gpus is no flag of dmls-ray; did you mean --world-size? Those of plain.py"),
+        ("sweep plain.py --batch_size 2 4", "--set batch_size 2 4 -- --batch_size={batch_size}."),
+        ("sweep plain.py --batch_size 2 4 -- x", "--set batch_size 2 4 -- x --batch_size={batch_size}."),
+        ("sweep plain.py --num-workers=2", "(nothing in it looks like a parser); as it writes them: --set num_workers"),
+        ("sweep writes.py --bs 2 4", "(it opens log for writing (writes.py, line 1) before a parser"),
+        ("sweep train.py --rate 1 2 -- --data d", "one that train.py reads by itself: --set rate 1 2 -- --data d --r"),
+        ("sweep commands.py --bs 2 4", "--bs is a flag of commands.py train: give its subcommand after --"),
+        ("sweep commands.py --batch-size x -- train", "batch_size=x: expected int"),
+        ("sweep commands.py", "the following arguments are required"),
+        ("sweep plain.py -- n={other}", "{other} among the words after -- is filled by nothing; give --set other"),
+        ("sweep plain.py --set other 1", "other is no field of plain.py"),
+        ("sweep plain.py --env seed=1,2", "--env seed: a setting or a flag of plain.py has this name"),
+        ("sweep plain.py --samples batch*2", "--samples batch*2: there is no flag or field batch"),
+        ("sweep -m", "dmls-ray sweep -m names no module"),
+        ("sweep -m missing.train", "-m missing.train: there is no such file"),
         ("sweep train.py --batch-size max:2 -- --data d", "max:2: a share is above 0 and at most 1"),
         ("sweep train.py --batch-size max --dry-run -- --data d", "--batch-size max is found by running"),
         ("sweep train.py --batch-size max --script-steps max -- --data d", "--script-steps max depend on each other"),
@@ -179,6 +205,20 @@ def test_an_edited_script_makes_other_trials(folder: Path) -> None:
 def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
     with pytest.raises(ConfigError, match="args and env are those of a script"):
         sweep({"batch_per_rank": 8}, args=["--lr", "1"])
+
+
+def test_help_says_where_flags_are_not_known_and_what_works(folder: Path) -> None:
+    shown = dmls_ray("sweep", "writes.py", "--help", folder=folder)
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    assert "The flags of writes.py are not known: it opens log for writing (writes.py, line 1)" in text
+    assert "--set batch 16 32 -- --batch_size={batch}, and --env NAME=1,2" in text
+    assert not (folder / "log").exists()
+
+
+def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path) -> None:
+    done = dmls_ray("sweep", "commands.py", "--bs", "2", "4", "--dry-run", "--", "train", folder=folder)
+    assert "batch_size=4" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

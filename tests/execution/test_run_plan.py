@@ -203,7 +203,7 @@ def test_help_and_notebooks_list_the_options_as_keywords_of_sweep() -> None:
         ([AXES], {"lr": 0.1}, "lr is no option of sweep but a field of classification; put it into the axes."),
         ([AXES], {"workload": "blur"}, "--workload blur: unknown workload; installed are "),
         ([AXES], {"search": True, "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
-        ([AXES], {"num_samples": 3, "samples": 4}, "num_samples and samples are both given, and mean the same"),
+        ([AXES], {"num_samples": 3, "trials": 4}, "num_samples and trials are both given, and mean the same"),
         ([AXES], {"mode": "max"}, "goal=max only applies to a search; add --search."),
         ([], {}, "sweep() takes axes, or a training function and its axes"),
         (["m:f", AXES], {"workload": "grayscale"}, "workload=grayscale and a training function are both given"),

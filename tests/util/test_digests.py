@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.util.digests import AND_IMPORTS, digest_of_files, source_digests
+from dmls_ray.util.digests import AND_IMPORTS, digest_of_files, file_of_program, source_digests
 
 
 @pytest.fixture
@@ -40,6 +40,22 @@ def test_the_digests_are_of_a_module_and_of_all_that_it_imports_from_the_users_f
         "digested_package/deep/inner.py", "digested_package/layers.py",
     ]  # fmt: skip
     assert "digested_helper" not in sys.modules, "nothing is imported"
+
+
+def test_a_program_that_is_a_module_has_its_package_and_its_main_block_in_its_digests(tree: Path) -> None:
+    program = tree / "digested_package" / "train.py"
+    program.write_text("from .deep.inner import x\nif __name__ == '__main__':\n    import digested_helper\n")
+    names = ["digested_helper.py", "digested_package/__init__.py", "digested_package/deep/inner.py"]
+    assert files("-m digested_package.train") == [*names, "digested_package/train.py"]
+    before = source_digests(["-m digested_package.train"])
+    program.write_text(program.read_text() + "    x += 1\n")
+    assert source_digests(["-m digested_package.train"]) != before
+    assert file_of_program("-m digested_package.train") == program
+    assert file_of_program("-m digested_package") is None
+    (tree / "digested_package" / "__main__.py").write_text("import digested_helper")
+    assert file_of_program("-m digested_package") == tree / "digested_package" / "__main__.py"
+    assert files("-m digested_package") == [*names[:2], "digested_package/__main__.py"]
+    assert "digested_package" not in sys.modules, "nothing is imported"
 
 
 def test_an_edit_changes_the_digest_of_its_file_alone(tree: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,28 +27,22 @@ Shape = tuple[int, ...]
 class Content:
     """The parts of a batch, or of what a model is given."""
 
-    leaves: list[Any] = field(default_factory=list)
+    leaves: list[Any]
     """The first tensors and arrays, as they come."""
-    lengths: list[int] = field(default_factory=list)
+    lengths: list[int]
     """Lengths of the lists and tuples on the way to them."""
-
-    @property
-    def shapes(self) -> list[Shape]:
-        """Shapes of the tensors and arrays."""
-        return [leaf.shape for leaf in self.leaves]
 
 
 def content_of(value: Any) -> Content:
     """Look into a batch: lists, tuples, mappings, and objects with attributes, as those of dataclasses."""
-    content = Content()
+    if isinstance(value, Tensor):
+        return Content([value], [])
+    content = Content([], [])
     _look(value, content, 0)
     return content
 
 
 def _look(value: Any, content: Content, depth: int) -> None:
-    if isinstance(value, Tensor):
-        content.leaves.append(value)
-        return
     parts: Iterable[Any]
     if isinstance(value, _SEQUENCES):
         content.lengths.append(len(value))
@@ -64,10 +58,14 @@ def _look(value: Any, content: Content, depth: int) -> None:
         parts = getattr(value, "__dict__", {}).values()
     if depth == _DEEPEST:
         return
+    leaves = content.leaves
     for part in parts:
-        if len(content.leaves) >= _MOST_LEAVES:
+        if len(leaves) >= _MOST_LEAVES:
             return
-        _look(part, content, depth + 1)
+        if isinstance(part, Tensor):
+            leaves.append(part)
+        else:
+            _look(part, content, depth + 1)
 
 
 def digest_of(leaves: Sequence[Any]) -> int:

@@ -34,7 +34,7 @@ def batch_of(iterator: Any, content: Content) -> Batch:
         content: of the batch, as `collate_fn` made it.
     """
     size = next_batch_size(iterator)
-    shapes = tuple(content.shapes)
+    shapes = tuple([leaf.shape for leaf in content.leaves])
     kept = iterator.__dict__.get(_LOADER)
     if kept is None:
         dataset = dataset_of(iterator)
@@ -46,5 +46,9 @@ def batch_of(iterator: Any, content: Content) -> Batch:
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    is_visible = size in content.lengths or any(size in shape[:2] for shape in shapes)
+    is_visible = size in content.lengths or _has_dimension(shapes, size)
     return Batch(size, loader, shapes, is_visible)
+
+
+def _has_dimension(shapes: tuple[Shape, ...], size: int) -> bool:
+    return any(size in shape[:2] for shape in shapes)

@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ class Given:
     """Whether the first argument was a list or a tuple, of samples or of parts of a sample."""
     is_again: bool
     """Whether the step had been given the same tensor before, as in a further pass of a closure."""
-    sizes: list[int] = field(default_factory=list)
+    sizes: list[int]
     """The first dimension of the first tensor of each forward pass with other tensors."""
     tokens: int = 0
     """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
@@ -63,13 +63,18 @@ class ModelInputs:
         on_begin: called when a model is given something, with whether gradients are recorded, and the tensors of what
             it is given.
         on_end: called when it has returned, if gradients are recorded.
+        on_fault: takes an error in looking at what a model is given, which must not end the program.
         device: type of the device.
     """
 
     def __init__(
-        self, on_begin: Callable[[bool, list[Any]], object], on_end: Callable[[], object], device: str
+        self,
+        on_begin: Callable[[bool, list[Any]], object],
+        on_end: Callable[[], object],
+        on_fault: Callable[[Exception], object],
+        device: str,
     ) -> None:
-        self._on_begin, self._on_end, self._device = on_begin, on_end, device
+        self._on_begin, self._on_end, self._on_fault, self._device = on_begin, on_end, on_fault, device
         self.is_paused = False
         """Whether models are given nothing new, as in a backward pass."""
         self.number_format = ""
@@ -81,6 +86,8 @@ class ModelInputs:
         self._counted: set[int] = set()
         """Parameters and buffers that were counted, by their ids."""
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._is_in_forward = False
+        """Whether a model computes on what it was given in training."""
         self._given: Given | None = None
         """Of the backward pass that comes next."""
         self._tensors: list[tuple[weakref.ref[Tensor], Any]] = []
@@ -135,11 +142,18 @@ class ModelInputs:
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.is_paused or torch.compiler.is_compiling():
             return
-        with_gradients = torch.is_grad_enabled()
-        content = content_of((*args, *kwargs.values())) if with_gradients else Content()
-        self._on_begin(with_gradients, content.leaves)
-        if not with_gradients:
+        if not torch.is_grad_enabled():
+            self._on_begin(False, [])
             return
+        self._is_in_forward = True
+        try:
+            self._look_at(module, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - what users give to models may be anything
+            self._on_fault(error)
+
+    def _look_at(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        content = content_of(args[0] if len(args) == 1 and not kwargs else (*args, *kwargs.values()))
+        self._on_begin(True, content.leaves)
         if self._products is None and not self.number_format:
             self._watch_products(module)
         is_list = bool(args) and isinstance(args[0], list | tuple)
@@ -147,30 +161,32 @@ class ModelInputs:
 
     def _take_note(self, content: Content, *, is_list: bool) -> None:
         leaves, lengths = content.leaves, content.lengths
-        tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor)), None)
+        tensor = leaves[0] if leaves and isinstance(leaves[0], Tensor) else None
         is_again = tensor is not None and self._is_known(tensor)
-        shapes = content.shapes
+        shapes = [leaf.shape for leaf in leaves]
         size = shapes[0][0] if shapes and shapes[0] else 0
         if self._given is None:
-            # The first length is that of the arguments.
-            self._given = Given(shapes, lengths[1:], is_list=is_list, is_again=is_again)
+            given = self._given = Given(shapes, lengths, is_list, is_again, [size])
         elif is_again:
             return
-        given = self._given
-        given.sizes.append(size)
+        else:
+            given = self._given
+            given.sizes.append(size)
         given.elements += sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
-        for leaf in leaves:
-            if isinstance(leaf, Tensor) and leaf.ndim == 2 and not leaf.is_floating_point() and len(leaf) == size:
+        for leaf, shape in zip(leaves, shapes, strict=True):
+            if len(shape) == 2 and shape[0] == size and isinstance(leaf, Tensor) and not leaf.is_floating_point():
                 given.tokens += leaf.numel()
                 break
 
     def _is_known(self, tensor: Tensor) -> bool:
         """Whether the step was given this tensor before; it is known from now on."""
-        whole = tensor if tensor._base is None else tensor._base
+        base = tensor._base
+        whole = tensor if base is None else base
         version = 0 if tensor.is_inference() else tensor._version
         part = (tensor.storage_offset(), tensor.shape, version)
-        if any(reference() is whole and known == part for reference, known in self._tensors):
-            return True
+        for reference, known in self._tensors:
+            if reference() is whole and known == part:
+                return True
         self._tensors.append((weakref.ref(whole), part))
         return False
 
@@ -192,7 +208,8 @@ class ModelInputs:
         handle = module.register_forward_hook(end, always_call=True)
 
     def _end(self, *_: Any) -> None:
-        if torch.is_grad_enabled() and not self.is_paused and not torch.compiler.is_compiling():
+        if self._is_in_forward:
+            self._is_in_forward = False
             self._on_end()
 
     def _format_of(self, module: nn.Module, computed: torch.dtype | None) -> str:

@@ -77,32 +77,33 @@ class ModelTests:
 
     def compute(self, *, with_gradients: bool) -> None:
         """A model that trains is given something."""
-        if self.look():
+        if self.look() or self._began is None:
             return
         if with_gradients:
             self._end(is_read_on=False)
-        elif self._began is not None:
+        else:
             self._without_gradients = True
 
     def look(self) -> bool:
         """Look at the mode of the models; returns whether one is in evaluation."""
-        is_evaluation = self._is_in_evaluation()
-        if is_evaluation:
-            self._open()
-            self._is_evaluation = True
-        elif self._is_evaluation:
+        for reference in self._modules:
+            module = reference()
+            if module is not None and not module.training:
+                self._open()
+                self._is_evaluation = True
+                return True
+        if self._is_evaluation:
             self._end(is_read_on=True)
-        return is_evaluation
+        return False
 
     def train(self) -> None:
         """A backward pass begins."""
-        if self._is_in_evaluation():
+        if self.look():
             # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
             self._modules = [module for module in self._modules if getattr(module(), "training", False)]
         self._is_evaluation = False
-        self._end(is_read_on=False)
-        if not self._fresh:
-            return
+        if self._began is not None:
+            self._end(is_read_on=False)
         for reference in self._fresh:
             iterator = reference()
             if iterator is not None:
@@ -111,7 +112,8 @@ class ModelTests:
 
     def end_step(self) -> None:
         """A step ends."""
-        self._end(is_read_on=False)
+        if self._began is not None:
+            self._end(is_read_on=False)
 
     # --- what follows -----------------------------------------------------------------------------------------------
 
@@ -139,13 +141,6 @@ class ModelTests:
                 self._keep(batch)
         self._began, self._batches = None, []
         self._is_evaluation = self._is_pass = self._without_gradients = False
-
-    def _is_in_evaluation(self) -> bool:
-        for reference in self._modules:
-            module = reference()
-            if module is not None and not module.training:
-                return True
-        return False
 
     def _is_last(self, iterator: Any) -> bool:
         """Whether this iterator is the last one of those that are new."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -54,14 +54,14 @@ _PROGRESS = Progress()
 
 
 def _hook(method: Callable[..., None]) -> Callable[..., None]:
-    """A method that PyTorch calls in the user's program: if it fails, it is left out from then on, and noted."""
+    """A method that PyTorch calls in the user's program, which must not end by what looks at it."""
 
     @functools.wraps(method)
-    def guarded(self: ObservedSteps, *args: Any, **kwargs: Any) -> None:
+    def guarded(self: ObservedSteps, *args: Any) -> None:
         try:
-            method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a program must not end by what looks at it
-            self.ledger.fault = self.ledger.fault or f"{method.__name__.strip('_')}: {type(error).__name__}: {error}"
+            method(self, *args)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a note
+            self._note_fault(error)
 
     return guarded
 
@@ -85,8 +85,11 @@ class ObservedSteps:
         self.count = 0
         # It keeps the parameters of optimizers that the code no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
-        self.inputs = ModelInputs(self._begin_forward, self._end_forward, device.type)
+        self.inputs = ModelInputs(self._begin_forward, self._end_forward, self._note_fault, device.type)
         self._rank, self._untimed, self._emit = rank, clock.untimed, emit
+        self._after = self.timer.phases.after
+        self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
+        """What the code did since the last mark is neither computation of a step nor a wait for data."""
         self._tracing = ExitStack()
         self.ledger = Ledger(device, self.timer, self.inputs)
         self._step = SeenStep()
@@ -94,7 +97,7 @@ class ObservedSteps:
         self._tests = ModelTests(
             self.timer, functools.partial(mark, device), lambda item: self._step.batches.append(item)
         )
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         """The thread that trains: others may read ahead."""
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
@@ -121,10 +124,6 @@ class ObservedSteps:
                 self._tracing.close()
             self.timer.end_epoch()
 
-    def leave_out(self, *_: Any) -> None:
-        """What the code did since the last mark is neither computation of a step nor a wait for data."""
-        self.timer.phases.after("rest")
-
     def count_work(self, samples: float = 0, tokens: float = 0) -> None:
         """Take what the code says that it has processed since its last step."""
         self._step.counted_samples += samples
@@ -136,13 +135,11 @@ class ObservedSteps:
         for model in self.ledger.ddp:
             model.count_from_here()
 
-    @property
-    def _is_training_thread(self) -> bool:
-        return threading.get_ident() == self._thread
+    def _note_fault(self, error: Exception) -> None:
+        self.ledger.fault = self.ledger.fault or f"{type(error).__name__}: {error}"
 
-    @_hook
     def _begin_read(self, iterator: Any) -> None:
-        if self._is_training_thread:
+        if get_ident() == self._thread:
             self.leave_out()
             self._tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
 
@@ -152,33 +149,30 @@ class ObservedSteps:
         given = None if batch is None else batch_of(iterator, content)
         if given is not None and self._rank.world_size > 1:
             self.ledger.take_digest("loader", content.leaves)
-        if not self._is_training_thread:
+        if get_ident() != self._thread:
             if given is not None:
                 self._step.batches.append(given)
             return
-        self.timer.phases.after("data_wait")
+        self._after("data_wait")
         self._tests.read(iterator, given)
 
-    @_hook
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
 
-    @_hook
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
         self.leave_out()
         self._tests.compute(with_gradients=with_gradients)
         if with_gradients and self._rank.world_size > 1:
             self.ledger.take_digest("model", leaves)
 
-    @_hook
     def _end_forward(self) -> None:
-        self.timer.phases.after("forward")
+        self._after("forward")
 
     @_hook
-    def _begin_backward(self, roots: Any, *_: Any, **__: Any) -> None:
+    def _begin_backward(self, roots: Any) -> None:
         if not self._backward_depth:
-            self._thread = threading.get_ident()
-            self.timer.phases.after("forward")
+            self._thread = get_ident()
+            self._after("forward")
             self._tests.train()
             self.ledger.losses.begin_backward(roots)
             self._step.passes.append(self.inputs.take())
@@ -187,12 +181,12 @@ class ObservedSteps:
         self.inputs.is_paused = True
 
     @_hook
-    def _end_backward(self, _: Any) -> None:
+    def _end_backward(self) -> None:
         self._backward_depth -= 1
         if self._backward_depth:
             return
         self.inputs.is_paused = False
-        self.timer.phases.after("backward")
+        self._after("backward")
         self.ledger.backward_passes += 1
         if not self._has_optimizer:
             self._end_step()
@@ -200,7 +194,7 @@ class ObservedSteps:
     @_hook
     def _end_optimizer(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
-        self.timer.phases.after("optimizer")
+        self._after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
         if self.ledger.rule.ends_step(optimizer):

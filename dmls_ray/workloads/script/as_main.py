@@ -1,40 +1,79 @@
-"""Run a script in this process as Python does, up to its end."""
+"""Run a script, or a module, in this process as Python does, up to its end."""
 
 from __future__ import annotations
 
 import builtins
 import importlib.machinery
+import importlib.util
 import os
 import sys
 import traceback
 import types
 from collections.abc import Sequence
 
+from dmls_ray.util.programs import module_of
 
-def run_as_main(script: str, words: Sequence[str]) -> None:
-    """Run a script as the main module of this process.
 
-    The module stays `__main__` until the process ends, unlike with `runpy`: what the script pickles, and the processes
+def run_as_main(program: str, words: Sequence[str]) -> None:
+    """Run a program as the main module of this process.
+
+    The module stays `__main__` until the process ends, unlike with `runpy`: what the program pickles, and the processes
     that it starts, find it there.
 
     Args:
-        script: path of the file.
+        program: path of a file, or `-m` and the name of a module.
         words: its arguments.
     """
-    path = os.path.abspath(script)
-    sys.argv = [script, *words]
-    sys.path.insert(0, os.path.dirname(path))
     main = types.ModuleType("__main__")
-    loader = importlib.machinery.SourceFileLoader("__main__", path)
-    main.__dict__.update(__file__=script, __builtins__=builtins, __loader__=loader, __spec__=None)
+    main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
-    code = compile(loader.get_data(path), script, "exec", dont_inherit=True)
+    module = module_of(program)
+    if module:
+        # As `python -m`: modules of the working folder come first, and argv[0] is -m while the parents are imported.
+        sys.argv = ["-m", *words]
+        sys.path.insert(0, os.getcwd())
+        spec = _spec_to_run(module)
+        path = str(spec.origin)
+    else:
+        path = program
+        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+        spec = None
+    sys.argv = [path, *words]
+    loader = importlib.machinery.SourceFileLoader("__main__", os.path.abspath(path))
+    main.__dict__.update(__file__=path, __loader__=loader, __spec__=spec)
+    if spec is not None:
+        main.__dict__.update(__package__=spec.parent, __loader__=spec.loader)
+    code = compile(loader.get_data(os.path.abspath(path)), path, "exec", dont_inherit=True)
     exec(code, vars(main))
 
 
-def place_in(script: str, error: BaseException) -> str:
-    """The last line of the traceback that is in the folder of the script: `train.py, line 3`; empty without one."""
-    folder = os.path.dirname(os.path.abspath(script))
+def _spec_to_run(module: str) -> importlib.machinery.ModuleSpec:
+    """Where the code of a module is that is run, which of a package is its `__main__`; imports its parents.
+
+    Raises:
+        ModuleNotFoundError: there is no such module.
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.submodule_search_locations is not None:
+        module += ".__main__"
+        spec = importlib.util.find_spec(module)
+    if spec is None or not spec.origin or not spec.has_location:
+        raise ModuleNotFoundError(f"No module named {module!r} that can be run", name=module)
+    return spec
+
+
+def place_in_program(error: BaseException) -> str:
+    """The last line of the traceback that is in the folder of the main program: `train.py, line 3`; empty without."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if os.path.abspath(frame.filename).startswith(folder + os.sep)]
-    return f"{os.path.relpath(own[-1].filename, folder)}, line {own[-1].lineno}" if own else ""
+    return place_of([(frame.filename, frame.lineno or 0) for frame in frames])
+
+
+def place_of(frames: Sequence[tuple[str, int]]) -> str:
+    """The last of some places, files with lines, that is in the folder of the main program."""
+    folder = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or ""))
+    named = [(file, line) for file, line in frames if not file.startswith("<")]  # "<frozen os>" is no file
+    own = [(file, line) for file, line in named if os.path.abspath(file).startswith(folder + os.sep)]
+    if not own:
+        return ""
+    file, line = own[-1]
+    return f"{os.path.relpath(file, folder)}, line {line}"

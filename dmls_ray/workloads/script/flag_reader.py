@@ -1,170 +1,208 @@
-"""A process that runs a script up to where it reads its command line, and answers what its argparse parser takes.
+"""A process that runs a program up to where it reads its command line, and answers what its parser takes.
 
-    python -m dmls_ray.workloads.script.flag_reader SCRIPT WORD ...
+    python -m dmls_ray.workloads.script.flag_reader OWN_FOLDER ROOT COMMIT PROGRAM WORD ...
 
-The parser of the script answers questions then: one JSON list of words a line, as the arguments of a run. Each answer
-is a line, too: its error in JSON, empty if the script takes the words. The script never goes on.
+It writes one line first, an object in JSON: the flags, and why they are not known where no parser was met. The parser
+answers questions then: one JSON list of words a line, as the arguments of a run. Each answer is a line, too: its error
+in JSON, empty if the parser takes the words. The program never goes on, and it is stopped before it trains, writes a
+file or starts a process. With a commit, it starts in the copy of the repository ROOT.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import itertools
 import json
 import os
 import sys
-from types import FrameType
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from dmls_ray.util.importing import is_installed
-from dmls_ray.workloads.script.as_main import run_as_main
+from dmls_ray.workloads.script.as_main import place_of, run_as_main
+from dmls_ray.workloads.script.parsers import AbslParser, ArgparseParser, ClickParser, FlagParser
+from dmls_ray.workloads.script.revisions import enter
+from dmls_ray.workloads.script.stops import (
+    OWN_TIME_S,
+    Imports,
+    is_of_import,
+    stop_after,
+    stop_before_effects,
+    stop_before_training,
+    user_frames,
+)
 
-_PLAIN = {None: "str", str: "str", int: "int", float: "float"}
-"""Names of the types of flags; any other is a function of the script."""
+_RANK_OF_ONE = {
+    "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0",
+    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500",
+}  # fmt: skip
+"""What torchrun sets, for a program that reads it before its command line."""
+
+
+class _StoppedError(BaseException):
+    """Raised where a type of the program's parser would write a file, say."""
+
+
+class Reading:
+    """The reading of a program's flags.
+
+    Args:
+        words: its fixed arguments.
+    """
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self._process = os.getpid()
+        self._questions = os.fdopen(os.dup(0), encoding="utf-8")
+        self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        # What the program prints before it reads its command line is nobody's answer, and nobody answers its questions.
+        os.dup2(2, 1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        self._first: list[ArgparseParser] = []
+        """Parsers that take their flags out before the main one; by the usual idiom, they have no --help."""
+        self._is_answering = False
+        self._is_over = False
+
+    def install(self) -> Imports:
+        """Let the parsers of the program lead here, as soon as their libraries are imported."""
+        self._argparse(argparse)
+        return Imports(
+            {
+                "torch": lambda torch: stop_before_training(torch, self.stop),
+                "tyro._backends._argparse": self._argparse,
+                "click.core": self._click,
+                "typer._click.core": self._click,
+                "absl.flags": self._absl,
+            }
+        )
+
+    def _argparse(self, module: ModuleType) -> None:
+        # Parsers that extend it replace one of these, and call the other.
+        for name in ("parse_known_args", "_parse_known_args"):
+            setattr(module.ArgumentParser, name, self._meeting(getattr(module.ArgumentParser, name)))
+
+    def _meeting(self, parse: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of a parser of argparse that leads here."""
+
+        def meet(parser: argparse.ArgumentParser, *given: Any, **named: Any) -> Any:
+            frame = sys._getframe(1)
+            is_first = any(parser is first.parser for first in self._first)
+            if self._is_answering or is_first or is_of_import(frame):
+                return parse(parser, *given, **named)
+            met = ArgparseParser(parser, is_strict=_is_strict(frame, parser))
+            if met.is_strict or parser.add_help:
+                self._answer([*self._first, met])
+            self._first.append(met)
+            return parse(parser, *given, **named)
+
+        return meet
+
+    def _click(self, module: ModuleType) -> None:
+        make_context = module.Command.make_context
+
+        def meet(command: Any, *given: Any, **named: Any) -> Any:
+            if self._is_answering or is_of_import(sys._getframe(1)):
+                return make_context(command, *given, **named)
+            return self._answer([ClickParser(command, make_context)])
+
+        module.Command.make_context = meet
+
+    def _absl(self, module: ModuleType) -> None:
+        parse = module.FlagValues.__call__
+
+        def meet(values: Any, *given: Any, **named: Any) -> Any:
+            if self._is_answering or is_of_import(sys._getframe(1)):
+                return parse(values, *given, **named)
+            return self._answer([AbslParser(values, parse)])
+
+        module.FlagValues.__call__ = meet
+
+    def stop(self, reason: str) -> None:
+        """End the program where it would do something else than read its command line."""
+        if self._is_over:
+            return
+        if self._is_answering:
+            if threading.current_thread() is threading.main_thread():
+                raise _StoppedError
+            return
+        if os.getpid() != self._process:
+            os._exit(0)
+        main = sys._current_frames()[threading.main_thread().ident or 0]
+        place = place_of(user_frames(main))
+        self.end(f"it {reason} ({place})" if place else f"it {reason}")
+
+    def end(self, reason: str) -> NoReturn:
+        """Answer without a main parser."""
+        if self._first:
+            self._answer([*self._first])
+        print(json.dumps({"flags": [], "subcommands": {}, "reason": reason}), file=self._answers, flush=True)
+        os._exit(0)
+
+    def fail(self, said: str) -> NoReturn:
+        """End as the program fails, without its exit handlers."""
+        self._is_over = True
+        sys.stdout.flush()
+        print(said, file=sys.stderr, flush=True)
+        os._exit(1)
+
+    def start_again(self, variables: Mapping[str, str]) -> NoReturn:
+        """Run the program from its beginning with these variables in its environment."""
+        self._is_over = True
+        os.environ |= variables
+        os.dup2(self._questions.fileno(), 0)
+        os.dup2(self._answers.fileno(), 1)
+        os.execv(sys.executable, sys.orig_argv)
+
+    def _answer(self, parsers: Sequence[FlagParser]) -> NoReturn:
+        self._is_answering = True
+        flags = [flag for parser in parsers for flag in parser.flags(self.words)]
+        *first, main = parsers
+        answer = {"flags": flags, "subcommands": main.subcommands(self.words), "reason": ""}
+        print(json.dumps(answer), file=self._answers, flush=True)
+        for line in self._questions:
+            left = json.loads(line)
+            try:
+                for parser in first:
+                    left = parser.unknown(left) if isinstance(parser, ArgparseParser) else left
+                error = main.error_of(left)
+            except _StoppedError:
+                error = ""
+            print(json.dumps(error), file=self._answers, flush=True)
+        os._exit(0)
+
+
+def _is_strict(frame: FrameType | None, parser: argparse.ArgumentParser) -> bool:
+    """Whether a parser is called by its method that refuses unknown words."""
+    is_strict = False
+    while frame is not None and frame.f_locals.get("self") is parser:
+        is_strict = frame.f_code.co_name in ("parse_args", "parse_intermixed_args")
+        if is_strict:
+            break
+        frame = frame.f_back
+    return is_strict
 
 
 def main() -> NoReturn:
-    script, *words = sys.argv[1:]
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # What the script prints before it reads its command line is nobody's answer.
-    os.dup2(2, 1)
-    parse = argparse.ArgumentParser.parse_known_args
-    first: list[argparse.ArgumentParser] = []
-    """Parsers that take their flags out before the main one; by the usual idiom, they have no --help."""
-
-    def answer(parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-        if _is_of_library(sys._getframe(1)):
-            return parse(parser, *args, **kwargs)
-        is_strict = sys._getframe(1).f_code.co_name == "parse_args"
-        if not is_strict and not parser.add_help:
-            first.append(parser)
-            return parse(parser, *args, **kwargs)
-        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
-        flags = []
-        for each in (*first, parser):
-            given = _given(each, words)
-            flags += [described for action in each._actions if (described := _describe(action, each, words, given))]
-        print(json.dumps(flags), file=answers, flush=True)
-        for line in sys.stdin:
-            left = json.loads(line)
-            for each in first:
-                _, left = parse(each, left)
-            print(json.dumps(_error_of(parser, left, is_strict=is_strict)), file=answers, flush=True)
-        os._exit(0)
-
-    argparse.ArgumentParser.parse_known_args = answer  # type: ignore[method-assign, assignment]
-    with contextlib.suppress(SystemExit):
-        run_as_main(script, words)
-    os._exit(0)
-
-
-def _is_of_library(frame: FrameType | None) -> bool:
-    """Whether an installed package parses words while it is imported."""
-    while frame is not None and frame.f_code.co_filename == argparse.__file__:
-        frame = frame.f_back
-    if frame is None or not is_installed(frame.f_code.co_filename):
-        return False
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
-
-
-Given = list[tuple[argparse.Action, list[str]]]
-"""The arguments that some words give, with the words of their values, in the order of the line."""
-
-
-def _given(parser: argparse.ArgumentParser, words: list[str]) -> tuple[Given, list[str]]:
-    """What the words give, however they spell it; and the words that the parser does not know.
-
-    No type of the script is called: it may open a file, or return what cannot be compared.
-    """
-    given: Given = []
-    required = [(action, action.required) for action in parser._actions]
-
-    def take(action: argparse.Action, texts: list[str]) -> Any:
-        if texts or action.option_strings:
-            given.append((action, [*texts]))
-        return texts[0] if action.nargs in (None, argparse.OPTIONAL) and texts else [*texts]
-
-    for action, _ in required:
-        action.required = False
-    said = io.StringIO()
-    parser._get_values = take  # type: ignore[method-assign, assignment]
+    own_folder, root, commit, program, *words = sys.argv[1:]
+    if commit:
+        enter(Path(root), commit)
+    sys.dont_write_bytecode = True
+    reading = Reading(words)
+    imports = reading.install()
+    stop_before_effects(reading.stop, own_folder)
+    stop_after(OWN_TIME_S, reading.stop, imports)
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            _, unknown = parser.parse_known_args(words)
-    except (SystemExit, Exception):  # noqa: BLE001 - what the parser refuses is said when the runs are checked
-        return [], words
-    finally:
-        del parser._get_values
-        for action, was in required:
-            action.required = was
-    return given, unknown
-
-
-def _places_of(
-    action: argparse.Action, parser: argparse.ArgumentParser, words: list[str], given: Given, unknown: list[str]
-) -> list[int]:
-    """Which words give a value to an argument, and nothing else."""
-    places: list[int] = []
-    for turn, (other, _) in enumerate(given):
-        if other is not action:
-            continue
-        without = given[:turn] + given[turn + 1 :]
-        for first, count in itertools.product(range(len(words)), (1, 2)):
-            is_flag = words[first][:1] in parser.prefix_chars and first not in places
-            if is_flag and _given(parser, words[:first] + words[first + count :]) == (without, unknown):
-                places += range(first, first + count)
-                break
-    return places
-
-
-def _describe(
-    action: argparse.Action, parser: argparse.ArgumentParser, words: list[str], given: tuple[Given, list[str]]
-) -> dict[str, Any] | None:
-    """What is known of one argument; None for --help and --version."""
-    if isinstance(action, argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction):
-        return None
-    has_no = isinstance(action, argparse.BooleanOptionalAction)
-    options = [option for option in action.option_strings if not (has_no and option.startswith("--no-"))]
-    longest = max(options, key=len, default="")
-    is_switch = action.nargs == 0
-    default = action.default if isinstance(action.default, str | int | float | bool) else None
-    return {
-        "option": longest,
-        "dest": action.dest,
-        "kind": "bool" if has_no else "switch" if is_switch else "value",
-        "type": _PLAIN.get(action.type, "any") if action.choices is None else "str",  # type: ignore[arg-type]
-        "choices": None if action.choices is None else [str(choice) for choice in action.choices],
-        "several": action.nargs in ("*", "+") or (isinstance(action.nargs, int) and not is_switch),
-        "default": default,
-        "given": [texts for other, texts in given[0] if other is action],
-        "places": _places_of(action, parser, words, *given),
-        "help": (action.help or "") if action.help != argparse.SUPPRESS else "",
-    }
-
-
-def _error_of(parser: argparse.ArgumentParser, words: list[str], *, is_strict: bool) -> str:
-    """What the parser says against these words; empty if it takes them.
-
-    Args:
-        parser: the script's.
-        words: the arguments of a run.
-        is_strict: whether the script refuses words that the parser does not know.
-    """
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            _, unknown = parser.parse_known_args(words)
+        run_as_main(program, words)
     except SystemExit as end:
-        return (said.getvalue().strip().splitlines() or [""])[-1] if end.code else ""
-    except Exception as error:  # noqa: BLE001 - a type of the script's own may raise anything
-        return f"{type(error).__name__}: {error}"
-    return f"unrecognized arguments: {' '.join(unknown)}" if is_strict and unknown else ""
+        if end.code:
+            reading.fail(end.code if isinstance(end.code, str) else "")
+    except BaseException as error:  # noqa: BLE001 - whatever a program raises
+        if isinstance(error, KeyError) and error.args[0] in _RANK_OF_ONE and "RANK" not in os.environ:
+            reading.start_again(_RANK_OF_ONE)
+        reading.fail(traceback.format_exc())
+    reading.end("it ends")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The flags of a script: read from its argparse parser, without running the script further than that."""
+"""The flags of a program: read from its parser, without running the program further than that."""
 
 from __future__ import annotations
 
@@ -11,38 +11,47 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.util.digests import source_digests
+from dmls_ray.util.digests import file_of_program, source_digests
 from dmls_ray.util.errors import UserCodeError
+from dmls_ray.util.programs import module_beside, module_of
+from dmls_ray.util.text import did_you_mean
 
 READ_TIMEOUT_S = 120.0
-"""How long a script may take until it reads its command line."""
+"""How long a program may take until it reads its command line, with its imports."""
 
-_PARSES = re.compile(r"argparse|ArgumentParser|parse_args")
+_PARSES = re.compile(r"pars|argv|click|typer|tyro|absl|flags|\bcli\b|CLI")
+"""What the text of a program has that may read a command line; others need not be started."""
 NUMBER_OR_TEXT = int | float | str
-"""What is not a number reaches the script as it was typed."""
+"""What is not a number reaches the program as it was typed."""
+SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
+"""Names of flags that seed a script."""
 _HINTS: dict[str, Any] = {"str": str, "int": int, "float": float, "any": NUMBER_OR_TEXT}
 
 
 @dataclass(frozen=True)
 class ScriptFlag:
-    """One flag of a script, or a variable of its environment, or a name in braces among its fixed arguments."""
+    """One flag of a program, or a variable of its environment, or a name in braces among its fixed arguments."""
 
     option: str
-    """The flag as the script has it: `--batch-size`; for the other kinds the name."""
+    """The flag as the program has it: `--batch-size`; for the other kinds the name."""
     kind: Literal["value", "switch", "bool", "variable", "template"]
-    """value: followed by its value; switch: given or not; bool: `--flag` or `--no-flag`."""
+    """value: followed by its value; switch: given or not; bool: `option` or `off`."""
     several: bool = False
     """Whether several words may follow it; they are separated by spaces in one value."""
     given: tuple[str, ...] | None = None
-    """The last value that the fixed arguments of the script give it, as words; None where they give it none."""
+    """The last value that the fixed arguments of the program give it, as words; None where they give it none."""
     places: tuple[int, ...] = ()
     """Which of them do, and nothing else."""
+    off: str = ""
+    """Of a bool, the flag for false: `--no-amp`."""
+    default: Any = None
+    """Its value where none is given, if that is a plain one."""
 
     @property
     def hint(self) -> Any:
@@ -54,64 +63,109 @@ class ScriptFlag:
         if self.kind == "switch":
             return [self.option] if value else []
         if self.kind == "bool":
-            return [self.option if value else self.option.replace("--", "--no-", 1)]
+            return [self.option if value else self.off]
         if self.kind != "value":
             return []
         return [self.option, *str(value).split()] if self.several else [self.option, str(value)]
 
 
 class FlagReader:
-    """A process that has run the script up to where it reads its command line.
+    """A process that has run the program up to where it reads its command line.
 
     Args:
-        script: path of the script.
+        program: path of the file, or `-m` and the name of a module.
         words: its fixed arguments.
+        copy: the repository, and the commit in whose copy the program starts; empty for the files as they are.
+        variables: of its environment, with a value each.
 
     Raises:
-        UserCodeError: the script failed, or did not read its command line in time.
+        UserCodeError: the program failed.
     """
 
-    def __init__(self, script: str, words: Sequence[str]) -> None:
-        self.script = script
+    def __init__(
+        self, program: str, words: Sequence[str], copy: tuple[str, str] = ("", ""), variables: Mapping[str, str] = {}
+    ) -> None:
+        self.program = program
         self.flags: dict[str, ScriptFlag] = {}
         """By the name of the field."""
         self.specs: dict[str, FieldSpec] = {}
+        self.aliases: dict[str, str] = {}
+        """Other names of flags -> the field."""
+        self.subcommands: dict[str, list[str]] = {}
+        """Each subcommand that may follow the words, with its flags."""
+        self.unknown_because = ""
+        """Why the flags are not known; empty where they are."""
         self._process: subprocess.Popen[str] | None = None
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - open as long as the process
-        """What the script prints: a pipe that nobody reads would stop it."""
-        if _has_parser(script):
-            self._start(words)
+        self._folder = tempfile.TemporaryDirectory(prefix="dmls_ray-flags-", ignore_cleanup_errors=True)
+        """Temporary files of the program, and what it prints: a pipe that nobody reads would stop it."""
+        if _may_parse(program):
+            self._start(words, copy, variables)
+        else:
+            self.unknown_because = "nothing in it looks like a parser"
 
-    def _start(self, words: Sequence[str]) -> None:
-        command = [sys.executable, "-m", "dmls_ray.workloads.script.flag_reader", self.script, *words]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, encoding="utf-8"
-        )
+    def _start(self, words: Sequence[str], copy: tuple[str, str], variables: Mapping[str, str]) -> None:
+        folder = self._folder.name
+        command = [sys.executable, "-m", "dmls_ray.workloads.script.flag_reader", folder, *copy, self.program, *words]
+        own = {
+            "TMPDIR": folder,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHON_TYRO_BACKEND": "argparse",  # tyro has a parser of its own, too
+        }
+        with open(Path(folder, "said"), "w", encoding="utf-8") as said:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **variables, **own},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                encoding="utf-8",
+            )
         self._process = process
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], READ_TIMEOUT_S)
         if not ready:
-            self.close()
-            raise UserCodeError(
-                f"{self.script} did not read its command line within {READ_TIMEOUT_S:g} s; give its arguments after -- "
-                "with {name} for what is to vary, and --set name VALUE ..."
-            )
-        line = process.stdout.readline()
-        if not line:
-            said = self._last_line()
-            if process.returncode:
-                raise UserCodeError(f"{self.script} failed before it read its command line: {said}.")
+            process.kill()
+            self.unknown_because = f"it has not read its command line after {READ_TIMEOUT_S:g} s"
             return
-        for described in json.loads(line):
-            self._add(described)
+        line = process.stdout.readline()
+        if line:
+            answer = json.loads(line)
+            self.subcommands = answer["subcommands"]
+            for described in answer["flags"]:
+                self._add(described)
+            if answer["reason"]:
+                self.unknown_because = f"{answer['reason']} before a parser that is known reads its command line"
+            return
+        said_last = self._last_line()
+        # An argument that is filled for each run may be wrong in braces.
+        if any("{" in word for word in words):
+            self.unknown_because = f"it fails with braces among its arguments: {said_last}"
+            return
+        self.close()
+        file = file_of_program(self.program)
+        module = module_beside(str(file)) if file and not module_of(self.program) else ""
+        if module and "no known parent package" in said_last:
+            raise UserCodeError(f"{self.program} is a module of a package ({said_last}); give {module}.")
+        raise UserCodeError(f"{self.program} failed before it read its command line: {said_last}.")
 
     def _add(self, described: dict[str, Any]) -> None:
-        name = re.sub(r"\W", "_", described["option"].lstrip("-") or described["dest"])
-        if not described["option"]:
+        option, *others = described["options"]
+        if not option:
             return  # a word without a flag is given after --
+        name = _field_of(option)
+        for other in others:
+            if other.startswith("--") and _field_of(other) != name:
+                self.aliases[_field_of(other)] = name
         given = tuple(described["given"][-1]) if described["given"] else None
         self.flags[name] = ScriptFlag(
-            described["option"], described["kind"], described["several"], given, tuple(described["places"])
+            option,
+            described["kind"],
+            described["several"],
+            given,
+            tuple(described["places"]),
+            described["off"],
+            described["default"],
         )
         hint: Any = bool if described["kind"] != "value" else _HINTS[described["type"]]
         if described["choices"]:
@@ -120,51 +174,107 @@ class FlagReader:
             hint = str
         self.specs[name] = FieldSpec(name, described["help"], described["default"], hint)
 
+    @property
+    def seed_flag(self) -> str:
+        """The flag that seeds the program, by its name; empty without one."""
+        named = {**{name: name for name in self.flags}, **self.aliases}
+        found = [self.flags[field_name].option for name, field_name in named.items() if name in SEED_FLAGS]
+        return found[0] if found else ""
+
     def error_of(self, words: Sequence[str]) -> str:
-        """What the script's parser says against its whole command line; empty if it takes it, or has no parser."""
-        if not self.flags:
+        """What the program's parser says against its whole command line; empty if it takes it, or has no parser."""
+        if self._process is None or self.unknown_because:
             return ""
-        assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps([*words]), file=self._process.stdin, flush=True)
         answer: str = json.loads(self._process.stdout.readline() or '""')
         return answer
 
+    def about(self) -> str:
+        """What --help says where the flags are not known; empty where they are."""
+        if not self.unknown_because:
+            return ""
+        return (
+            f"The flags of {self.program} are not known: {self.unknown_because}. Names in braces and variables can "
+            "vary: --set batch 16 32 -- --batch_size={batch}, and --env NAME=1,2."
+        )
+
+    def about_unknown(self, flag: str, meant: str, way_out: str) -> str:
+        """The line about a flag that there is not.
+
+        Args:
+            flag: as it was typed.
+            meant: what of dmls_ray may have been meant, as a question.
+            way_out: the flags and arguments that give the program this one unseen.
+        """
+        if self.unknown_because:
+            return (
+                f"{flag} is no flag of dmls-ray; {meant}Those of {self.program} are not known "
+                f"({self.unknown_because}); as it writes them: {way_out}."
+            )
+        having = [name for name, options in self.subcommands.items() if flag in options]
+        if having:
+            return (
+                f"{flag} is a flag of {self.program} {having[0]}: give its subcommand after --, as in -- {having[0]}."
+            )
+        options = [option for name in self.flags for option in (f"--{name}", f"--{name.replace('_', '-')}")]
+        options += [f"--{name}" for name in self.aliases]
+        own_way = f"one that {self.program} reads by itself: {way_out}"
+        return f"{flag} is no flag; {did_you_mean(flag, options) or meant}--help lists them all; {own_way}."
+
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
-        self._said.close()
+        self._folder.cleanup()
 
     def _last_line(self) -> str:
         assert self._process is not None
         self._process.communicate()
-        self._said.seek(0)
-        lines = [line.strip() for line in self._said if line.strip()]
+        said = Path(self._folder.name, "said").read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
         return lines[-1].rstrip(".") if lines else f"exit code {self._process.returncode}"
 
 
-def reader_of(script: str, words: tuple[str, ...]) -> FlagReader:
-    """The reader of a script with these fixed arguments, started once for each version; it ends with this process.
+def _field_of(option: str) -> str:
+    return re.sub(r"\W", "_", option.lstrip("-"))
+
+
+def reader_of(
+    program: str, words: tuple[str, ...], copy: tuple[str, str] = ("", ""), variables: Mapping[str, str] = {}
+) -> FlagReader:
+    """The reader of a program with these fixed arguments, started once for each version; it ends with this process.
 
     Raises:
         UserCodeError: as `FlagReader`.
     """
-    return _reader_of(script, words, os.path.abspath(script), os.stat(script).st_mtime_ns)
+    file = file_of_program(program)
+    changed_ns = os.stat(file).st_mtime_ns if file else 0
+    return _reader_of(program, words, copy, tuple(variables.items()), os.getcwd(), changed_ns)
 
 
 @functools.cache
-def _reader_of(script: str, words: tuple[str, ...], path: str, changed_ns: int) -> FlagReader:
-    reader = FlagReader(script, words)
+def _reader_of(
+    program: str,
+    words: tuple[str, ...],
+    copy: tuple[str, str],
+    variables: tuple[tuple[str, str], ...],
+    folder: str,
+    changed_ns: int,
+) -> FlagReader:
+    reader = FlagReader(program, words, copy, dict(variables))
     atexit.register(reader.close)
     return reader
 
 
-def _has_parser(script: str) -> bool:
-    """Whether a script, or a module of its folder that it imports, names argparse: others need not be started."""
-    files = [Path(script)]
-    folder = Path(script).resolve().parent
-    files += [folder / name for name in source_digests([os.path.abspath(script)])]
-    return any(_PARSES.search(file.read_text(encoding="utf-8", errors="replace")) for file in files if file.is_file())
+def _may_parse(program: str) -> bool:
+    """Whether a program, or a module of the user that it imports, may read a command line: others are not started."""
+    file = file_of_program(program)
+    if file is None:
+        return True  # of a copy
+    name = module_of(program)
+    folder = Path() if name else file.resolve().parent
+    files = [file, *(folder / entry for entry in source_digests([program if name else os.path.abspath(program)]))]
+    return any(_PARSES.search(each.read_text(encoding="utf-8", errors="replace")) for each in files if each.is_file())

@@ -11,7 +11,10 @@ from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
 
 _MOST_LINE = 10_000
 """Characters from which on a line is none of JSON."""
-_END_BYTES = 4000
+_MOST_AFTER = 5
+"""Lines of a script's end with its exception, at most."""
+_END_BYTES = 16_000
+"""Of a log, in which what a script said last stands."""
 
 
 def numbers_printed(log: str, patterns: Mapping[str, str]) -> ToldNumbers:
@@ -54,8 +57,24 @@ def _numbers_of(line: str, patterns: Collection[str]) -> dict[str, float]:
 
 def last_line_of(log: str) -> str:
     """The last line that a script has printed that is not empty."""
+    return next((line.strip() for line in reversed(_end_of(log)) if line.strip()), "")
+
+
+def last_exception_in(log: str) -> str:
+    """The exception of a traceback that a script has printed at its end: `ValueError: text`; empty without one."""
+    lines = [line for line in _end_of(log) if line.strip()]
+    begins = [place for place, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if not begins:
+        return ""
+    # Between both lines, all are indented.
+    following = [line.strip() for line in lines[begins[-1] + 1 :] if line[:1].strip()]
+    # After an exception that it went on from, a script prints more.
+    return following[0] if 0 < len(following) <= _MOST_AFTER else ""
+
+
+def _end_of(log: str) -> list[str]:
+    """The last lines that a script has printed."""
     with open(log, "rb") as file:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - _END_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return file.read().decode(errors="replace").splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import resource
 import sys
 import tempfile
 import threading
@@ -26,11 +27,11 @@ from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
-from dmls_ray.workloads.script.as_main import place_in, run_as_main
+from dmls_ray.workloads.script.as_main import place_in_program, run_as_main
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
 from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
-from dmls_ray.workloads.script.printed import last_line_of, numbers_printed
+from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
 from dmls_ray.workloads.script.revisions import enter, imported_as_they_are, repository_of
 from dmls_ray.workloads.script.workload import ScriptConfig
 from dmls_ray.workloads.script.written import stamps_of, written
@@ -65,7 +66,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
 
     def measured(ended: Ended) -> dict[str, Any]:
         _flush()
-        outcome, reason = _outcome_of(script, repository, ended, steps, rank, log)
+        outcome, reason = _outcome_of(repository, ended, steps, rank, log)
         reported = Reported(taken=config.canonical())
         told = logged.or_those_of(numbers_printed(log, config.patterns))
         metrics = reported.read(told.last, set())
@@ -92,6 +93,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.ledger.facts(),
+                "said": config.said(),
                 "last_loss": steps.last_loss,
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
                 "not_recorded": reported.left_out,
@@ -111,15 +113,15 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     steps.end_process = end_here
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
-    script = os.path.abspath(config.path)  # from the working folder of the command
-    repository = repository_of(config.script) if config.commit else None
+    program = config.program  # seen from the working folder of the command
+    repository = repository_of(config.file) if config.commit else None
     if repository is not None:
         enter(repository, config.commit)
     with _working_folder(config), numbers_logged(folder) as logged:
         place = os.getcwd()
         before = stamps_of(place, folder)
         with utilization, steps.counted():
-            ended = _run(script, config.words())
+            ended = _run(program, config.words())
         return measured(ended)
 
 
@@ -194,17 +196,17 @@ def _flush() -> None:
             stream.flush()
 
 
-def _run(script: str, words: list[str]) -> Ended:
+def _run(program: str, words: list[str]) -> Ended:
     """Run the script with the words of its command line, and say how it ended."""
     process = os.getpid()
-    ended = _run_to_end(script, words, process)
+    ended = _run_to_end(program, words, process)
     if os.getpid() != process:  # a fork that the script has made, and whose result is none of the script
         _flush()
         _end_process(ended.code)
     return ended
 
 
-def _run_to_end(script: str, words: list[str], process: int) -> Ended:
+def _run_to_end(program: str, words: list[str], process: int) -> Ended:
     """The same in any process: where the script forks, both go on from here."""
 
     def raise_exited(code: int) -> NoReturn:
@@ -215,7 +217,7 @@ def _run_to_end(script: str, words: list[str], process: int) -> Ended:
 
     try:
         with patch.object(os, "_exit", raise_exited):
-            run_as_main(script, words)
+            run_as_main(program, words)
     except LastStep:
         return Ended()
     except _Exited as end:
@@ -224,7 +226,9 @@ def _run_to_end(script: str, words: list[str], process: int) -> Ended:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        return Ended(code)
+        # A program that prints an exception and then exits, as Hydra does, fails with that exception.
+        handled = end.__cause__ or end.__context__
+        return Ended(code, handled if code and not isinstance(end.code, str) else None)
     except BaseException as error:  # noqa: BLE001 - whatever a script raises ends its run only
         traceback.print_exc()
         return Ended(1, error)
@@ -232,31 +236,43 @@ def _run_to_end(script: str, words: list[str], process: int) -> Ended:
 
 
 def _outcome_of(
-    script: str, repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
+    repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
 ) -> tuple[Outcome, str]:
     """The outcome of a run, and why it is not ok."""
     if ended.error is not None and not steps.is_at_end:
         failed = failure(ended.error, rank)
-        place = place_in(script, ended.error)
+        place = place_in_program(ended.error)
         reason = f"{failed.reason} ({place})" if place else failed.reason
         if isinstance(ended.error, KeyError) and ended.error.args[0] in VARIABLES:
             reason += "; without ranks as torchrun has them: leave world size 1 out, or set the variables by --env"
+        if "no known parent package" in reason:
+            reason += "; a module of a package is run by its name: dmls-ray sweep -m package.train"
         return failed.outcome, reason
     for number, loss in enumerate(steps.ledger.losses.values, 1):
         if loss is not None and not math.isfinite(loss):
             return Outcome.DIVERGED, f"the loss of step {number} is not finite"
     if ended.code and not steps.is_at_end:
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
-        said = "" if steps.count else f": {last_line_of(log)}"
-        return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said}"
+        said = last_exception_in(log) or ("" if steps.count else last_line_of(log))
+        return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said and f': {said}'}"
     if not steps.count:
-        return Outcome.ERROR, (
-            "the script ended and no optimizer step or backward pass was seen in its process; if it starts processes "
-            "that train, leave that to dmls_ray: --world-size 2"
-        )
+        return Outcome.ERROR, _without_steps(rank, last_line_of(log))
     if as_they_are := imported_as_they_are(repository) if repository is not None else []:
         return Outcome.ERROR, (
             f"{', '.join(as_they_are)} came from the files as they are and not from the revision, by an editable "
             "installation, say; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
+
+
+def _without_steps(rank: RankInfo, last_line: str) -> str:
+    """Why a script that ended by itself has no result."""
+    # Of another kind are those of torch.func, say, which computes gradients without a backward pass.
+    reason = (
+        "the script ended, and no optimizer step or backward pass was seen in its process; steps of another kind are "
+        "not seen: --metric-regex NAME PATTERN takes a rate that it prints"
+    )
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if rank.world_size == 1 and children.ru_utime + children.ru_stime > 0:
+        reason += "; if it starts processes that train, leave that to dmls_ray: --world-size 2"
+    return f"{reason}. Its last line: {last_line}" if last_line else reason

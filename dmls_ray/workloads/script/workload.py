@@ -1,13 +1,15 @@
-"""The workload of training scripts: what can be varied of one, and the words of its command line."""
+"""The workload of training scripts: what can be varied of one, and the words of its command line.
+
+One module because the fields of a configuration and the words that they become are read together.
+"""
 
 from __future__ import annotations
 
 import functools
-import re
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from dmls_ray.config.fields import Count, FieldSpec, Name, field_defaults, field_specs, setting
@@ -16,13 +18,14 @@ from dmls_ray.config.options import RESERVED
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, Schema, without_derived_fields
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import TRAINING_METRICS
+from dmls_ray.util.digests import file_of_program
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.programs import folder_name_of, module_of
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.script.flags import ScriptFlag, reader_of
-from dmls_ray.workloads.script.revisions import AS_IT_IS, commit_of, script_at
-
-SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
-"""Names of flags that seed a script."""
+from dmls_ray.workloads.script.braces import filled, names_in_braces
+from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
+from dmls_ray.workloads.script.revisions import AS_IT_IS, commit_of, repository_of, script_at
+from dmls_ray.workloads.script.said import counts_said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,9 @@ class ScriptOptions(RuntimeConfig):
     """Revision of the script's git repository: a branch, a tag or a commit; . or none: the files as they are."""
     own_folder: bool = setting(False, group="run")
     """Whether each run has an empty working folder of its own."""
+    samples: Name | None = setting(None, group="run")
+    """Samples of a step, of all ranks, as arithmetic over flags and fields, where they are not seen or not seen right:
+    'batch_size * world_size', or with tokens: 'batch_size * world_size, tokens=batch_size * 1024'."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         Conflict(
@@ -60,7 +66,7 @@ class ScriptConfig(ScriptOptions):
     joins_group: ClassVar[bool] = False
 
     script: str
-    """Path of the script."""
+    """Path of the script; or -m and the name of a module, as after python."""
     arguments: str = ""
     """Its fixed arguments, as a line of a shell."""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -69,8 +75,12 @@ class ScriptConfig(ScriptOptions):
     """Name of a metric -> regular expression; the group of its last match in what the script prints is the number."""
     flags: Mapping[str, ScriptFlag] = field(default_factory=dict, compare=False, repr=False)
     """How each of the values is given to the script."""
+    aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Other names of flags."""
     commit: str = field(default="", compare=False)
     """The commit that the revision names; empty for the files as they are."""
+    variables_at_reading: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Variables with which the flags of the script are read: it may read them first."""
 
     @classmethod
     def specs_to_check(cls) -> Mapping[str, FieldSpec]:
@@ -92,13 +102,29 @@ class ScriptConfig(ScriptOptions):
         return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
 
     @property
-    def path(self) -> str:
-        """The file that is run."""
-        return str(script_at(self.script, self.commit))
+    def file(self) -> str:
+        """The file that is run where no revision is asked for."""
+        return str(file_of_program(self.script) or self.script)
+
+    @property
+    def program(self) -> str:
+        """What `run_as_main` takes, in the copy of the revision."""
+        return self.script if module_of(self.script) else os.path.abspath(script_at(self.script, self.commit))
+
+    def reader(self) -> FlagReader:
+        """The reader of the script's flags, at the revision."""
+        arguments, copy = tuple(shlex.split(self.arguments)), ("", "")
+        if self.commit:
+            copy = (str(repository_of(self.file)), self.commit)
+        return reader_of(self.program if self.commit else self.script, arguments, copy, self.variables_at_reading)
 
     def words(self) -> list[str]:
-        """The arguments of the script, with the seed of the run."""
-        words = [re.sub(r"\{(\w+)\}", self._filled, word) for word in shlex.split(self.arguments)]
+        """The arguments of the script, with the seed of the run.
+
+        Raises:
+            ConfigError: nothing fills a name in braces.
+        """
+        words = [filled(word, self.value_of) for word in shlex.split(self.arguments)]
         for name, value in self.values.items():
             words += self.flags[name].words(value)
         if self.seed_flag not in ("", "none"):
@@ -109,17 +135,39 @@ class ScriptConfig(ScriptOptions):
         """The variables of the environment that vary or are set."""
         return {name: str(value) for name, value in self.values.items() if self.flags[name].kind == "variable"}
 
-    def _filled(self, braces: re.Match[str]) -> str:
-        return str(self.values.get(braces[1], braces[0]))
+    def said(self) -> dict[str, float]:
+        """Samples and tokens of a step of all ranks, as `samples` says them; empty where it says nothing.
+
+        Raises:
+            ConfigError: it names what there is not, or is no arithmetic.
+        """
+        if self.samples is None:
+            return {}
+        names = [*dict.fromkeys([*self.values, *self.flags, *field_specs(ScriptOptions)])]
+        return counts_said(self.samples, self.value_of, names)
+
+    def value_of(self, name: str) -> Any:
+        """The value of a flag, a variable, a name in braces or a field, as it is in this run.
+
+        Raises:
+            KeyError: there is no such name.
+        """
+        name = self.aliases.get(name, name)
+        if name in self.values:
+            return self.values[name]
+        if name in field_specs(ScriptOptions):
+            return getattr(self, name)
+        flag = self.flags[name]
+        return flag.default if flag.given is None else " ".join(flag.given)
 
 
 class ScriptWorkload(Workload):
     """One script; without a name, that of records.
 
     Args:
-        script: path of the script.
+        script: path of the script, or `-m` and the name of a module.
         arguments: its fixed arguments; `{name}` stands for the value of an axis.
-        variables: names of variables of the environment that are given values.
+        variables: variables of the environment that vary or are set, each with one of its values.
         patterns: as those of `ScriptConfig`.
     """
 
@@ -136,17 +184,15 @@ class ScriptWorkload(Workload):
         self,
         script: str = "",
         arguments: Sequence[str] = (),
-        variables: Sequence[str] = (),
+        variables: Mapping[str, Any] | None = None,
         patterns: Mapping[str, str] | None = None,
     ) -> None:
         self.script, self.arguments, self.patterns = script, tuple(arguments), patterns or {}
-        self._others = {name: ScriptFlag(name, "variable") for name in variables}
-        for name in re.findall(r"\{(\w+)\}", " ".join(arguments)):
-            self._others[name] = ScriptFlag(name, "template")
+        self.variables = {name: str(value) for name, value in (variables or {}).items()}
 
     @property
     def folder_name(self) -> str:
-        return Path(self.script).stem
+        return folder_name_of(self.script)
 
     def specs(self) -> Mapping[str, FieldSpec]:
         return field_specs(ScriptOptions)
@@ -155,60 +201,98 @@ class ScriptWorkload(Workload):
         """The flags of the script, the variables and names in braces, and `ScriptOptions`.
 
         Raises:
-            ConfigError: there is no script.
+            ConfigError: there is no script, or a variable has the name of another field.
             UserCodeError: it fails before it reads its command line.
         """
         own = dict(field_specs(ScriptOptions))
         if not self.script:
             raise ConfigError("--workload script names no script; give its path: dmls-ray sweep train.py.")
-        if not Path(self.script).is_file():
-            raise ConfigError(f"{self.script}: there is no such file; give the path of a script.")
-        reader = reader_of(self.script, self.arguments)
-        flags = {**{_free(name, own): flag for name, flag in reader.flags.items()}, **self._others}
-        named = {_free(name, own): spec for name, spec in reader.specs.items()}
-        custom = {name: replace(spec, name=name) for name, spec in named.items()}
-        custom |= {name: FieldSpec(name, hint=flag.hint) for name, flag in self._others.items()}
+        file = file_of_program(self.script)
+        if file is None:
+            raise ConfigError(f"{self.script}: there is no such file; give the path of a script, or -m and a module.")
+        reader = self._reader()
+        flags = {_free(name, own): flag for name, flag in reader.flags.items()}
+        custom = {_free(name, own): replace(spec, name=_free(name, own)) for name, spec in reader.specs.items()}
+        aliases = {other: _free(name, own) for other, name in reader.aliases.items() if other not in (*own, *RESERVED)}
+        for name, flag in self._others({**flags, **aliases}).items():
+            if name in {**own, **flags}:
+                raise ConfigError(
+                    f"--env {name}: a setting or a flag of {self.script} has this name; set the variable before the "
+                    f"command, {name}=... dmls-ray sweep."
+                )
+            flags[name], custom[name] = flag, FieldSpec(name, hint=flag.hint)
         return Schema(
             title=self.script,
             specs={"world_size": own.pop("world_size"), **custom, **own},
-            build=functools.partial(self._build, flags, functools.cache(functools.partial(commit_of, self.script))),
+            aliases=aliases,
+            build=functools.partial(
+                self._build, flags, aliases, functools.cache(functools.partial(commit_of, str(file)))
+            ),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
             hint="A name in braces among the words after -- is a field, too: --flag={name}.",
         )
 
+    def _others(self, taken: Mapping[str, Any]) -> dict[str, ScriptFlag]:
+        """The variables, and the names in braces that are not those of flags or settings, which fill them, too."""
+        found = {name: ScriptFlag(name, "variable") for name in self.variables}
+        for name in names_in_braces(self.arguments):
+            if name not in {**found, **taken, **field_specs(ScriptOptions)}:
+                found[name] = ScriptFlag(name, "template")
+        return found
+
+    def _reader(self) -> FlagReader:
+        return reader_of(self.script, self.arguments, variables=self.variables)
+
     def _build(
-        self, flags: Mapping[str, ScriptFlag], commit_of_revision: Callable[[str], str], **given: Any
+        self,
+        flags: Mapping[str, ScriptFlag],
+        aliases: Mapping[str, str],
+        commit_of_revision: Callable[[str], str],
+        **given: Any,
     ) -> ScriptConfig:
         values = {name: value for name, value in given.items() if name in flags}
         own = {name: value for name, value in given.items() if name not in flags}
-        seed_flag = own.get("seed_flag", "auto")
-        if seed_flag == "auto":
-            found = [
-                flag.option for name, flag in reader_of(self.script, self.arguments).flags.items() if name in SEED_FLAGS
-            ]
-            own["seed_flag"] = found[0] if found else "none"
+        if own.get("seed_flag", "auto") == "auto":
+            own["seed_flag"] = self._reader().seed_flag or "none"
         return ScriptConfig(
             script=self.script,
             arguments=shlex.join(self.arguments),
             values=values,
             flags=flags,
+            aliases=aliases,
             patterns=self.patterns,
             commit=commit_of_revision(own.get("revision") or AS_IT_IS),
+            variables_at_reading=self.variables,
             **own,
         )
+
+    def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
+        aliases = self.schema().aliases
+        return {aliases.get(name, name): given for name, given in axes.items()}
+
+    def about_flags(self) -> str:
+        return self._reader().about()
+
+    def about_unknown_flag(self, flag: str, values: Sequence[str], meant: str) -> str:
+        own = flag.lstrip("-").replace("-", "_")
+        name = _free(own, field_specs(ScriptOptions)) if own.isidentifier() else "name"
+        way_out = f"{shlex.join(['--set', name, *values, '--', *self.arguments])} {flag}={{{name}}}"
+        return self._reader().about_unknown(flag, meant, way_out)
 
     def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         described: dict[str, Any] = {"script": self.script, "args": list(self.arguments)}
         described |= {"axes": {}, "set": {}, "env": {}, "metric_regex": dict(self.patterns)}
         tables = {"template": "set", "variable": "env"}
+        own, reader = field_specs(ScriptOptions), self._reader()
+        flags = self._others({_free(name, own): flag for name, flag in reader.flags.items()} | reader.aliases)
         for name, given in axes.items():
-            flag = self._others.get(name)
-            described[tables[flag.kind] if flag else "axes"][name] = given
+            table = tables.get(flags[name].kind, "axes") if name in flags else "axes"
+            described[table][name] = given
         return described
 
     def split_off(self, names: Sequence[str]) -> tuple[Workload, Mapping[str, Any]]:
-        reader = reader_of(self.script, self.arguments)
+        reader = self._reader()
         own = field_specs(ScriptOptions)
         given: dict[str, Any] = {}
         taken: set[int] = set()
@@ -221,8 +305,7 @@ class ScriptWorkload(Workload):
                 given[field_name] = reader.specs[name].parse(value[0])
                 taken |= {*flag.places}
         left = [word for place, word in enumerate(self.arguments) if place not in taken]
-        variables = [name for name, flag in self._others.items() if flag.kind == "variable"]
-        return ScriptWorkload(self.script, left, variables, self.patterns), given
+        return ScriptWorkload(self.script, left, self.variables, self.patterns), given
 
     def command_of(self, values: Mapping[str, Any]) -> str:
         config = self.schema().make(**{**values, "seed_flag": "none"})
@@ -234,24 +317,24 @@ class ScriptWorkload(Workload):
         if config.world_size > 1:
             program = ["torchrun", "--standalone", "--nproc-per-node", str(config.world_size)]
         prefix = [f"{name}={value}" for name, value in variables.items()]
-        return shlex.join([*prefix, *program, self.script, *config.words()])
+        script = self.script.split() if module_of(self.script) else [self.script]
+        return shlex.join([*prefix, *program, *script, *config.words()])
 
     def check(self, configs: Sequence[ScriptConfig]) -> None:
         for config in configs:
-            words, fixed = config.words(), tuple(shlex.split(config.arguments))
+            words = config.words()
+            config.said()
             for name in config.values:
                 if config.flags[name].given is not None:
                     flag = config.flags[name].option
                     raise ConfigError(f"{flag} is given before -- and after it; leave one of them out.")
-            if error := reader_of(config.path, fixed).error_of(words):
-                flags = [word for word in fixed if word.startswith("--")]
-                ours = [flag for flag in flags if flag[2:].replace("-", "_") in self._flags_of_sweeps()]
+            if error := config.reader().error_of(words):
+                flags = [word for word in shlex.split(config.arguments) if word.startswith("--")]
+                own = {*RESERVED, *field_specs(ScriptOptions)}
+                ours = [flag for flag in flags if flag[2:].replace("-", "_") in own]
                 way_out = f"; {ours[0]} is a flag of dmls-ray, which stands before --" if ours else ""
                 at = f" at --revision {config.revision}" if config.commit else ""
-                raise ConfigError(f"{config.script} {shlex.join(words)}{at}: {error}{way_out}.")
-
-    def _flags_of_sweeps(self) -> set[str]:
-        return {*RESERVED, *field_specs(ScriptOptions)}
+                raise ConfigError(f"{config.script} {shlex.join(words)}{at}: {error.rstrip('.')}{way_out}.")
 
     def check_recorded(self, config: Mapping[str, Any]) -> None:
         check_field_values(field_specs(ScriptOptions), config)

@@ -74,12 +74,12 @@ def test_a_run_that_goes_to_its_end_in_a_search_is_what_it_is_alone(sweep_comman
 def test_optuna_proposes_runs_and_goes_on_where_it_was(sweep_command: Command, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     flags = (*FLAGS, "--searcher", "optuna", "--epochs", "2", "--optimizer", "adam", "sgd")
-    first = sweep_command("search", *flags, "--samples", "4")
+    first = sweep_command("search", *flags, "--trials", "4")
     assert first.returncode == 0, first.stderr
     folder = tmp_path / "results" / "search"
     before = {record.run_id for record in load(folder).records}
     assert len(before) == 4
-    done = sweep_command("search", *flags, "--samples", "7")
+    done = sweep_command("search", *flags, "--trials", "7")
     assert done.returncode == 0, done.stderr
     records = load(folder).records
     assert len(records) == 7
@@ -90,7 +90,7 @@ def test_optuna_proposes_runs_and_goes_on_where_it_was(sweep_command: Command, t
     # Which runs are stopped early depends on which of those that go side by side ends first.
     trained = sum(record.metrics.get("stopped_epoch") is None for record in records)
     assert f"of {trained or 7} configuration" in done.stdout
-    nothing = sweep_command("search", *flags, "--samples", "7")
+    nothing = sweep_command("search", *flags, "--trials", "7")
     assert nothing.returncode == 0
     assert "[1/" not in nothing.stdout
 

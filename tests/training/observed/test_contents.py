@@ -34,7 +34,7 @@ def test_tensors_are_found_in_lists_mappings_and_objects(
     value: object, shapes: list[tuple[int, ...]], lengths: list[int]
 ) -> None:
     content = content_of(value)
-    assert content.shapes == shapes
+    assert [leaf.shape for leaf in content.leaves] == shapes
     assert content.lengths == lengths
 
 

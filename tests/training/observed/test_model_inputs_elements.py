@@ -22,7 +22,7 @@ class OnGrid(nn.Module):
 
 def test_all_tensors_that_a_model_is_given_count() -> None:
     model = OnGrid()
-    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, "cpu")
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
     inputs.find()
     model(torch.zeros(5), torch.zeros(8, 3))
     given = inputs.take()

@@ -60,7 +60,7 @@ class Loop:
         with (
             around_loader_waits(began, ended),
             batch_sizes_noted(),
-            around_backward_passes(lambda *_, **__: self.tests.train(), lambda _: None),
+            around_backward_passes(lambda _: self.tests.train(), lambda: None),
         ):
             loop(self)
         self.timer.end_epoch()

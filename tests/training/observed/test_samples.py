@@ -19,7 +19,7 @@ def batch(size: int, *shapes: tuple[int, ...], loader: int = 1) -> Batch:
 
 
 def given(*shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0) -> Given:
-    return Given([*shapes], [], is_list=False, is_again=again, sizes=[shapes[0][0], *further], tokens=tokens)
+    return Given([*shapes], [], False, again, [shapes[0][0], *further], tokens)
 
 
 def counted(*steps: SeenStep, times: int = STEPS) -> Samples:

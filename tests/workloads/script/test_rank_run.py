@@ -10,6 +10,7 @@ import pytest
 
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.script.flags import ScriptFlag
+from dmls_ray.workloads.script.workload import ScriptConfig
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
 
@@ -54,8 +55,72 @@ def test_a_script_that_ends_within_its_warm_up_has_a_rate(run: Runner) -> None:
     assert result.values["samples_per_s"] > 0
 
 
-def test_a_script_that_trains_nothing_says_so(run: Runner) -> None:
-    assert "no optimizer step" in run.one("print('hello')").reason
+def test_a_script_that_trains_nothing_says_so_with_its_last_line(run: Runner) -> None:
+    reason = run.one("print('hello')").reason
+    assert "no optimizer step" in reason
+    assert reason.endswith("--metric-regex NAME PATTERN takes a rate that it prints. Its last line: hello")
+    assert "--world-size" not in reason
+
+
+def test_ranks_that_train_nothing_are_not_told_to_ask_for_ranks(run: Runner) -> None:
+    source = "import subprocess\nsubprocess.run(['sleep', '0.01'])"
+    assert "--world-size 2" in run.one(source).reason
+    for result in run.ranks(source, world_size=2):
+        assert "--world-size" not in result.reason
+        assert "--metric-regex" in result.reason
+
+
+CAUGHT = """
+import os, sys, traceback
+try:
+    raise ValueError("the cause")
+except ValueError:
+    traceback.print_exc()
+    print("set FULL_ERROR=1 for more")
+    END
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("sys.exit(1)", "ValueError: the cause (train.py, line 4)"),
+        ("raise SystemExit(2)", "ValueError: the cause (train.py, line 4)"),
+        ("os._exit(3)", "exit code 3 after 0 steps: ValueError: the cause"),
+        ("sys.exit('no data')", "exit code 1 after 0 steps: ValueError: the cause"),
+    ],
+)
+def test_a_script_that_prints_an_exception_and_exits_fails_with_the_exception(
+    run: Runner, end: str, reason: str
+) -> None:
+    assert run.one(CAUGHT.replace("END", end)).reason == reason
+
+
+def test_a_module_is_run_as_python_runs_it(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.folder)
+    package = run.folder / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("import sys\nARGUMENTS = sys.argv[0]")
+    (package / "model.py").write_text("WIDTH = 8")
+    check = """
+from . import ARGUMENTS
+from .model import WIDTH
+import pickle
+class Local: pass
+pickle.loads(pickle.dumps(Local()))
+assert (__name__, __package__, __spec__.name) == ("__main__", "package", "package.train")
+assert ARGUMENTS == "-m" and sys.argv[0] == __file__, (ARGUMENTS, sys.argv)
+assert sys.path[0] == os.getcwd()
+"""
+    (package / "train.py").write_text(BEGIN + check + LOOP)
+    config = ScriptConfig(script="-m package.train", steps=20, seed_flag="none")
+    (result,) = run.run(config)
+    assert (result.outcome, result.run.get("steps")) == (Outcome.OK, 20), result.reason
+    (result,) = run.run(ScriptConfig(script="package/train.py", seed_flag="none"))
+    assert "run by its name: dmls-ray sweep -m package.train" in result.reason
+    (package / "train.py").write_text("from .model import WIDTH\nraise ValueError('a fault')")
+    (result,) = run.run(config)
+    assert result.reason == "ValueError: a fault (train.py, line 2)"
 
 
 @pytest.mark.parametrize("caught", ["Exception", "BaseException"])
@@ -268,4 +333,4 @@ dist.destroy_process_group()
 def test_a_rank_that_fails_at_once_waits_for_the_others_with_the_store_that_they_meet_in(run: Runner) -> None:
     run.late_s = 1.0
     results = run.ranks("raise SystemExit(3)", world_size=2)
-    assert [result.reason for result in results] == ["exit code 3 after 0 steps: "] * 2
+    assert [result.reason for result in results] == ["exit code 3 after 0 steps"] * 2
