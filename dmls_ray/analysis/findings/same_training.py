@@ -100,7 +100,9 @@ def training_change(pair: Pair) -> TrainingChange | None:
         elif size == base_size or not may_be_equal:
             known[unit] = size, base_size
     change = TrainingChange(known, model, formats, losses, rounding, shown)
-    return change if counted or model or change.is_same else None
+    runs = [*trial.counted, *base.counted]
+    is_checked = losses != "unknown" and any("samples_unknown" in record.facts for record in runs)
+    return change if counted or model or is_checked or change.is_same else None
 
 
 def _number_format(trial: Trial) -> str:

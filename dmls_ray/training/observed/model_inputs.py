@@ -172,8 +172,7 @@ class ModelInputs:
         else:
             given = self._given
             given.sizes.append(size)
-        if tensor is not None:
-            given.elements += tensor.numel()
+        given.elements += sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
         for leaf, shape in zip(leaves, shapes, strict=True):
             if len(shape) == 2 and shape[0] == size and isinstance(leaf, Tensor) and not leaf.is_floating_point():
                 given.tokens += leaf.numel()

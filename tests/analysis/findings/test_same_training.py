@@ -37,6 +37,8 @@ def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
             "counted_steps": seen.get("counted"),
         }
         record.metrics |= {name: value for name, value in metrics.items() if value is not None}
+        if "unknown" in seen:
+            record.facts["samples_unknown"] = seen["unknown"]
         if seen["format"]:
             record.facts["number_format"] = seen["format"]
     base, trial = make_table(runs).rows
@@ -90,6 +92,12 @@ def test_of_code_without_samples_tokens_say_whether_the_batch_changed() -> None:
 def test_where_steps_are_not_counted_only_equal_training_is_said() -> None:
     assert change_of({}, {}).verdict == "same"
     assert training_change(pair_of({}, {"loss": 2.1})) is None
+
+
+def test_losses_are_compared_where_samples_are_not_known() -> None:
+    unknown = {"unknown": "loader: 4, model: 3"}
+    assert change_of(unknown, unknown | {"loss": 2.1, "first": 2.6}).verdict == "unclear"
+    assert training_change(pair_of({}, unknown | {"loss": None})) is None
 
 
 def test_each_change_is_named() -> None:
