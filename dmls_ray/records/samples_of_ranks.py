@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dmls_ray.records.model import RankRecord, RunRecord
 
-_SAMPLES = ("samples_per_step", "samples_per_s")
-_COUNTED = (*_SAMPLES, "tokens_per_step", "tokens_per_s")
+_UNITS = ("samples", "tokens")
 _ALIKE = 0.01
 """Relative difference up to which the user's word is what was seen."""
 _AHEAD = 0.1
-"""The same of what ranks were given and what was read for them."""
+"""Relative difference by which ranks may be given more than was read for them: a reader is ahead of some steps."""
 
 
 def take_samples(record: RunRecord, reasons: Sequence[str], said: Mapping[str, float]) -> None:
@@ -24,11 +22,19 @@ def take_samples(record: RunRecord, reasons: Sequence[str], said: Mapping[str, f
         said: samples and tokens of a step of all ranks, as the user says them.
     """
     ranks, facts = record.ranks, record.facts
-    for name, value in _of_ranks(ranks).items():
-        if any(name in rank.metrics for rank in ranks):
+    step_s = _step_s(ranks, is_together=not record.independent_ranks)
+    if step_s:
+        record.metrics["step_ms_mean"] = max(step_s.values()) * 1e3
+    for unit in _UNITS:
+        if not any(f"{unit}_per_step" in rank.metrics for rank in ranks) and not any(map(_loaded_by, ranks)):
+            continue
+        of_ranks = _of_ranks(ranks, f"{unit}_per_step", unit)
+        for name in (f"{unit}_per_step", f"{unit}_per_s"):
             record.metrics.pop(name, None)  # the sum over all ranks that know theirs
-        if value:
-            record.metrics[name] = value
+        if of_ranks:
+            record.metrics[f"{unit}_per_step"] = sum(of_ranks.values())
+        if of_ranks and of_ranks.keys() <= step_s.keys():
+            record.metrics[f"{unit}_per_s"] = sum(value / step_s[rank] for rank, value in of_ranks.items())
     if len(ranks) > 1 and len(_groups(ranks)) == 1:
         facts["same_samples"] = "true"
     for unit, value in said.items():
@@ -49,34 +55,44 @@ def _take_word(record: RunRecord, unit: str, said: float) -> None:
         record.facts[f"{unit}_differ"] = f"{seen:.4g}"
     record.metrics[per_step] = said
     record.facts["counted_by"] = "--samples"
-    step_ms = max((rank.metrics["step_ms_mean"] for rank in record.ranks if "step_ms_mean" in rank.metrics), default=0)
-    if step_ms:
-        record.metrics[per_s] = said * 1e3 / step_ms
+    if "step_ms_mean" in record.metrics:
+        record.metrics[per_s] = said * 1e3 / record.metrics["step_ms_mean"]
 
 
-def _of_ranks(ranks: Sequence[RankRecord]) -> dict[str, float | None]:
-    """Samples and tokens of a step of all ranks, and in a second; None where they are not known.
+def _step_s(ranks: Sequence[RankRecord], *, is_together: bool) -> dict[int, float]:
+    """Seconds of a step of each rank, by its number, without tests; only of ranks that know it.
+
+    Ranks that train together wait for one that tests the model: what it left out counts on none of them.
+    """
+    timed = [rank for rank in ranks if rank.metrics.get("step_ms_mean")]
+    shares = {rank.rank: rank.metrics.get("counted_share", 1.0) for rank in timed}
+    least = min(shares.values(), default=1.0)
+    kept = {rank: least / share if is_together and share else 1.0 for rank, share in shares.items()}
+    return {rank.rank: rank.metrics["step_ms_mean"] / 1e3 * kept[rank.rank] for rank in timed}
+
+
+def _loaded_by(rank: RankRecord) -> float:
+    return rank.metrics.get("loaded_per_step", 0.0)
+
+
+def _of_ranks(ranks: Sequence[RankRecord], name: str, unit: str) -> dict[int, float]:
+    """Samples or tokens of a step, by the ranks that stand for all; empty where they are not known.
 
     A rank that reads for all others, which read nothing, has the samples of all.
     """
-    values = {name: _of_groups(ranks, name) for name in _COUNTED}
-    readers = [rank for rank in ranks if rank.metrics.get("loaded_per_step")]
-    if not readers or len(readers) == len(ranks):
-        return values
-    read = sum(_read_by(rank, "samples_per_step") for rank in readers)
-    counted = values["samples_per_step"]
-    # What models were given is exact, where a reader is some batches ahead.
-    if counted is None or abs(counted - read) > _AHEAD * read:
-        values |= {name: sum(_read_by(rank, name) for rank in readers) for name in _SAMPLES}
-    return values
+    counted = _of_groups(ranks, name)
+    readers = [rank for rank in ranks if _loaded_by(rank)]
+    if unit != "samples" or not readers or len(readers) == len(ranks):
+        return counted
+    read = {rank.rank: _loaded_by(rank) for rank in readers}
+    # What models were given is exact: a reader is some batches ahead, and may skip some. It cannot be more.
+    is_possible = 0 < sum(counted.values()) <= (1 + _AHEAD) * sum(read.values())
+    return counted if is_possible else read
 
 
-def _read_by(rank: RankRecord, name: str) -> float:
-    loaded = rank.metrics["loaded_per_step"]
-    if name == "samples_per_step":
-        return loaded
-    step_ms = rank.metrics.get("step_ms_mean")
-    return loaded * 1e3 / step_ms if step_ms else 0.0
+def have_same_samples(ranks: Sequence[RankRecord]) -> bool:
+    """Whether some ranks were given the samples of others."""
+    return len(_groups(ranks)) < len(ranks)
 
 
 def _groups(ranks: Sequence[RankRecord]) -> list[list[RankRecord]]:
@@ -89,17 +105,13 @@ def _groups(ranks: Sequence[RankRecord]) -> list[list[RankRecord]]:
     return [*groups.values()]
 
 
-def have_same_samples(ranks: Sequence[RankRecord]) -> bool:
-    """Whether some ranks were given the samples of others."""
-    return len(_groups(ranks)) < len(ranks)
-
-
-def _of_groups(ranks: Sequence[RankRecord], name: str) -> float | None:
-    """The sum over groups of ranks of what a rank of it has; None where no rank of a group says it."""
-    total = 0.0
+def _of_groups(ranks: Sequence[RankRecord], name: str) -> dict[int, float]:
+    """What a rank of each group has of a metric, by its number; empty where no rank of a group says it."""
+    found = {}
     for group in _groups(ranks):
-        known = [rank.metrics[name] for rank in group if name in rank.metrics]
+        known = [rank for rank in group if name in rank.metrics]
         if not known:
-            return None
-        total += max(known)
-    return total
+            return {}
+        most = max(known, key=lambda rank: rank.metrics[name])
+        found[most.rank] = most.metrics[name]
+    return found

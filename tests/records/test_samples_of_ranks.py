@@ -41,6 +41,7 @@ def record_of(*ranks: RankResult) -> RunRecord:
         # Rank 0 reads for both.
         ([rank(0, 8, loaded=16, digests=[1]), rank(1, 8, loaded=0, digests=[2])], 16, False),
         ([rank(0, 16, loaded=16, digests=[1]), rank(1, 8, loaded=0, digests=[2])], 16, False),
+        ([rank(0, 8, loaded=23, digests=[1]), rank(1, 8, loaded=0, digests=[2])], 16, False),
         ([rank(0, 16, loaded=16, digests=[1]), rank(1, None, loaded=0, digests=[2])], 16, False),
         ([rank(0, 16, loaded=16, digests=[1]), rank(1, None, loaded=16, digests=[2])], None, False),
     ],
@@ -69,6 +70,16 @@ def test_the_word_of_the_user_is_taken_and_what_was_seen_is_kept_where_it_differ
     assert record.metrics["samples_per_s"] == 6400
     assert record.metrics["tokens_per_s"] == 640_000
     assert record.facts == {"counted_by": "--samples", "samples_differ": "16"}
+
+
+def test_ranks_that_wait_for_one_that_tests_have_its_time_of_a_step() -> None:
+    tests = rank(0, 16, loaded=16, digests=[1])
+    tests.values.update(counted_share=0.5)
+    waits = rank(1, 16, loaded=16, digests=[2])
+    waits.values.update(step_ms_mean=20.0, counted_share=1.0)
+    record = record_of(tests, waits)
+    assert record.metrics["step_ms_mean"] == 10
+    assert record.metrics["samples_per_s"] == 3200
 
 
 def test_parts_of_a_model_on_ranks_that_share_their_samples_are_one_model() -> None:

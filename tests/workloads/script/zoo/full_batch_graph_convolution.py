@@ -40,7 +40,7 @@ for epoch in range(200):
     optimizer.zero_grad()
     nn.functional.nll_loss(model(features, adjacency)[train], labels[train]).backward()
     optimizer.step()
-    step(1)
+    step(NODES)  # whose losses are those of the labelled ones
     if epoch % 5 == 4:
         with testing(), torch.no_grad():
             model.eval()
