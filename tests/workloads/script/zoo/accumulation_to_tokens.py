@@ -15,12 +15,11 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(100, 16)
-        self.gru = nn.GRU(16, 16, batch_first=True)
         self.head = nn.Linear(16, 100)
 
     def forward(self, tokens):
         time.sleep(0.0015)
-        return self.head(self.gru(self.embed(tokens))[0])
+        return self.head(self.embed(tokens))
 
 
 texts = [torch.randint(1, 100, (4 + number * 13 % 37,)) for number in range(600)]
