@@ -102,7 +102,7 @@ def training_change(pair: Pair) -> TrainingChange | None:
     change = TrainingChange(known, model, formats, losses, rounding, shown)
     runs = [*trial.counted, *base.counted]
     is_checked = losses != "unknown" and any("samples_unknown" in record.facts for record in runs)
-    return change if counted or model or is_checked or change.is_same else None
+    return change if counted or is_checked or change.is_same else None
 
 
 def _number_format(trial: Trial) -> str:

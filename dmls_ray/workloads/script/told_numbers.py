@@ -16,7 +16,7 @@ _COUNTERS = {
 }  # fmt: skip
 """Words of the names of what says when something is told, and not how well the training goes."""
 _RESULTS = {"loss", "losses", "acc", "accuracy", "error", "err", "score", "auc", "ppl", "reward", "return"}
-"""Words that make a name none of a counter: `loss_of_epoch`."""
+"""Words that make a name none of a counter, as the loss of an epoch."""
 
 
 class ToldNumbers:

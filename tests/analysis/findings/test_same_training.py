@@ -92,6 +92,7 @@ def test_of_code_without_samples_tokens_say_whether_the_batch_changed() -> None:
 def test_where_steps_are_not_counted_only_equal_training_is_said() -> None:
     assert change_of({}, {}).verdict == "same"
     assert training_change(pair_of({}, {"loss": 2.1})) is None
+    assert training_change(pair_of({"parameters": 3}, {"loss": 2.1, "parameters": 4})) is None
 
 
 def test_losses_are_compared_where_samples_are_not_known() -> None:
