@@ -5,7 +5,7 @@ import time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, random_split
-from truth import step, testing
+from truth import step
 
 
 class Autoencoder(nn.Module):
@@ -32,5 +32,5 @@ for _epoch in range(100):
         iteration += 1
         step(len(x))
         if iteration % 4 == 0:
-            with testing(), torch.no_grad():
+            with torch.no_grad():  # on a batch in memory: no test beyond doubt
                 print(nn.functional.mse_loss(model(fixed), fixed).item())

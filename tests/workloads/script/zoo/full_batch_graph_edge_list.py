@@ -39,4 +39,4 @@ for _epoch in range(200):
     optimizer.zero_grad()
     nn.functional.nll_loss(model(features, edges)[train], labels[train]).backward()
     optimizer.step()
-    step(1)
+    step(NODES)  # whose losses are those of the labelled ones
