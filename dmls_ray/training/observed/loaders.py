@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     size: int
     """Its samples, as the loader chose them, whatever `collate_fn` made of them; 0 where the loader has no batches."""
     loader: int
-    """Identifies the loader, by its data set and the size of its batches: a loader may be made anew in each epoch."""
+    """Identifies the loader, by the kind and size of its data set and of its batches: both may be made anew."""
     shapes: tuple[Shape, ...] = ()
     """Shapes of its tensors."""
     is_visible: bool = True
@@ -38,8 +38,10 @@ def batch_of(iterator: Any, content: Content) -> Batch:
     kept = iterator.__dict__.get(_LOADER)
     if kept is None:
         dataset = dataset_of(iterator)
-        loader = hash((id(dataset), sampled_size(iterator)))
-        kept = iterator.__dict__[_LOADER] = loader, isinstance(dataset, IterableDataset)
+        is_stream = isinstance(dataset, IterableDataset)
+        samples = 0 if is_stream else len(dataset)
+        loader = hash((type(dataset), samples, sampled_size(iterator)))
+        kept = iterator.__dict__[_LOADER] = loader, is_stream
     loader, is_stream = kept
     if is_stream and size not in content.lengths:
         # The last batch of a stream is shorter than its sampler asked for.

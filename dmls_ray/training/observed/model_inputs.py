@@ -46,6 +46,8 @@ class Given:
     """Whether the step had been given the same tensor before, as in a further pass of a closure."""
     sizes: list[int]
     """The first dimension of the first tensor of each forward pass with other tensors."""
+    rows: int = 0
+    """The first dimension of the tensor that the model returned last; 0 where it returned none."""
     tokens: int = 0
     """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
     elements: int = 0
@@ -142,10 +144,6 @@ class ModelInputs:
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.is_paused or torch.compiler.is_compiling():
             return
-        if not torch.is_grad_enabled():
-            self._on_begin(False, [])
-            return
-        self._is_in_forward = True
         try:
             self._look_at(module, args, kwargs)
         except Exception as error:  # noqa: BLE001 - what users give to models may be anything
@@ -153,7 +151,10 @@ class ModelInputs:
 
     def _look_at(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         content = content_of(args[0] if len(args) == 1 and not kwargs else (*args, *kwargs.values()))
-        self._on_begin(True, content.leaves)
+        self._is_in_forward = torch.is_grad_enabled()
+        self._on_begin(self._is_in_forward, content.leaves)
+        if not self._is_in_forward:
+            return
         if self._products is None and not self.number_format:
             self._watch_products(module)
         is_list = bool(args) and isinstance(args[0], list | tuple)
@@ -207,10 +208,14 @@ class ModelInputs:
         # A program may go on after an error in a forward pass.
         handle = module.register_forward_hook(end, always_call=True)
 
-    def _end(self, *_: Any) -> None:
-        if self._is_in_forward:
-            self._is_in_forward = False
-            self._on_end()
+    def _end(self, module: nn.Module, args: Any, returned: Any) -> None:
+        if not self._is_in_forward:
+            return
+        self._is_in_forward = False
+        given = self._given
+        if given is not None and isinstance(returned, Tensor) and returned.ndim:
+            given.rows = len(returned)
+        self._on_end()
 
     def _format_of(self, module: nn.Module, computed: torch.dtype | None) -> str:
         dtype = next(module.parameters()).dtype

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.observed.loaders import Batch
@@ -42,6 +42,10 @@ class ModelTests:
         """Iterators of loaders that were first read since the last backward pass, without those of tests."""
         self._batches: list[Batch] = []
         self._is_evaluation = self._is_pass = self._without_gradients = False
+        self._next: list[weakref.ref[Any]] = []
+        """The tensors of the batch that was read last and not trained on yet."""
+        self._is_on_next = False
+        """Whether a model was given one of them."""
 
     def watch(self, modules: list[nn.Module]) -> None:
         """Take the mode of these modules, too, within models that train, for that of their models."""
@@ -65,8 +69,16 @@ class ModelTests:
         if self._began is not None and not with_gradients:
             self._without_gradients = True
 
-    def read(self, iterator: Any, batch: Batch | None) -> None:
-        """A batch was given; None at the end of the data."""
+    def read(self, iterator: Any, batch: Batch | None, leaves: Sequence[Any] = ()) -> None:
+        """A batch was given; None at the end of the data.
+
+        Args:
+            iterator: the loader's iterator.
+            batch: the batch.
+            leaves: its tensors.
+        """
+        if hasattr(iterator, _IS_TRAINED_ON):
+            self._next = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
         if self._began is None or not self._is_last(iterator):
             if batch is not None:
                 self._keep(batch)
@@ -75,9 +87,13 @@ class ModelTests:
             self._batches.append(batch)
         self._is_pass = self._is_pass or len(self._batches) >= _PASS or batch is None
 
-    def compute(self, *, with_gradients: bool) -> None:
-        """A model that trains is given something."""
-        if self.look() or self._began is None:
+    def compute(self, *, with_gradients: bool, leaves: Sequence[Any] = ()) -> None:
+        """A model that trains is given some tensors."""
+        if self.look():
+            # A rollout, or the accuracy of the batch that is trained on, is no test.
+            self._is_on_next = self._is_on_next or any(ref() is leaf for ref in self._next for leaf in leaves)
+            return
+        if self._began is None:
             return
         if with_gradients:
             self._end(is_read_on=False)
@@ -130,7 +146,8 @@ class ModelTests:
         """
         if self._began is None:
             return
-        is_test = self._is_evaluation or (is_read_on and self._is_pass and self._without_gradients)
+        is_evaluation = self._is_evaluation and not self._is_on_next
+        is_test = is_evaluation or (is_read_on and self._is_pass and self._without_gradients)
         if is_test:
             self._timer.leave_out(self._began, self._mark())
             self._timer.phases.restore(self._phases)
@@ -139,7 +156,7 @@ class ModelTests:
         else:
             for batch in self._batches:
                 self._keep(batch)
-        self._began, self._batches = None, []
+        self._began, self._batches, self._is_on_next = None, [], False
         self._is_evaluation = self._is_pass = self._without_gradients = False
 
     def _is_last(self, iterator: Any) -> bool:

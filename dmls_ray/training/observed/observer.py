@@ -154,14 +154,14 @@ class ObservedSteps:
                 self._step.batches.append(given)
             return
         self._after("data_wait")
-        self._tests.read(iterator, given)
+        self._tests.read(iterator, given, content.leaves)
 
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
 
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
         self.leave_out()
-        self._tests.compute(with_gradients=with_gradients)
+        self._tests.compute(with_gradients=with_gradients, leaves=leaves)
         if with_gradients and self._rank.world_size > 1:
             self.ledger.take_digest("model", leaves)
 

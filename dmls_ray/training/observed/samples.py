@@ -122,6 +122,8 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
         return "no loader, and a model of sequences that may be length x batch"
     if any(given.is_list or not given.size for given in seen):
         return "no loader, and a model that is given no single tensor"
+    if others := [given for given in seen if given.rows not in (0, given.size)]:
+        return f"no loader, and a model that returns {others[0].rows} rows for {others[0].size}"
     if any(len(given.sizes) > 1 for given in seen):
         return "no loader, and several tensors in the forward passes of a backward pass"
     if any(step.optimizers > 1 and len(_new_passes([step])) > 1 for step in window):
@@ -204,6 +206,10 @@ class _Read:
         missing = len(self._passes) - len(sizes)
         return sum(sizes) + missing * mode(batch.size for batch in self._all)
 
+    def _are_chunks(self) -> bool:
+        """Whether each sample of a loader is one tensor of several rows, of which a model makes as many."""
+        return self._sizes == {1} and all(given.rows == given.size > 1 for given in self._seen)
+
     # --- the cases ------------------------------------------------------------------------------------------------
 
     def _of_batches(self) -> Samples:
@@ -260,7 +266,7 @@ class _Read:
         in_other_place = [
             given for given in self._seen if any(size in shape[1:] for shape in given.shapes for size in self._sizes)
         ]
-        if self._is_one_to_one:
+        if self._is_one_to_one and not self._are_chunks():
             total = self._one_after_another
             is_multiple = all(size % mode(self._sizes) == 0 for size in sizes)
             is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes)

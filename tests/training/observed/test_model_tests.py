@@ -33,7 +33,7 @@ class Loop:
         self.test = DataLoader(TensorDataset(torch.ones(64, 2)), 8)
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
-        self.tests.compute(with_gradients=torch.is_grad_enabled())
+        self.tests.compute(with_gradients=torch.is_grad_enabled(), leaves=[x])
         return self.model(x).sum()
 
     def step(self, x: torch.Tensor) -> None:
@@ -51,7 +51,8 @@ class Loop:
         """Seconds that are left out of the steps of a loop."""
 
         def ended(iterator: object, batch: object) -> None:
-            self.tests.read(iterator, None if batch is None else batch_of(iterator, content_of(batch)))
+            content = content_of(batch)
+            self.tests.read(iterator, None if batch is None else batch_of(iterator, content), content.leaves)
 
         def began(iterator: object) -> None:
             self.tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
@@ -140,6 +141,16 @@ def conditions_on_itself(loop: Loop) -> None:
         loop.step(x)
 
 
+def rolls_out_in_evaluation(loop: Loop) -> None:
+    for number, (x,) in enumerate(loop.train):
+        if number:  # a rollout on the first batch of a pass is taken for a test
+            loop.model.eval()
+            with torch.no_grad():
+                loop.read([[x]])
+            loop.model.train()
+        loop.step(x)
+
+
 def reads_all_first(loop: Loop) -> None:
     for _ in range(2):
         batches = [*loop.train]
@@ -173,6 +184,7 @@ def reads_one_ahead(loop: Loop) -> None:
         reads_slowly,
         trains_in_evaluation,
         conditions_on_itself,
+        rolls_out_in_evaluation,
         reads_all_first,
         plays_before_it_trains,
         reads_one_ahead,

@@ -18,8 +18,10 @@ def batch(size: int, *shapes: tuple[int, ...], loader: int = 1) -> Batch:
     return Batch(size, loader, shapes, any(size in shape[:2] for shape in shapes))
 
 
-def given(*shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0) -> Given:
-    return Given([*shapes], [], False, again, [shapes[0][0], *further], tokens)
+def given(
+    *shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0, rows: int = 0
+) -> Given:
+    return Given([*shapes], [], False, again, [shapes[0][0], *further], rows, tokens)
 
 
 def counted(*steps: SeenStep, times: int = STEPS) -> Samples:
@@ -102,6 +104,8 @@ def test_batches_that_were_read_before_the_training_are_known_by_their_size() ->
     [
         (SeenStep([batch(32)], [given((48, 8))]), "loader: 32, model: 48"),
         (SeenStep([], [given((16, 8), further=[4])]), "several tensors"),
+        (SeenStep([], [given((133,), rows=22)]), "returns 22 rows for 133"),
+        (SeenStep([batch(1, (1, 20, 8))], [given((20, 8), rows=20)]), "loader: 1, model: 20"),
         (SeenStep([], [given((16, 20), tokens=320)]), "model of tokens"),
         (SeenStep([], [given((16, 8)), given((16, 8))], optimizers=2), "several optimizers"),
         (SeenStep([], [None]), "no model was seen"),
