@@ -39,7 +39,7 @@ def batch_of(iterator: Any, content: Content) -> Batch:
     if kept is None:
         dataset = dataset_of(iterator)
         is_stream = isinstance(dataset, IterableDataset)
-        samples = 0 if is_stream else len(dataset)
+        samples = len(dataset) if hasattr(dataset, "__len__") and not is_stream else 0
         loader = hash((type(dataset), samples, sampled_size(iterator)))
         kept = iterator.__dict__[_LOADER] = loader, is_stream
     loader, is_stream = kept

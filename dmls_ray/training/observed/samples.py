@@ -77,7 +77,7 @@ def tokens_of(steps: Sequence[SeenStep]) -> float:
     sizes = {batch.size for step in steps for batch in step.batches}
     seen = [given for given in _new_passes(steps) if given is not None]
     # Integers without a dimension for samples are others, as the edges of graphs.
-    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint(given.shapes[0][:2]))
+    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.shapes or [()])[0][:2]))
 
 
 def elements_of(steps: Sequence[SeenStep]) -> float:
@@ -274,7 +274,8 @@ class _Read:
             is_packed = not all(batch.is_visible for batch in self._batches)
             if is_multiple or is_joined or is_turned or is_packed:
                 number = fmean(given.size for given in self._seen)
-                return Samples(total=total, counted_by=f"loader (the model was given {number:.4g})")
+                than_model = f" (the model was given {number:.4g})" if number else ""
+                return Samples(total=total, counted_by=f"loader{than_model}")
         elif _are_alike(given, self._read, max(self._sizes)):
             return Samples(total=self._read, counted_by="loader and model agree")
         return self._contradiction(given)

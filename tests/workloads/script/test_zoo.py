@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.workloads.script.conftest import Runner
-from tests.workloads.script.zoo.zoo import SCRIPTS, run_zoo
+from tests.workloads.script.zoo.zoo import FOLDER, SCRIPTS, STEPS, ranks_of, run_zoo, together, truth_of
 
 ABSENT = frozenset(
     {
-        "combined_loaders",
+        # tokens or sequences without a loader: which dimension is the batch?
         "estimate_loss_without_loader",
         "memory_mapped_tokens_micro_steps",
-        "small_loader_cycled",
+        "sequences_time_first_sliced",
+        "token_buckets_generator",
         "word_language_model_by_hand",
+        # rows of the model that are no samples, without a loader
+        "embedding_bag_without_loader",
+        "graphs_without_loader",
+        "list_of_dicts_without_loader",
+        "neighbours_without_loader",
+        # several tensors, models or optimizers, without a loader
+        "maml_single_task",
+        "reinforce_episodes",
+        "reptile",
+        "sac_two_critics",
+        # loader and model contradict each other
+        "combined_loaders",
+        "data_set_of_batches",
+        "maml",
+        "prompts_then_ppo",
+        "small_loader_cycled",
     }
 )
 """Shapes whose samples may be unknown."""
 COUNTS = 0.01
 TIMES = 0.15
 """Relative differences up to which numbers are equal."""
+SWEPT = (
+    "batch_list_of_dicts", "sequences_time_major", "graphs_nodes_first", "loader_one_ahead", "echo_four_steps",
+    "validation_each_epoch_eval_mode", "ddp_distributed_sampler", "ddp_without_sampler", "dispatched_batches",
+    "tensor_parallel_by_hand",
+)  # fmt: skip
+"""Scripts that are swept through Ray, too."""
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name",
+    # Every second one is enough in each run of all tests.
+    [pytest.param(name, marks=[pytest.mark.slow] * (place % 2)) for place, name in enumerate(SCRIPTS)],
+)
 def test_what_is_stated_of_a_script_is_what_it_says_of_itself(run: Runner, name: str) -> None:
     seen = run_zoo(run, name)
     stated, truth = seen.stated, seen.truth
@@ -38,3 +70,20 @@ def test_what_is_stated_of_a_script_is_what_it_says_of_itself(run: Runner, name:
 def test_at_most_a_third_of_the_shapes_may_be_unknown() -> None:
     assert set(SCRIPTS) >= ABSENT
     assert 3 * len(ABSENT) <= len(SCRIPTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SWEPT)
+def test_a_sweep_through_ray_states_the_same(tmp_path: Path, name: str) -> None:
+    world_size = ranks_of(name)
+    sweep = ["sweep", str(FOLDER / f"{name}.py"), "--env", f"ZOO_TRUTH={tmp_path / 'truth'}", "--out", "out"]
+    length = ["--steps", str(STEPS), "--repeats", "1", "--threads-per-rank", "1", "--world-size", str(world_size)]
+    command = [sys.executable, "-m", "dmls_ray.cli", *sweep, *length]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = (tmp_path / "out" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    record = json.loads(line)
+    counted = int(record["metrics"]["counted_steps"])
+    truth = together([truth_of(tmp_path / f"truth{rank}", counted) for rank in range(world_size)])
+    assert record["metrics"]["samples_per_step"] == pytest.approx(truth.samples_per_step, rel=COUNTS)
+    assert record["metrics"]["samples_per_s"] == pytest.approx(truth.samples_per_s, rel=2 * TIMES)
