@@ -78,7 +78,7 @@ def test_a_sweep_through_ray_states_the_same(tmp_path: Path, name: str) -> None:
     world_size = ranks_of(name)
     sweep = ["sweep", str(FOLDER / f"{name}.py"), "--env", f"ZOO_TRUTH={tmp_path / 'truth'}", "--out", "out"]
     length = ["--steps", str(STEPS), "--repeats", "1", "--threads-per-rank", "1", "--world-size", str(world_size)]
-    command = [sys.executable, "-m", "dmls_ray.cli", *sweep, *length]
+    command = [sys.executable, "-m", "dmls_ray", *sweep, *length]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = (tmp_path / "out" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
