@@ -134,6 +134,28 @@ def around_backward_passes(begin: Callable[[Any], object], end: Callable[[], obj
     return patch.object(torch.autograd, "backward", surrounded)
 
 
+def before_gradients(begin: Callable[[], object]) -> AbstractContextManager[object]:
+    """Call a function before each call of `torch.autograd.grad`, while the context lasts.
+
+    Without it: adversarial examples that a script makes in evaluation mode are taken for tests.
+    """
+    grad = torch.autograd.grad
+
+    def preceded(*args: Any, **kwargs: Any) -> Any:
+        begin()
+        return grad(*args, **kwargs)
+
+    return patch.object(torch.autograd, "grad", preceded)
+
+
+def is_transformed() -> bool:
+    """Whether code runs within a transform of `torch.func`, as `vmap`, which gives a model single samples.
+
+    Without it: the samples of a script that computes gradients of each sample are 1.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def after_each_scaled_loss(scaled: Callable[[Any, Any], object]) -> AbstractContextManager[object]:
     """Call a function with each loss that a GradScaler scales, and the scaled loss, while the context lasts.
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from dmls_ray.training.compat import is_transformed
 from dmls_ray.training.observed.contents import Content, Shape, content_of
 from dmls_ray.training.precision import has_tf32
 
@@ -142,7 +143,7 @@ class ModelInputs:
         self._tensors.clear()
 
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.is_paused or torch.compiler.is_compiling():
+        if self.is_paused or torch.compiler.is_compiling() or is_transformed():
             return
         try:
             self._look_at(module, args, kwargs)

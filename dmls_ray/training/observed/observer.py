@@ -21,6 +21,7 @@ from dmls_ray.training.compat import (
     around_backward_passes,
     around_loader_waits,
     batch_sizes_noted,
+    before_gradients,
     is_profiling,
 )
 from dmls_ray.training.ddp import DDPTimers
@@ -114,6 +115,7 @@ class ObservedSteps:
                 around_loader_waits(self._begin_read, self._read),
                 batch_sizes_noted(),
                 around_backward_passes(self._begin_backward, self._end_backward),
+                before_gradients(self._tests.train),
                 after_each(DistributedDataParallel, lambda ddp: self.ledger.ddp.append(DDPTimers(ddp))),
                 after_each_scaled_loss(self.ledger.losses.scaled),
                 after_each(Optimizer, self._made),

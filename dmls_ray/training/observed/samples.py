@@ -7,6 +7,7 @@ both contradict each other, the samples are not known, and the reason is said. A
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -206,6 +207,11 @@ class _Read:
         missing = len(self._passes) - len(sizes)
         return sum(sizes) + missing * mode(batch.size for batch in self._all)
 
+    def _are_of_batches(self) -> bool:
+        """Whether passes were given no more elements than their batches have, so no other samples."""
+        given = fmean(math.prod(shape) for given in self._seen for shape in given.shapes[:1] or [(0,)])
+        return given <= fmean(sum(map(math.prod, batch.shapes)) for batch in self._batches)
+
     def _are_chunks(self) -> bool:
         """Whether each sample of a loader is one tensor of several rows, of which a model makes as many."""
         return self._sizes == {1} and all(given.rows == given.size > 1 for given in self._seen)
@@ -218,7 +224,7 @@ class _Read:
         trained = sum(self._sizes_of_passes(self._window))
         slack = _AHEAD * max(self._sizes)
         agree = "loader and model agree"
-        if self._may_have_kept_batches():
+        if self._may_have_kept_batches() or self._has_other_samples():
             return self._contradiction(sum(sum(given.sizes) for given in self._seen))
         if _are_alike(trained, self._read, slack):
             return Samples(total=trained, counted_by=agree)
@@ -236,6 +242,11 @@ class _Read:
         most = max(counts.values(), default=0)
         all_read = all(counts[loader] >= _MOST * most for loader in {batch.loader for batch in self._all})
         return not all_read and any(len(given.sizes) > 1 for given in self._seen)
+
+    def _has_other_samples(self) -> bool:
+        """Whether a backward pass was given a further tensor that is none of several views of its batch."""
+        pairs = ((given.sizes[0], size) for given in self._seen for size in given.sizes[1:])
+        return any(first and size % first and size not in self._sizes for first, size in pairs)
 
     def _sizes_of_passes(self, steps: Sequence[SeenStep]) -> list[int]:
         seen = [given for given in _new_passes(steps) if given is not None]
@@ -268,8 +279,8 @@ class _Read:
         ]
         if self._is_one_to_one and not self._are_chunks():
             total = self._one_after_another
-            is_multiple = all(size % mode(self._sizes) == 0 for size in sizes)
-            is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes)
+            is_multiple = all(size % mode(self._sizes) == 0 for size in sizes) and self._are_of_batches()
+            is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes) and self._are_of_batches()
             is_turned = len(in_other_place) >= _MOST * len(self._seen)
             is_packed = not all(batch.is_visible for batch in self._batches)
             if is_multiple or is_joined or is_turned or is_packed:

@@ -54,7 +54,7 @@ def per_step(*steps: SeenStep) -> float | None:
         ([SeenStep([batch(16)], [given((16, 8)), given((16, 8), again=True)])], 16),
         ([SeenStep([batch(16)], [given((16, 8)), given((16, 8)), given((16, 5))], optimizers=2)], 16),
         # two views of each sample in one tensor, and in two
-        ([SeenStep([batch(16)], [given((32, 8))])], 16),
+        ([SeenStep([batch(16, (16, 8), (16, 8))], [given((32, 8))])], 16),
         ([SeenStep([batch(16)], [given((16, 8), further=[16])])], 16),
         # two loaders, of which both are trained on, or one
         ([SeenStep([batch(8), batch(56, loader=2)], [given((64, 8))])], 64),
@@ -103,6 +103,8 @@ def test_batches_that_were_read_before_the_training_are_known_by_their_size() ->
     ("step", "reason"),
     [
         (SeenStep([batch(32)], [given((48, 8))]), "loader: 32, model: 48"),
+        (SeenStep([batch(32)], [given((64, 8))]), "loader: 32, model: 64"),
+        (SeenStep([batch(32)], [given((32, 8), further=[8])]), "loader: 32, model: 40"),
         (SeenStep([], [given((16, 8), further=[4])]), "several tensors"),
         (SeenStep([], [given((133,), rows=22)]), "returns 22 rows for 133"),
         (SeenStep([batch(1, (1, 20, 8))], [given((20, 8), rows=20)]), "loader: 1, model: 20"),

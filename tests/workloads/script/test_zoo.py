@@ -29,16 +29,25 @@ ABSENT = frozenset(
         "maml_single_task",
         "reinforce_episodes",
         "reptile",
+        "samples_without_batch",
         "sac_two_critics",
+        "td3_delayed_actor",
+        "character_rnn",
         # loader and model contradict each other
+        "augmentation_doubles",
         "combined_loaders",
         "data_set_of_batches",
         "maml",
         "prompts_then_ppo",
+        "rehearsal_apart",
+        "rehearsal_memory",
+        "replays_after_batch",
         "small_loader_cycled",
     }
 )
 """Shapes whose samples may be unknown."""
+TAKEN_FOR_TESTS = frozenset({"dagger_growing_data", "deep_cluster"})
+"""Shapes whose owner calls training what looks like a test: the share of the time that is counted says so."""
 COUNTS = 0.01
 TIMES = 0.15
 """Relative differences up to which numbers are equal."""
@@ -63,6 +72,10 @@ def test_what_is_stated_of_a_script_is_what_it_says_of_itself(run: Runner, name:
         assert name in ABSENT, seen.record.facts["samples_unknown"]
     else:
         assert stated.samples_per_step == pytest.approx(truth.samples_per_step, rel=COUNTS), seen.record.facts
+    if name in TAKEN_FOR_TESTS:
+        assert seen.record.metrics["counted_share"] == pytest.approx(stated.step_ms / truth.step_ms, rel=TIMES)
+        return
+    if stated.samples_per_s is not None:
         assert stated.samples_per_s == pytest.approx(truth.samples_per_s, rel=TIMES)
     assert stated.step_ms == pytest.approx(truth.step_ms, rel=TIMES)
 

@@ -29,8 +29,8 @@ for _ in range(100):
         loss = criterion(net(images), labels)
         loss.backward()
         optimizer.step()
+        step(len(images))
         if i % 3 == 2:
             with torch.no_grad():
                 right = (net(images).argmax(1) == labels).float().mean()
             print(f"step {i}: loss {loss.item():.3f} accuracy {right:.2f}")
-        step(len(images))

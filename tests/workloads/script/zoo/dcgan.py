@@ -42,7 +42,7 @@ for _ in range(25):
         fake = netG(torch.randn(len(real), NOISE, 1, 1))
         loss(netD(fake.detach()), label.fill_(0.0)).backward()
         optD.step()
+        step(len(real))
         netG.zero_grad()
         loss(netD(fake), label.fill_(1.0)).backward()
         optG.step()
-        step(len(real))

@@ -38,8 +38,8 @@ for _ in range(100):
         gap = critic(fake).mean() - critic(real).mean()
         (gap + LAMBDA * penalty(critic, real, fake)).backward()
         of_critic.step()
+        step(len(real))
         if i % CRITIC == 0:
             of_generator.zero_grad()
             (-critic(generator(torch.randn(len(real), 6))).mean()).backward()
             of_generator.step()
-        step(len(real))
