@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.workloads.script.conftest import Runner
-from tests.workloads.script.zoo.zoo import FOLDER, SCRIPTS, STEPS, ranks_of, run_zoo, together, truth_of
+from tests.workloads.script.zoo.zoo import FOLDER, SCRIPTS, STEPS, Seen, ranks_of, run_zoo, together, truth_of
 
 ABSENT = frozenset(
     {
@@ -65,19 +65,29 @@ SWEPT = (
     [pytest.param(name, marks=[pytest.mark.slow] * (place % 2)) for place, name in enumerate(SCRIPTS)],
 )
 def test_what_is_stated_of_a_script_is_what_it_says_of_itself(run: Runner, name: str) -> None:
-    seen = run_zoo(run, name)
-    stated, truth = seen.stated, seen.truth
-    if stated.samples_per_step is None:
+    for _ in range(3):  # a busy machine may halt a script between the end of its step and its note of it
+        seen = run_zoo(run, name)
+        check_counts(seen, name)
+        if times_are_right(seen, name):
+            return
+    pytest.fail(f"stated {seen.stated}, and right is {seen.truth}")
+
+
+def check_counts(seen: Seen, name: str) -> None:
+    stated = seen.stated.samples_per_step
+    if stated is None:
         assert seen.record.facts["samples_unknown"]
         assert name in ABSENT, seen.record.facts["samples_unknown"]
     else:
-        assert stated.samples_per_step == pytest.approx(truth.samples_per_step, rel=COUNTS), seen.record.facts
+        assert stated == pytest.approx(seen.truth.samples_per_step, rel=COUNTS), seen.record.facts
+
+
+def times_are_right(seen: Seen, name: str) -> bool:
+    stated, truth = seen.stated, seen.truth
     if name in TAKEN_FOR_TESTS:
-        assert seen.record.metrics["counted_share"] == pytest.approx(stated.step_ms / truth.step_ms, rel=TIMES)
-        return
-    if stated.samples_per_s is not None:
-        assert stated.samples_per_s == pytest.approx(truth.samples_per_s, rel=TIMES)
-    assert stated.step_ms == pytest.approx(truth.step_ms, rel=TIMES)
+        return bool(seen.record.metrics["counted_share"] == pytest.approx(stated.step_ms / truth.step_ms, rel=TIMES))
+    has_rate = stated.samples_per_s is None or stated.samples_per_s == pytest.approx(truth.samples_per_s, rel=TIMES)
+    return has_rate and stated.step_ms == pytest.approx(truth.step_ms, rel=TIMES)
 
 
 def test_at_most_a_third_of_the_shapes_may_be_unknown() -> None:
