@@ -29,10 +29,13 @@ class ModelTests:
         timer: whose steps are without tests.
         mark: the present moment, as the timer marks it.
         keep: takes the batches that were not read for a test.
+        drop: called after a test, in which models may have been given something as in training.
     """
 
-    def __init__(self, timer: StepTimer, mark: Callable[[], Any], keep: Callable[[Batch], object]) -> None:
-        self._timer, self._mark, self._keep = timer, mark, keep
+    def __init__(
+        self, timer: StepTimer, mark: Callable[[], Any], keep: Callable[[Batch], object], drop: Callable[[], object]
+    ) -> None:
+        self._timer, self._mark, self._keep, self._drop = timer, mark, keep, drop
         self._modules: list[weakref.ref[nn.Module]] = []
         """One within each model, whose mode is that of the model."""
         self._began: Any = None
@@ -151,6 +154,7 @@ class ModelTests:
         if is_test:
             self._timer.leave_out(self._began, self._mark())
             self._timer.phases.restore(self._phases)
+            self._drop()
             if self._fresh and self._batches:
                 self._fresh.pop()
         else:

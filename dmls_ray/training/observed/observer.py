@@ -96,7 +96,10 @@ class ObservedSteps:
         self._step = SeenStep()
         """The step under way."""
         self._tests = ModelTests(
-            self.timer, functools.partial(mark, device), lambda item: self._step.batches.append(item)
+            self.timer,
+            mark=functools.partial(mark, device),
+            keep=lambda batch: self._step.batches.append(batch),
+            drop=self.inputs.take,
         )
         self._thread = get_ident()
         """The thread that trains: others may read ahead."""

@@ -26,7 +26,7 @@ class Loop:
         self.cpu = torch.device("cpu")
         self.timer = StepTimer(self.cpu, 0)
         self.kept: list[Batch] = []
-        self.tests = ModelTests(self.timer, lambda: mark(self.cpu), self.kept.append)
+        self.tests = ModelTests(self.timer, lambda: mark(self.cpu), self.kept.append, lambda: None)
         self.model = nn.Linear(2, 1)
         self.tests.watch([self.model])
         self.train = DataLoader(TensorDataset(torch.ones(32, 2)), 4)
