@@ -9,8 +9,8 @@ from torch.utils.data import IterableDataset
 from dmls_ray.training.compat import dataset_of, next_batch_size, sampled_size
 from dmls_ray.training.observed.contents import Content, Shape
 
-_LOADER = "_dmls_ray_loader"
-"""Attribute of an iterator: what identifies its loader, and whether that reads a stream."""
+_BEFORE = "_dmls_ray_batch"
+"""Attribute of an iterator: the batch before; most batches are like it."""
 
 
 class Batch(NamedTuple):
@@ -35,22 +35,21 @@ def batch_of(iterator: Any, content: Content) -> Batch:
     """
     size = next_batch_size(iterator)
     shapes = tuple([leaf.shape for leaf in content.leaves])
-    kept = iterator.__dict__.get(_LOADER)
-    if kept is None:
-        dataset = dataset_of(iterator)
-        is_stream = isinstance(dataset, IterableDataset)
-        samples = len(dataset) if hasattr(dataset, "__len__") and not is_stream else 0
-        loader = hash((type(dataset), samples, sampled_size(iterator)))
-        kept = iterator.__dict__[_LOADER] = loader, is_stream
-    loader, is_stream = kept
-    if is_stream and size not in content.lengths:
+    before: Batch | None = iterator.__dict__.get(_BEFORE)
+    if before is None or before.size != size or before.shapes != shapes:
+        before = iterator.__dict__[_BEFORE] = _new_batch(iterator, size, shapes, content.lengths)
+    return before
+
+
+def _new_batch(iterator: Any, size: int, shapes: tuple[Shape, ...], lengths: list[int]) -> Batch:
+    dataset = dataset_of(iterator)
+    is_stream = isinstance(dataset, IterableDataset)
+    samples = len(dataset) if hasattr(dataset, "__len__") and not is_stream else 0
+    loader = hash((type(dataset), samples, sampled_size(iterator)))
+    if is_stream and size not in lengths:
         # The last batch of a stream is shorter than its sampler asked for.
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    is_visible = size in content.lengths or _has_dimension(shapes, size)
+    is_visible = size in lengths or any(size in shape[:2] for shape in shapes)
     return Batch(size, loader, shapes, is_visible)
-
-
-def _has_dimension(shapes: tuple[Shape, ...], size: int) -> bool:
-    return any(size in shape[:2] for shape in shapes)
