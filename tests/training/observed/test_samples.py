@@ -106,6 +106,7 @@ def test_batches_that_were_read_before_the_training_are_known_by_their_size() ->
         (SeenStep([batch(32)], [given((64, 8))]), "loader: 32, model: 64"),
         (SeenStep([batch(32)], [given((32, 8), further=[8])]), "loader: 32, model: 40"),
         (SeenStep([], [given((16, 8), further=[4])]), "several tensors"),
+        (SeenStep([], [given((186,), (9,))]), "tensors of several lengths"),
         (SeenStep([], [given((133,), rows=22)]), "returns 22 rows for 133"),
         (SeenStep([batch(1, (1, 20, 8))], [given((20, 8), rows=20)]), "loader: 1, model: 20"),
         (SeenStep([], [given((16, 20), tokens=320)]), "model of tokens"),

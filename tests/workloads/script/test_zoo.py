@@ -22,6 +22,7 @@ ABSENT = frozenset(
         "word_language_model_by_hand",
         # rows of the model that are no samples, without a loader
         "embedding_bag_without_loader",
+        "full_batch_graph_edge_list",
         "graphs_without_loader",
         "list_of_dicts_without_loader",
         "neighbours_without_loader",
