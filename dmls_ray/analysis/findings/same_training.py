@@ -42,7 +42,7 @@ class TrainingChange:
     """Unit -> how many of them a step of all ranks has, of the trial and of the other one; without those of which it is
     not known whether they differ."""
     model: Mapping[str, tuple[float, float]]
-    """`parameters` or `buffers` -> how many of them the models have, where they differ."""
+    """`parameters` or `buffer_elements` -> how many of them the models have, where they differ."""
     number_format: tuple[str, str]
     """In what the models computed; empty where that was not seen."""
     losses: Losses
@@ -135,7 +135,7 @@ def _other_model(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
     sizes: dict[str, tuple[float, float]] = {}
     if trial.world_size != base.world_size:
         return sizes
-    for metric in ("parameters", "buffers"):
+    for metric in ("parameters", "buffer_elements"):
         values, base_values = _of_equal_seeds(trial, base, metric)
         if not values:
             continue

@@ -106,7 +106,7 @@ class Ledger:
             "steps_made": len(self.steps),
             "counted_steps": len(self._timer.step_ms),
             "parameters": self._inputs.parameters or None,
-            "buffers": self._inputs.buffers if self._inputs.parameters else None,
+            "buffer_elements": self._inputs.buffers if self._inputs.parameters else None,
             "observer_fault": self.fault,
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}

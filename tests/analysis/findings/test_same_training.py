@@ -33,7 +33,7 @@ def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
             "last_loss": seen["loss"] and seen.get("last", 1.0) / seen["passes"],
             "backward_passes": seen["passes"],
             "parameters": seen.get("parameters"),
-            "buffers": seen.get("buffers"),
+            "buffer_elements": seen.get("buffer_elements"),
             "counted_steps": seen.get("counted"),
         }
         record.metrics |= {name: value for name, value in metrics.items() if value is not None}
@@ -130,7 +130,7 @@ def test_each_row_of_an_answer_says_whether_the_training_changed_where_rows_diff
     assert {effect.training for effect in answer.json_fields()["effects"]} == {"same"}
 
 
-SMALL = FIRST | {"parameters": 300_000, "buffers": 0}
+SMALL = FIRST | {"parameters": 300_000, "buffer_elements": 0}
 
 
 def test_another_model_is_said_as_that() -> None:
@@ -145,7 +145,7 @@ def test_another_model_is_said_as_that() -> None:
     ("second", "words"),
     [
         ({"parameters": 300_100}, "another model: 300,100 parameters instead of 300,000"),
-        ({"buffers": 128}, "another model: 128 elements of buffers instead of 0"),
+        ({"buffer_elements": 128}, "another model: 128 elements of buffers instead of 0"),
         ({"parameters": 3_000, "first": 2.5}, "other parts of the model are trained: 3,000 parameters instead of"),
         ({}, "as with dropout, another order of samples"),
     ],
