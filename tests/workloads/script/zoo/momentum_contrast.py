@@ -1,4 +1,4 @@
-"""Momentum contrast: queries against keys of a slow encoder without gradients, and a memory of keys of earlier steps."""
+"""Momentum contrast: queries against keys of a slow encoder without gradients, and a memory of earlier keys."""
 
 import copy
 import time
