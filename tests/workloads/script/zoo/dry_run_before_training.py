@@ -1,4 +1,4 @@
-"""A lazy model is given two samples of zeros to find its sizes, then trained on random slices of a tensor; no loader."""
+"""A lazy model is given two samples of zeros to find its sizes, then slices of a tensor at random; no loader."""
 
 import time
 
