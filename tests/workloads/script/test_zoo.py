@@ -22,11 +22,16 @@ ABSENT = frozenset(
         "word_language_model_by_hand",
         # rows of the model that are no samples, without a loader
         "embedding_bag_without_loader",
+        "facts_with_corrupted_ones",
         "full_batch_graph_edge_list",
         "graphs_without_loader",
         "list_of_dicts_without_loader",
         "neighbours_without_loader",
         # several tensors, models or optimizers, without a loader
+        "actor_critic_of_several_environments",
+        "collocation_points",
+        "rays_in_chunks",
+        "toy_gan_without_loader",
         "maml_single_task",
         "reinforce_episodes",
         "reptile",
@@ -34,7 +39,12 @@ ABSENT = frozenset(
         "sac_two_critics",
         "td3_delayed_actor",
         "character_rnn",
+        # neither a loader nor a module
+        "tensors_without_modules_or_loader",
         # loader and model contradict each other
+        "link_prediction",
+        "purchases_with_negatives",
+        "samples_of_a_batch_in_a_loop",
         "augmentation_doubles",
         "combined_loaders",
         "data_set_of_batches",
