@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -154,6 +154,29 @@ def is_transformed() -> bool:
     Without it: the samples of a script that computes gradients of each sample are 1.
     """
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def number_of_node(tensor: torch.Tensor) -> int:
+    """When the node of the graph was made that computed a tensor: nodes are numbered as they are made; 0 without one.
+
+    Without it: a batch whose loss is not trained on counts, and so does a second loss of one forward pass.
+    """
+    node = tensor.grad_fn
+    return 0 if node is None else node._sequence_nr()
+
+
+def numbers_in_graph(roots: Iterable[torch.Tensor]) -> Iterator[int]:
+    """The numbers of the nodes of the graph of some tensors, but for its leaves; as `number_of_node`."""
+    waiting = [root.grad_fn for root in roots]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if node is None or hasattr(node, "variable"):
+            continue
+        yield node._sequence_nr()
+        above = {function for function, _ in node.next_functions} - seen
+        seen |= above
+        waiting += above
 
 
 def after_each_scaled_loss(scaled: Callable[[Any, Any], object]) -> AbstractContextManager[object]:

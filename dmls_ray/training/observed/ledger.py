@@ -14,7 +14,7 @@ from dmls_ray.training.observed.contents import digest_of
 from dmls_ray.training.observed.leader import StepRule
 from dmls_ray.training.observed.losses import StepLosses
 from dmls_ray.training.observed.model_inputs import ModelInputs
-from dmls_ray.training.observed.samples import Samples, SeenStep, elements_of, loaded_in, samples_of, tokens_of
+from dmls_ray.training.observed.samples import Samples, SeenStep, elements_of, loaded_in, samples_of, tokens_of, trained
 
 _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 """Parts of a step that are known without a backward pass."""
@@ -67,13 +67,17 @@ class Ledger:
         return math.fsum(self.early_s[self._first_counted - len(self.steps) :])
 
     @functools.cached_property
+    def _trained(self) -> list[SeenStep]:
+        return trained(self.steps)
+
+    @functools.cached_property
     def samples(self) -> Samples:
         """The samples of the steps that count."""
-        return samples_of(self.steps, self._first_counted, is_sequence_first=self._inputs.has_sequences_first)
+        return samples_of(self._trained, self._first_counted, is_sequence_first=self._inputs.has_sequences_first)
 
     def rates(self) -> dict[str, float | None]:
         """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
-        window = self.steps[self._first_counted :]
+        window = self._trained[self._first_counted :]
         steps, seconds = len(window) or 1, self._counted_s
         samples, tokens = self.samples.total or 0.0, tokens_of(window)
         timed_ms = math.fsum(self._timer.step_ms)
@@ -99,7 +103,7 @@ class Ledger:
         """What else was seen, by name; without what was not."""
         losses = self.losses.values
         facts = {
-            "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self.steps) else ""),
+            "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self._trained) else ""),
             "samples_unknown": self.samples.unknown,
             "number_format": self._inputs.number_format,
             "first_loss": losses[0] if losses else None,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import gc
 import weakref
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from dmls_ray.training.compat import is_transformed
-from dmls_ray.training.observed.contents import Content, Shape, content_of
+from dmls_ray.training.compat import is_transformed, number_of_node, numbers_in_graph
+from dmls_ray.training.observed.contents import Content, Shape, content_of, has_rows_twice
 from dmls_ray.training.precision import has_tf32
 
 _PRODUCTS = {
@@ -31,6 +32,8 @@ _PRODUCTS = {
 _PRODUCTS |= {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 _PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 """Functions of PyTorch that compute in the number format of a model."""
+_COMPARED = 3
+"""Tensors whose rows are compared."""
 
 
 @dataclass(slots=True)
@@ -48,10 +51,14 @@ class Given:
     sizes: list[int]
     """The first dimension of the first tensor of each forward pass with other tensors."""
     rows: int = 0
-    """The first dimension of the tensor that the model returned last; 0 where it returned none."""
+    """The first dimension of the tensor that the model returned first; 0 where it returned none."""
     tokens: int = 0
     """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
     elements: int = 0
+    node: int = 0
+    """Number of the node that computed what the model returned last; 0 where it returned no tensor."""
+    has_rows_twice: bool = False
+    """Whether the first tensor has each row twice; of the first steps, else False."""
 
     @property
     def size(self) -> int:
@@ -92,9 +99,15 @@ class ModelInputs:
         self._is_in_forward = False
         """Whether a model computes on what it was given in training."""
         self._given: Given | None = None
-        """Of the backward pass that comes next."""
+        """Of the backward pass that comes next, since a batch was read."""
+        self._earlier: list[Given] = []
+        """What was given before that batch was read, and was in no backward pass."""
+        self._last: Given | None = None
+        """Of the backward pass before, within the step under way."""
         self._tensors: list[tuple[weakref.ref[Tensor], Any]] = []
         """The first tensors of the step under way, or what they are views of, and which part of them."""
+        self._compared = 0
+        """Tensors whose rows were compared, which waits for the device."""
         self._products: _Products | None = None
 
     def find(self) -> list[nn.Module]:
@@ -133,14 +146,48 @@ class ModelInputs:
         """Whether a model was found."""
         return bool(self.parameters)
 
-    def take(self) -> Given | None:
-        """What was given since the last call; None if nothing was."""
-        given, self._given = self._given, None
-        return given
+    def read(self) -> None:
+        """A batch was read: what was given before it may never be trained on."""
+        if self._given is not None:
+            self._earlier.append(self._given)
+            self._given = None
+
+    def take(self, roots: Sequence[Tensor] = ()) -> tuple[Given | None, list[Given]]:
+        """What was given since the last call.
+
+        Args:
+            roots: what a backward pass begins with; empty where it is not known.
+
+        Returns:
+            What the backward pass is of; None if nothing was given. And what was given in forward passes that it is
+            not of, before another batch was read.
+        """
+        waiting = [*self._earlier, *([] if self._given is None else [self._given])]
+        self._earlier, self._given = [], None
+        if not waiting:
+            return self._again(roots), []
+        places = {*range(len(waiting))}
+        if len(waiting) > 1 and roots and all(given.node for given in waiting):
+            numbers = [given.node for given in waiting]
+            places &= {bisect_left(numbers, number) for number in numbers_in_graph(roots)}
+        self._last = _together([waiting[place] for place in sorted(places)])
+        return self._last, [given for place, given in enumerate(waiting) if place not in places]
+
+    def _again(self, roots: Sequence[Tensor]) -> Given | None:
+        """What the backward pass before was of, if this one is a further one of the same forward pass; else None."""
+        last = self._last
+        if last is None or not any(number <= last.node for number in numbers_in_graph(roots)):
+            return None
+        return replace(last, is_again=True)
+
+    def drop(self) -> None:
+        """What was given was of no training."""
+        self._earlier, self._given = [], None
 
     def end_step(self) -> None:
         """The step under way has ended: the next one may be given the same again."""
         self._tensors.clear()
+        self._last = None
 
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.is_paused or torch.compiler.is_compiling() or is_transformed():
@@ -169,6 +216,9 @@ class ModelInputs:
         size = shapes[0][0] if shapes and shapes[0] else 0
         if self._given is None:
             given = self._given = Given(shapes, lengths, is_list, is_again, [size])
+            if tensor is not None and self._compared < _COMPARED:
+                self._compared += 1
+                given.has_rows_twice = has_rows_twice(tensor)
         elif is_again:
             return
         else:
@@ -213,10 +263,18 @@ class ModelInputs:
         if not self._is_in_forward:
             return
         self._is_in_forward = False
-        given = self._given
-        if given is not None and isinstance(returned, Tensor) and returned.ndim:
-            given.rows = len(returned)
+        if self._given is not None:
+            self._note_returned(self._given, returned)
         self._on_end()
+
+    def _note_returned(self, given: Given, returned: Any) -> None:
+        if isinstance(returned, Tensor):
+            tensors = [returned]
+            if returned.ndim and len(given.sizes) == 1:
+                given.rows = len(returned)
+        else:
+            tensors = [leaf for leaf in content_of(returned).leaves if isinstance(leaf, Tensor)]
+        given.node = max(map(number_of_node, tensors), default=0)
 
     def _format_of(self, module: nn.Module, computed: torch.dtype | None) -> str:
         dtype = next(module.parameters()).dtype
@@ -245,6 +303,19 @@ class _Products(TorchFunctionMode):
     def usual(self) -> torch.dtype | None:
         """The format of most products; None without one."""
         return self._dtypes.most_common(1)[0][0] if self._dtypes else None
+
+
+def _together(parts: list[Given]) -> Given | None:
+    """What was given in all of the forward passes of a backward pass."""
+    if not parts:
+        return None
+    first, *others = parts
+    for given in others:
+        first.sizes += given.sizes
+        first.tokens += given.tokens
+        first.elements += given.elements
+        first.node = given.node
+    return first
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import get_ident
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -28,6 +29,7 @@ from dmls_ray.training.ddp import DDPTimers
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
 from dmls_ray.training.observed.contents import content_of
+from dmls_ray.training.observed.gradients import Gradients
 from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.loaders import batch_of
 from dmls_ray.training.observed.model_inputs import ModelInputs
@@ -99,13 +101,16 @@ class ObservedSteps:
             self.timer,
             mark=functools.partial(mark, device),
             keep=lambda batch: self._step.batches.append(batch),
-            drop=self.inputs.take,
+            drop=self.inputs.drop,
         )
         self._thread = get_ident()
         """The thread that trains: others may read ahead."""
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
         self._has_optimizer = False
+        self._gradients = Gradients()
+        self._unapplied = 0
+        """Backward passes since the last step of any optimizer."""
         self._step_began = time.perf_counter()
 
     @contextmanager
@@ -159,10 +164,12 @@ class ObservedSteps:
                 self._step.batches.append(given)
             return
         self._after("data_wait")
+        self.inputs.read()
         self._tests.read(iterator, given, content.leaves)
 
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
+        self._gradients.add(optimizer)
 
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
         self.leave_out()
@@ -180,7 +187,7 @@ class ObservedSteps:
             self._after("forward")
             self._tests.train()
             self.ledger.losses.begin_backward(roots)
-            self._step.passes.append(self.inputs.take())
+            self._take_inputs([roots] if isinstance(roots, Tensor) else [*roots])
         self._backward_depth += 1
         # Checkpointed activations are computed again, by models that are given nothing new.
         self.inputs.is_paused = True
@@ -193,12 +200,15 @@ class ObservedSteps:
         self.inputs.is_paused = False
         self._after("backward")
         self.ledger.backward_passes += 1
+        self._unapplied += 1
+        self._gradients.end_backward()
         if not self._has_optimizer:
             self._end_step()
 
     @_hook
     def _end_optimizer(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
+        self._unapplied = 0
         self._after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
@@ -228,16 +238,29 @@ class ObservedSteps:
         self._emit(_PROGRESS)
         self.leave_out()
 
+    def _take_inputs(self, roots: Sequence[Tensor] = ()) -> None:
+        """Keep what the models were given for the backward pass that begins."""
+        given, unused = self.inputs.take(roots)
+        step = self._step
+        step.unused += unused
+        is_other = given is None or not given.is_again
+        if self._unapplied and is_other and self._gradients.are_gone():
+            step.dropped += step.passes[-self._unapplied :]
+            del step.passes[-self._unapplied :]
+            self._unapplied = 0
+        step.passes.append(given)
+
     def _take_step(self) -> bool:
         """Keep what the step under way had; returns whether its models are no longer seen."""
         self._tests.end_step()
         self.ledger.losses.end_step()
-        step, self._step = self._step, SeenStep()
+        step = self._step
         if not step.passes:
-            step.passes.append(self.inputs.take())  # a step without a backward pass
+            self._take_inputs()  # a step without a backward pass
         step.optimizers = self.ledger.rule.optimizers
         self.inputs.end_step()
         self.ledger.steps.append(step)
+        self._step = SeenStep()
         return self.inputs.has_models and not any(step.passes)
 
     def _end_timed_step(self) -> None:

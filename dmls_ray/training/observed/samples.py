@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, mode
 
 from dmls_ray.training.observed.contents import Shape
@@ -19,6 +19,8 @@ from dmls_ray.training.observed.model_inputs import Given
 
 _ALIKE = 0.1
 """Relative difference up to which two sums over steps are the same: a loader may read some batches ahead."""
+_EQUAL = 0.01
+"""The same of two sums of which neither may have a sample more."""
 _MOST = 0.9
 """Share of the backward passes that have to show something."""
 _AHEAD = 2
@@ -33,6 +35,10 @@ class SeenStep:
     """Batches that loaders gave, without those of tests."""
     passes: list[Given | None] = field(default_factory=list)
     """What models were given, for each backward pass; None where no model was seen."""
+    unused: list[Given] = field(default_factory=list)
+    """What models were given in forward passes that no backward pass was of."""
+    dropped: list[Given | None] = field(default_factory=list)
+    """As `passes`, of backward passes whose gradients no optimizer has applied."""
     optimizers: int = 1
     """Optimizers that made steps."""
     counted_samples: float = 0.0
@@ -56,7 +62,7 @@ def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool
     """The samples of the steps from the `first` on.
 
     Args:
-        steps: all steps of a run.
+        steps: all steps of a run, as `trained` gives them.
         first: the index of the first step to count.
         is_sequence_first: whether a model has a part that takes sequences as length x batch.
     """
@@ -65,9 +71,42 @@ def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool
         return Samples(total=sum(step.counted_samples for step in window), counted_by="user")
     if any(step.counted_tokens for step in window):
         return Samples(counted_by="user")
+    if any(step.dropped for step in steps):
+        return Samples(unknown="gradients of most steps were dropped before an optimizer applied them")
     if any(batch.size for step in steps for batch in step.batches):
         return _Read(steps, first).samples()
+    if any(given is not None and given.has_rows_twice for step in steps for given in step.passes):
+        return Samples(unknown="no loader, and a model that is given each row twice")
     return _by_model(window, is_sequence_first=is_sequence_first)
+
+
+def trained(steps: Sequence[SeenStep]) -> list[SeenStep]:
+    """The steps without what they were not trained on, and without the batches of it.
+
+    A program that drops gradients in most steps, of as many backward passes each time, keeps them elsewhere, as one
+    that clips those of each sample: all of its passes train. Where their number changes, it is not known what it
+    trains: they stay in `dropped`.
+    """
+    with_dropped = [step for step in steps if step.dropped]
+    if len(with_dropped) * 2 > len(steps):
+        counts = Counter(len(step.passes) + len(step.dropped) for step in steps)
+        if max(counts.values()) < _MOST * len(steps):
+            return [*steps]
+        steps = [replace(step, passes=[*step.dropped, *step.passes], dropped=[]) for step in steps]
+    return [_without_unused(step) for step in steps]
+
+
+def _without_unused(step: SeenStep) -> SeenStep:
+    unused = [*step.unused, *step.dropped]
+    if not unused:
+        return step
+    batches = [*step.batches]
+    for given in unused:
+        shapes = set(given.shapes if given is not None else ())
+        of_it = (place for place, batch in enumerate(batches) if not shapes.isdisjoint(batch.shapes))
+        # A loader that reads ahead may have given it before.
+        del batches[(place := next(of_it, 0)) : place + 1]
+    return replace(step, batches=batches, unused=[], dropped=[])
 
 
 def tokens_of(steps: Sequence[SeenStep]) -> float:
@@ -99,6 +138,10 @@ def _new_passes(steps: Iterable[SeenStep]) -> list[Given | None]:
 
 def _are_alike(sum_: float, other: float, slack: float) -> bool:
     return abs(sum_ - other) <= max(_ALIKE * other, slack)
+
+
+def _are_equal(sum_: float, other: float) -> bool:
+    return abs(sum_ - other) <= _EQUAL * other
 
 
 # --- without a loader that has batches ------------------------------------------------------------------------------
@@ -226,8 +269,11 @@ class _Read:
         trained = sum(self._sizes_of_passes(self._window))
         slack = _AHEAD * max(self._sizes)
         agree = "loader and model agree"
+        given = sum(sum(given.sizes) for given in self._seen)
+        if given != trained and _are_equal(given, self._read):
+            return Samples(total=self._read, counted_by=agree)
         if self._may_have_kept_batches() or self._has_other_samples():
-            return self._contradiction(sum(sum(given.sizes) for given in self._seen))
+            return self._contradiction(given)
         if _are_alike(trained, self._read, slack):
             return Samples(total=trained, counted_by=agree)
         if trained > self._read:
@@ -269,8 +315,14 @@ class _Read:
         return self._contradiction(trained)
 
     def _of_parts(self) -> Samples:
-        given = sum(given.size for given in self._seen)
-        return Samples(total=given, counted_by="model")
+        first = sum(given.size for given in self._seen)
+        given = sum(sum(given.sizes) for given in self._seen)
+        if first == given:
+            return Samples(total=given, counted_by="model")
+        # The parts may have a forward pass each, before the backward passes.
+        if _are_alike(given, self._read, _AHEAD * max(self._sizes)):
+            return Samples(total=self._read, counted_by="loader and model agree")
+        return self._contradiction(given)
 
     def _of_other_tensors(self) -> Samples:
         """Passes were given tensors whose first dimension is no number of samples of a batch."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dmls_ray.training.observed.contents import content_of, digest_of
+from dmls_ray.training.observed.contents import content_of, digest_of, has_rows_twice
 
 
 @dataclass
@@ -58,3 +58,13 @@ def test_digests_are_equal_for_equal_tensors_alone() -> None:
     assert digest_of([first]) != digest_of([other])
     assert digest_of([torch.tensor([1, 2])]) != digest_of([torch.tensor([2, 1])])
     assert digest_of([]) == 0
+
+
+def test_rows_that_come_twice_are_seen_where_rows_differ() -> None:
+    rows = torch.randn(6, 3)
+    assert has_rows_twice(torch.cat([rows, rows]))
+    assert has_rows_twice(rows.repeat_interleave(2, dim=0))
+    assert not has_rows_twice(rows)
+    assert not has_rows_twice(torch.cat([rows, rows + 1]))
+    assert not has_rows_twice(torch.ones(12, 3))
+    assert not has_rows_twice(torch.arange(12))

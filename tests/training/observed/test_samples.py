@@ -8,7 +8,7 @@ import pytest
 
 from dmls_ray.training.observed.loaders import Batch
 from dmls_ray.training.observed.model_inputs import Given
-from dmls_ray.training.observed.samples import Samples, SeenStep, samples_of, tokens_of
+from dmls_ray.training.observed.samples import Samples, SeenStep, samples_of, tokens_of, trained
 
 STEPS = 20
 
@@ -50,6 +50,8 @@ def per_step(*steps: SeenStep) -> float | None:
         # accumulation, read one by one and all at once
         ([SeenStep([batch(4)] * 4, [given((4, 8))] * 4)], 16),
         ([SeenStep([batch(16)], [given((4, 8))] * 4)], 16),
+        # forward passes of all parts, and then a backward pass of each
+        ([SeenStep([batch(16)], [given((4, 8), further=[4] * 3), *[given((4, 8), again=True)] * 3])], 16),
         # further passes on the same tensors, and on made ones
         ([SeenStep([batch(16)], [given((16, 8)), given((16, 8), again=True)])], 16),
         ([SeenStep([batch(16)], [given((16, 8)), given((16, 8)), given((16, 5))], optimizers=2)], 16),
@@ -87,6 +89,26 @@ def test_a_loader_that_reads_one_batch_ahead_moves_no_sample() -> None:
     assert samples_of(steps, 6).total == sum(sizes[6:])
 
 
+def test_a_batch_that_was_left_out_before_or_after_its_backward_pass_is_not_trained() -> None:
+    sizes = [16] * 9 + [6]
+    steps = [SeenStep([batch(size)], [given((size, 8))]) for size in sizes * 4]
+    steps[12].batches.insert(0, batch(6))
+    steps[12].unused.append(given((6, 8)))
+    steps[21].batches.insert(0, batch(16))
+    steps[21].dropped.append(given((16, 8)))
+    assert samples_of(trained(steps), 10).total == 3 * sum(sizes)
+
+
+def test_gradients_of_each_step_that_are_kept_elsewhere_are_trained() -> None:
+    steps = [SeenStep([batch(8)], [given((2, 8))], dropped=[given((2, 8))] * 3)] * 20
+    assert samples_of(trained(steps), 5).total == 8 * 15
+
+
+def test_gradients_of_most_steps_that_are_dropped_in_changing_number_leave_samples_unknown() -> None:
+    steps = [SeenStep([batch(8)] * (1 + n), [given((8, 8))], dropped=[given((8, 8))] * n) for n in (1, 3, 2, 1, 0) * 4]
+    assert samples_of(trained(steps), 5).unknown.startswith("gradients of most steps were dropped")
+
+
 def test_batches_of_other_sizes_are_summed_up() -> None:
     sizes = [3, 17, 5, 40, 2, 9, 11] * 6
     steps = [SeenStep([batch(size)], [None]) for size in sizes]
@@ -122,6 +144,15 @@ def test_evidence_that_is_missing_or_contradicts_itself_leaves_samples_unknown(s
     assert samples.counted_by == ""
 
 
+def test_a_model_that_is_given_each_row_twice_leaves_samples_unknown_without_a_loader() -> None:
+    twice = given((16, 8))
+    twice.has_rows_twice = True
+    steps = [SeenStep([], [twice]), *[SeenStep([], [given((16, 8))])] * 20]
+    assert samples_of(steps, 5).unknown == "no loader, and a model that is given each row twice"
+    with_loader = [SeenStep([batch(16)], [twice])] * 20
+    assert samples_of(with_loader, 5).total == 16 * 15
+
+
 def test_a_batch_in_parts_or_again_is_not_known_where_no_model_is_seen() -> None:
     echo = [SeenStep([batch(32)], [None]), *[SeenStep([], [None])] * 3]
     assert counted(*echo).unknown == "16 batches were read for 64 backward passes, and no model was seen"
@@ -132,6 +163,12 @@ def test_batches_of_a_second_loader_that_were_kept_in_memory_leave_samples_unkno
     later = SeenStep([batch(16)], [given((16, 8), further=[8])])
     assert samples_of([*[first] * 5, *[later] * 20], 5).unknown == "loader: 16, model: 24"
     assert samples_of([first] * 25, 5).total == 24 * 20
+
+
+def test_a_second_batch_in_every_fourth_step_is_counted() -> None:
+    usual = SeenStep([batch(16)], [given((16, 8))])
+    with_another = SeenStep([batch(16), batch(7, loader=2)], [given((16, 8), further=[7])])
+    assert samples_of([usual, usual, usual, with_another] * 10, 4).total == (4 * 16 + 7) * 9
 
 
 def test_without_a_loader_the_model_says_what_it_is_given_first() -> None:

@@ -41,6 +41,8 @@ ABSENT = frozenset(
         "character_rnn",
         # neither a loader nor a module
         "tensors_without_modules_or_loader",
+        "batch_twice_for_consistency",
+        "most_batches_thrown_away",
         # loader and model contradict each other
         "link_prediction",
         "purchases_with_negatives",

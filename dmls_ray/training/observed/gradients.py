@@ -1,0 +1,61 @@
+"""`Gradients`: whether those of a backward pass are thrown away before any optimizer applies them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+_LOOKED_AT = 64
+"""Parameters that are looked at for one with a gradient."""
+
+
+class Gradients:
+    """The gradients of the parameters that optimizers have.
+
+    A program throws gradients away if it leaves out a batch whose gradients are too large or not finite, as a scaler
+    of losses does.
+    """
+
+    def __init__(self) -> None:
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._parameter: Tensor | None = None
+        """One that has a gradient of the last backward pass."""
+        self._version = 0
+        """Of its gradient, which each change in place raises."""
+
+    def add(self, optimizer: Optimizer) -> None:
+        """Look at the parameters of this optimizer, too."""
+        self._optimizers.add(optimizer)
+
+    def end_backward(self) -> None:
+        """A backward pass has ended."""
+        parameter = self._parameter
+        if parameter is None or parameter.grad is None:
+            with_gradient = (item for item in islice(self._parameters(), _LOOKED_AT) if item.grad is not None)
+            parameter = self._parameter = next(with_gradient, None)
+        if parameter is not None and parameter.grad is not None:
+            self._version = parameter.grad._version
+
+    def are_gone(self) -> bool:
+        """Whether the gradients of the last backward pass are no longer there: none, or zero."""
+        parameter = self._parameter
+        if parameter is None:
+            return False
+        if parameter.grad is not None and parameter.grad._version == self._version:
+            return False
+        return not any(item.grad is not None and _is_any(item.grad) for item in self._parameters())
+
+    def _parameters(self) -> Iterator[Tensor]:
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                yield from group["params"]
+
+
+def _is_any(gradient: Tensor) -> bool:
+    """Whether an element of a gradient is not zero; of one that is no plain tensor, whether it is there."""
+    return gradient.layout is not torch.strided or bool(gradient.any())

@@ -1,0 +1,68 @@
+"""What models are given: their samples, and which backward passes are of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dmls_ray.training.observed.model_inputs import ModelInputs
+
+
+class OnGrid(nn.Module):
+    """A model whose first argument is the same for each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 1)
+
+    def forward(self, grid: Tensor, batch: Tensor) -> Tensor:
+        output: Tensor = self.linear(batch).sum() + grid.sum()
+        return output
+
+
+def test_all_tensors_that_a_model_is_given_count() -> None:
+    model = OnGrid()
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
+    inputs.find()
+    model(torch.zeros(5), torch.zeros(8, 3))
+    given, unused = inputs.take()
+    assert given is not None
+    assert not unused
+    assert given.elements == 5 + 24
+
+
+def test_forward_passes_that_no_backward_pass_is_of_are_told_by_its_graph() -> None:
+    model = nn.Linear(3, 1)
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
+    inputs.find()
+    left_out = model(torch.randn(4, 3))
+    inputs.read()
+    trained = model(torch.randn(8, 3)).sum()
+    given, unused = inputs.take([trained])
+    assert given is not None
+    assert given.sizes == [8]
+    assert [one.sizes for one in unused] == [[4]]
+
+    first = model(torch.randn(4, 3))
+    inputs.read()
+    both = model(torch.randn(8, 3)).sum() + first.sum()
+    given, unused = inputs.take([both])
+    assert given is not None
+    assert given.sizes == [4, 8]
+    assert not unused
+    del left_out
+
+
+def test_a_second_loss_of_one_forward_pass_is_of_the_same_samples() -> None:
+    model = nn.Linear(3, 2)
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
+    inputs.find()
+    returned = model(torch.randn(4, 3))
+    first, _ = inputs.take([returned[:, 0].sum()])
+    second, _ = inputs.take([returned[:, 1].sum()])
+    assert first is not None
+    assert not first.is_again
+    assert second is not None
+    assert second.is_again
+    of_no_model, _ = inputs.take([torch.ones(3, requires_grad=True).sum()])
+    assert of_no_model is None
