@@ -5,6 +5,7 @@ Marks in time are the host's clock on a CPU, and events on its stream on a GPU, 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -261,70 +262,62 @@ class StepPhases:
     """
 
     def __init__(self, device: torch.device, every: int | None = None) -> None:
-        self._device, self._cuda = device, device.type == "cuda"
+        self._mark = functools.partial(mark, device) if device.type == "cuda" else time.perf_counter
         self._every = MEASURED_EVERY[device.type] if every is None else every
         self._ms = dict.fromkeys(PHASES, 0.0)
-        self._with_this_step = self._ms
-        """The same with those of the step under way, on a CPU."""
         self._steps = self._measured = 0
-        self._events: list[list[tuple[Phase | None, Any]]] = []
+        self._marks: list[tuple[Phase | None, Any]] = []
+        """Of the step under way: where each phase ended, and first where the step began."""
+        self._unread: list[list[tuple[Phase | None, Any]]] = []
+        """The marks of steps that the device may not have reached."""
+        self._waits_for_device = device.type == "cuda"
         self._is_counting = False
 
     def begin(self) -> None:
         """A step that counts begins here, after a time that is in no such step, as the warm-up or that between two
         epochs."""
-        self._is_counting = self._steps % self._every == 0
+        self._is_counting = not self._steps % self._every
         if self._is_counting:
-            self._last = mark(self._device)
-            if self._cuda:
-                self._events.append([(None, self._last)])
-            else:
-                self._with_this_step = self._ms.copy()
+            self._marks = [(None, self._mark())]
 
     def after(self, phase: Phase) -> None:
         """What the rank did since the last mark was this phase."""
-        if not self._is_counting:
-            return
-        if self._cuda:
-            self._events[-1].append((phase, mark(self._device)))
-            return
-        now = time.perf_counter()
-        self._with_this_step[phase] += (now - self._last) * 1e3
-        self._last = now
+        if self._is_counting:
+            self._marks.append((phase, self._mark()))
 
-    def state(self) -> Any:
+    def state(self) -> int:
         """The phases of the step under way so far, for `restore`."""
-        if not self._is_counting:
-            return None
-        return len(self._events[-1]) if self._cuda else self._with_this_step.copy()
+        return len(self._marks)
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: int) -> None:
         """What the rank did since `state` was called, in the same step, was no phase of it."""
-        if not self._is_counting or state is None:
-            return
-        self._last = mark(self._device)
-        if self._cuda:
-            del self._events[-1][state:]
-            self._events[-1].append((None, self._last))
-        else:
-            self._with_this_step = state
+        if self._is_counting:
+            self._marks[state:] = [(None, self._mark())]
 
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""
         if self._is_counting:
             self._measured += 1
-            if not self._cuda:
-                self._ms = self._with_this_step
+            if self._waits_for_device:
+                self._unread.append(self._marks)
+            else:
+                self._add(self._marks)
         self._steps += 1
         self.begin()
 
     def end_epoch(self) -> None:
-        """Read the events of the epoch; the device has finished all work. The step that had begun is left out."""
-        for step in self._events:
-            for (_, began), (phase, ended) in itertools.pairwise(step):
-                if phase is not None:
-                    self._ms[phase] += elapsed_ms(began, ended)
-        self._events = []
+        """Read the marks of the epoch; the device has finished all work. The step that had begun is left out."""
+        for step in self._unread:
+            first = step[0][1]
+            self._add([(phase, elapsed_ms(first, ended) / 1e3) for phase, ended in step])
+        self._unread = []
+
+    def _add(self, step: list[tuple[Phase | None, float]]) -> None:
+        began = 0.0
+        for phase, ended in step:
+            if phase is not None:
+                self._ms[phase] += (ended - began) * 1e3
+            began = ended
 
     def mean_ms(self) -> dict[Phase, float]:
         """Milliseconds of each phase in a step, over the measured steps; empty without any."""

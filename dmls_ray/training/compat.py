@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import torch
 from torch import distributed as dist
+from torch._C import _autograd
 from torch._C._distributed_c10d import Backend, _create_work_from_future
 from torch._C._profiler import RecordScope, _EventType
 from torch.futures import Future
@@ -156,17 +157,14 @@ def is_transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def number_of_node(tensor: torch.Tensor) -> int:
-    """When the node of the graph was made that computed a tensor: nodes are numbered as they are made; 0 without one.
+next_node: Callable[[], int] = _autograd._get_sequence_nr
+"""The number of the next node of the graph that this thread makes: nodes are numbered as they are made.
 
-    Without it: a batch whose loss is not trained on counts, and so does a second loss of one forward pass.
-    """
-    node = tensor.grad_fn
-    return 0 if node is None else node._sequence_nr()
+Without it: a batch whose loss is not trained on counts, and so does a second loss of one forward pass."""
 
 
-def numbers_in_graph(roots: Iterable[torch.Tensor]) -> Iterator[int]:
-    """The numbers of the nodes of the graph of some tensors, but for its leaves; as `number_of_node`."""
+def nodes_in_graph(roots: Iterable[torch.Tensor]) -> Iterator[int]:
+    """The numbers of the nodes of the graph of some tensors, but for its leaves; as `next_node`."""
     waiting = [root.grad_fn for root in roots]
     seen = set(waiting)
     while waiting:

@@ -12,6 +12,8 @@ from torch.optim import Optimizer
 
 _LOOKED_AT = 64
 """Parameters that are looked at for one with a gradient."""
+_LOOKED_AFTER = 3
+"""Backward passes that are looked at in any case."""
 
 
 class Gradients:
@@ -27,6 +29,8 @@ class Gradients:
         """One that has a gradient of the last backward pass."""
         self._version = 0
         """Of its gradient, which each change in place raises."""
+        self._passes = 0
+        self._is_asked = False
 
     def add(self, optimizer: Optimizer) -> None:
         """Look at the parameters of this optimizer, too."""
@@ -34,6 +38,10 @@ class Gradients:
 
     def end_backward(self) -> None:
         """A backward pass has ended."""
+        # Most programs have one backward pass a step, and never ask.
+        if self._passes >= _LOOKED_AFTER and not self._is_asked:
+            return
+        self._passes += 1
         parameter = self._parameter
         if parameter is None or parameter.grad is None:
             with_gradient = (item for item in islice(self._parameters(), _LOOKED_AT) if item.grad is not None)
@@ -43,10 +51,11 @@ class Gradients:
 
     def are_gone(self) -> bool:
         """Whether the gradients of the last backward pass are no longer there: none, or zero."""
-        parameter = self._parameter
+        parameter, is_first = self._parameter, not self._is_asked
+        self._is_asked = True
         if parameter is None:
             return False
-        if parameter.grad is not None and parameter.grad._version == self._version:
+        if parameter.grad is not None and parameter.grad._version == self._version and not is_first:
             return False
         return not any(item.grad is not None and _is_any(item.grad) for item in self._parameters())
 

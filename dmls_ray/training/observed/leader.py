@@ -31,12 +31,15 @@ class StepRule:
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Whether the step of the training under way ends with this step of an optimizer."""
         leader = None if self._leader is None else self._leader()
+        if leader is optimizer and not self._others:
+            return True
         if leader is not None and leader is not optimizer:
             self._others[id(optimizer)] += 1
             if self._others[id(optimizer)] < _MOST_OF_ANOTHER:
                 return False
         if leader is not optimizer:
             self._leader = weakref.ref(optimizer)
+            self.optimizers = max(self.optimizers, 1)
             self._others.pop(id(optimizer), None)
         self.optimizers = max(self.optimizers, 1 + len(self._others))
         self._others.clear()

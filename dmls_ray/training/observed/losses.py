@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 _READ_AT = 256
-"""Steps after which losses are read, which waits for the device: until then each is a tensor."""
+"""Steps after which losses are read, which waits for a GPU: until then each is a tensor there."""
 _EARLY_STEPS = 3
 """Steps whose losses say whether two runs train the same: the later ones follow from updates."""
 
@@ -18,8 +18,8 @@ class StepLosses:
     """The loss of each optimizer step, over its backward passes."""
 
     def __init__(self) -> None:
-        self._of_step: list[Tensor] = []
-        self._unread: list[list[Tensor]] = []
+        self._of_step: list[Tensor | float] = []
+        self._unread: list[list[Tensor | float]] = []
         self._read: list[float | None] = []
         self._unscaled: tuple[int, Any] = (0, None)
         """The scaled loss, by its id, and the loss."""
@@ -34,7 +34,9 @@ class StepLosses:
         if not isinstance(root, Tensor) or root.numel() != 1:
             return
         scaled, loss = self._unscaled
-        self._of_step.append((loss if scaled == id(root) else root).detach())
+        if scaled == id(root):
+            root = loss
+        self._of_step.append(root.item() if root.is_cpu else root.detach())
 
     def end_step(self) -> None:
         """The step under way has ended."""

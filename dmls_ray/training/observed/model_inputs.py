@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from dmls_ray.training.compat import is_transformed, number_of_node, numbers_in_graph
+from dmls_ray.training.compat import is_transformed, next_node, nodes_in_graph
 from dmls_ray.training.observed.contents import Content, Shape, content_of, has_rows_twice
 from dmls_ray.training.precision import has_tf32
 
@@ -36,34 +36,65 @@ _COMPARED = 3
 """Tensors whose rows are compared."""
 
 
-@dataclass(slots=True)
-class Given:
-    """What the models were given in the forward passes of one backward pass."""
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a model is given in a forward pass; most passes have the same."""
 
-    shapes: list[Shape]
-    """Shapes of the tensors of the first forward pass."""
-    lengths: list[int]
-    """Lengths of the lists there."""
-    is_list: bool
-    """Whether the first argument was a list or a tuple, of samples or of parts of a sample."""
-    is_again: bool
-    """Whether the step had been given the same tensor before, as in a further pass of a closure."""
-    sizes: list[int]
-    """The first dimension of the first tensor of each forward pass with other tensors."""
-    rows: int = 0
-    """The first dimension of the tensor that the model returned first; 0 where it returned none."""
+    shapes: tuple[Shape, ...]
+    """Shapes of the tensors."""
+    lengths: tuple[int, ...] = ()
+    """Lengths of the lists."""
+    is_list: bool = False
+    """Whether the first argument is a list or a tuple, of samples or of parts of a sample."""
     tokens: int = 0
     """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
     elements: int = 0
-    node: int = 0
-    """Number of the node that computed what the model returned last; 0 where it returned no tensor."""
-    has_rows_twice: bool = False
-    """Whether the first tensor has each row twice; of the first steps, else False."""
 
     @property
     def size(self) -> int:
         """The first dimension of the first tensor; 0 without one."""
-        return self.sizes[0] if self.sizes else 0
+        return self.shapes[0][0] if self.shapes and self.shapes[0] else 0
+
+
+@dataclass(slots=True)
+class Given:
+    """What the models were given in the forward passes of one backward pass."""
+
+    inputs: list[Input]
+    """Of each forward pass with other tensors."""
+    is_again: bool = False
+    """Whether the step had been given the same tensor before, as in a further pass of a closure."""
+    rows: int = 0
+    """The first dimension of the tensor that the model returned first; 0 where it returned none."""
+    end: int = 0
+    """Number of the first node of the graph that was made after the last forward pass; 0 where none has ended."""
+    has_rows_twice: bool = False
+    """Whether the first tensor has each row twice; of the first steps, else False."""
+
+    @property
+    def first(self) -> Input:
+        """What was given first."""
+        return self.inputs[0]
+
+    @property
+    def size(self) -> int:
+        """The first dimension of the first tensor; 0 without one."""
+        return self.inputs[0].size
+
+    @property
+    def sizes(self) -> list[int]:
+        """The same of each forward pass with other tensors."""
+        return [input_.size for input_ in self.inputs]
+
+    @property
+    def tokens(self) -> int:
+        """As of all inputs together."""
+        return sum(input_.tokens for input_ in self.inputs)
+
+    @property
+    def elements(self) -> int:
+        """As of all inputs together."""
+        return sum(input_.elements for input_ in self.inputs)
 
 
 class ModelInputs:
@@ -72,7 +103,6 @@ class ModelInputs:
     Args:
         on_begin: called when a model is given something, with whether gradients are recorded, and the tensors of what
             it is given.
-        on_end: called when it has returned, if gradients are recorded.
         on_fault: takes an error in looking at what a model is given, which must not end the program.
         device: type of the device.
     """
@@ -80,11 +110,10 @@ class ModelInputs:
     def __init__(
         self,
         on_begin: Callable[[bool, list[Any]], object],
-        on_end: Callable[[], object],
         on_fault: Callable[[Exception], object],
         device: str,
     ) -> None:
-        self._on_begin, self._on_end, self._on_fault, self._device = on_begin, on_end, on_fault, device
+        self._on_begin, self._on_fault, self._device = on_begin, on_fault, device
         self.is_paused = False
         """Whether models are given nothing new, as in a backward pass."""
         self.number_format = ""
@@ -96,6 +125,8 @@ class ModelInputs:
         self._counted: set[int] = set()
         """Parameters and buffers that were counted, by their ids."""
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._inputs: dict[Any, Input] = {}
+        """Each kind of input, by what makes it up."""
         self._is_in_forward = False
         """Whether a model computes on what it was given in training."""
         self._given: Given | None = None
@@ -146,6 +177,11 @@ class ModelInputs:
         """Whether a model was found."""
         return bool(self.parameters)
 
+    @property
+    def is_given(self) -> bool:
+        """Whether something was given since the last backward pass, and since a batch was read."""
+        return self._given is not None
+
     def read(self) -> None:
         """A batch was read: what was given before it may never be trained on."""
         if self._given is not None:
@@ -162,21 +198,23 @@ class ModelInputs:
             What the backward pass is of; None if nothing was given. And what was given in forward passes that it is
             not of, before another batch was read.
         """
-        waiting = [*self._earlier, *([] if self._given is None else [self._given])]
-        self._earlier, self._given = [], None
-        if not waiting:
-            return self._again(roots), []
+        given, self._given = self._given, None
+        if not self._earlier:
+            self._last = given or self._again(roots)
+            return self._last, []
+        waiting = [*self._earlier, *([] if given is None else [given])]
+        self._earlier = []
         places = {*range(len(waiting))}
-        if len(waiting) > 1 and roots and all(given.node for given in waiting):
-            numbers = [given.node for given in waiting]
-            places &= {bisect_left(numbers, number) for number in numbers_in_graph(roots)}
+        if len(waiting) > 1 and roots:
+            ends = [given.end for given in waiting]
+            places &= {bisect_right(ends, node) for node in nodes_in_graph(roots)}
         self._last = _together([waiting[place] for place in sorted(places)])
         return self._last, [given for place, given in enumerate(waiting) if place not in places]
 
     def _again(self, roots: Sequence[Tensor]) -> Given | None:
         """What the backward pass before was of, if this one is a further one of the same forward pass; else None."""
         last = self._last
-        if last is None or not any(number <= last.node for number in numbers_in_graph(roots)):
+        if last is None or not any(node < last.end for node in nodes_in_graph(roots)):
             return None
         return replace(last, is_again=True)
 
@@ -193,49 +231,41 @@ class ModelInputs:
         if self.is_paused or torch.compiler.is_compiling() or is_transformed():
             return
         try:
-            self._look_at(module, args, kwargs)
+            content = content_of(args[0] if len(args) == 1 and not kwargs else (*args, *kwargs.values()))
+            self._is_in_forward = torch.is_grad_enabled()
+            self._on_begin(self._is_in_forward, content.leaves)
+            if not self._is_in_forward:
+                return
+            if self._products is None and not self.number_format:
+                self._watch_products(module)
+            self._take_note(content, is_list=bool(args) and isinstance(args[0], list | tuple))
         except Exception as error:  # noqa: BLE001 - what users give to models may be anything
             self._on_fault(error)
 
-    def _look_at(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        content = content_of(args[0] if len(args) == 1 and not kwargs else (*args, *kwargs.values()))
-        self._is_in_forward = torch.is_grad_enabled()
-        self._on_begin(self._is_in_forward, content.leaves)
-        if not self._is_in_forward:
-            return
-        if self._products is None and not self.number_format:
-            self._watch_products(module)
-        is_list = bool(args) and isinstance(args[0], list | tuple)
-        self._take_note(content, is_list=is_list)
-
     def _take_note(self, content: Content, *, is_list: bool) -> None:
-        leaves, lengths = content.leaves, content.lengths
+        leaves = content.leaves
         tensor = leaves[0] if leaves and isinstance(leaves[0], Tensor) else None
         is_again = tensor is not None and self._is_known(tensor)
-        shapes = [leaf.shape for leaf in leaves]
-        size = shapes[0][0] if shapes and shapes[0] else 0
-        if self._given is None:
-            given = self._given = Given(shapes, lengths, is_list, is_again, [size])
-            if tensor is not None and self._compared < _COMPARED:
-                self._compared += 1
-                given.has_rows_twice = has_rows_twice(tensor)
-        elif is_again:
+        if is_again and self._given is not None:
             return
-        else:
-            given = self._given
-            given.sizes.append(size)
-        given.elements += sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
-        for leaf, shape in zip(leaves, shapes, strict=True):
-            if len(shape) == 2 and shape[0] == size and isinstance(leaf, Tensor) and not leaf.is_floating_point():
-                given.tokens += leaf.numel()
-                break
+        kind = (is_list, *content.lengths, *[(leaf.shape, getattr(leaf, "dtype", None)) for leaf in leaves])
+        input_ = self._inputs.get(kind)
+        if input_ is None:
+            input_ = self._inputs[kind] = _input_of(content, is_list=is_list)
+        if self._given is not None:
+            self._given.inputs.append(input_)
+            return
+        self._given = Given([input_], is_again)
+        if self._compared < _COMPARED and tensor is not None:
+            self._compared += 1
+            self._given.has_rows_twice = has_rows_twice(tensor)
 
     def _is_known(self, tensor: Tensor) -> bool:
         """Whether the step was given this tensor before; it is known from now on."""
         base = tensor._base
         whole = tensor if base is None else base
         version = 0 if tensor.is_inference() else tensor._version
-        part = (tensor.storage_offset(), tensor.shape, version)
+        part = version if base is None else (tensor.storage_offset(), tensor.shape, version)
         for reference, known in self._tensors:
             if reference() is whole and known == part:
                 return True
@@ -263,18 +293,12 @@ class ModelInputs:
         if not self._is_in_forward:
             return
         self._is_in_forward = False
-        if self._given is not None:
-            self._note_returned(self._given, returned)
-        self._on_end()
-
-    def _note_returned(self, given: Given, returned: Any) -> None:
-        if isinstance(returned, Tensor):
-            tensors = [returned]
-            if returned.ndim and len(given.sizes) == 1:
-                given.rows = len(returned)
-        else:
-            tensors = [leaf for leaf in content_of(returned).leaves if isinstance(leaf, Tensor)]
-        given.node = max(map(number_of_node, tensors), default=0)
+        given = self._given
+        if given is not None:
+            given.end = next_node()
+            if len(given.inputs) == 1 and isinstance(returned, Tensor):
+                shape = returned.shape
+                given.rows = shape[0] if shape else 0
 
     def _format_of(self, module: nn.Module, computed: torch.dtype | None) -> str:
         dtype = next(module.parameters()).dtype
@@ -305,16 +329,23 @@ class _Products(TorchFunctionMode):
         return self._dtypes.most_common(1)[0][0] if self._dtypes else None
 
 
+def _input_of(content: Content, *, is_list: bool) -> Input:
+    shapes = tuple([leaf.shape for leaf in content.leaves])
+    size = shapes[0][0] if shapes and shapes[0] else 0
+    tensors = [leaf for leaf in content.leaves if isinstance(leaf, Tensor)]
+    tokens = [leaf.numel() for leaf in tensors if leaf.ndim == 2 and len(leaf) == size and not leaf.is_floating_point()]
+    elements = sum(leaf.numel() for leaf in tensors)
+    return Input(shapes, tuple(content.lengths), is_list, tokens[0] if tokens else 0, elements)
+
+
 def _together(parts: list[Given]) -> Given | None:
     """What was given in all of the forward passes of a backward pass."""
     if not parts:
         return None
     first, *others = parts
     for given in others:
-        first.sizes += given.sizes
-        first.tokens += given.tokens
-        first.elements += given.elements
-        first.node = given.node
+        first.inputs += given.inputs
+        first.end = given.end
     return first
 
 

@@ -63,8 +63,9 @@ class ModelTests:
             iterator: the loader's iterator.
             with_gradients: whether gradients are recorded, as in training.
         """
-        if not self._is_last(iterator):
-            self._end(is_read_on=True)
+        if not (self._fresh and self._fresh[-1]() is iterator):
+            if self._began is not None:
+                self._end(is_read_on=True)
             if not hasattr(iterator, _IS_TRAINED_ON):
                 self._fresh.append(weakref.ref(iterator))
                 self._open()
@@ -82,7 +83,7 @@ class ModelTests:
         """
         if hasattr(iterator, _IS_TRAINED_ON):
             self._next = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
-        if self._began is None or not self._is_last(iterator):
+        if self._began is None or not self._fresh or self._fresh[-1]() is not iterator:
             if batch is not None:
                 self._keep(batch)
             return
@@ -117,7 +118,7 @@ class ModelTests:
 
     def train(self) -> None:
         """A backward pass begins."""
-        if self.look():
+        if self._is_evaluation and self.look():
             # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
             self._modules = [module for module in self._modules if getattr(module(), "training", False)]
         self._is_evaluation = False
@@ -147,8 +148,6 @@ class ModelTests:
         Args:
             is_read_on: whether training reads or computes on. Else the batches that were read last are trained on.
         """
-        if self._began is None:
-            return
         is_evaluation = self._is_evaluation and not self._is_on_next
         is_test = is_evaluation or (is_read_on and self._is_pass and self._without_gradients)
         if is_test:
@@ -162,7 +161,3 @@ class ModelTests:
                 self._keep(batch)
         self._began, self._batches, self._is_on_next = None, [], False
         self._is_evaluation = self._is_pass = self._without_gradients = False
-
-    def _is_last(self, iterator: Any) -> bool:
-        """Whether this iterator is the last one of those that are new."""
-        return bool(self._fresh) and self._fresh[-1]() is iterator

@@ -88,7 +88,7 @@ class ObservedSteps:
         self.count = 0
         # It keeps the parameters of optimizers that the code no longer needs.
         self.agreement = AgreementMeter() if rank.world_size > 1 else None
-        self.inputs = ModelInputs(self._begin_forward, self._end_forward, self._note_fault, device.type)
+        self.inputs = ModelInputs(self._begin_forward, self._note_fault, device.type)
         self._rank, self._untimed, self._emit = rank, clock.untimed, emit
         self._after = self.timer.phases.after
         self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
@@ -148,9 +148,13 @@ class ObservedSteps:
     def _note_fault(self, error: Exception) -> None:
         self.ledger.fault = self.ledger.fault or f"{type(error).__name__}: {error}"
 
+    def _close_phase(self) -> None:
+        """What the code did since the last mark is a forward pass, if a model was given something, or the rest."""
+        self._after("forward" if self.inputs.is_given else "rest")
+
     def _begin_read(self, iterator: Any) -> None:
         if get_ident() == self._thread:
-            self.leave_out()
+            self._close_phase()
             self._tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
 
     @_hook
@@ -172,13 +176,10 @@ class ObservedSteps:
         self._gradients.add(optimizer)
 
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
-        self.leave_out()
+        self._close_phase()
         self._tests.compute(with_gradients=with_gradients, leaves=leaves)
         if with_gradients and self._rank.world_size > 1:
             self.ledger.take_digest("model", leaves)
-
-    def _end_forward(self) -> None:
-        self._after("forward")
 
     @_hook
     def _begin_backward(self, roots: Any) -> None:
@@ -217,7 +218,7 @@ class ObservedSteps:
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         self.count += 1
-        is_unseen = self._take_step()
+        self._take_step()
         # Two profiles at once are impossible, and the code may have begun one.
         if self.count == _TRACED_AFTER and self._rank.is_traced and not is_profiling():
             with self._untimed():
@@ -225,33 +226,38 @@ class ObservedSteps:
         elif self.count == WARMUP_STEPS:
             with self._untimed():
                 self._tracing.close()
-        self._end_timed_step()
+        if not self.timer.is_warm:
+            self._end_early_step()
+        self.timer.step()
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
             for model in self.ledger.ddp:
                 model.read()
         if optimizer is not None and self.agreement is not None and self.agreement.is_due:
             with self.timer.paused(), self._untimed():
                 self.agreement.sample(optimizer)
-        if self.count in _MODELS_FOUND_AFTER or (is_unseen and self.count % _READ_EVERY == 0):
+        if self.count in _MODELS_FOUND_AFTER or (self.count % _READ_EVERY == 0 and self._is_unseen()):
             with self.timer.paused(), self._untimed():
                 self._tests.watch(self.inputs.find())
         self._emit(_PROGRESS)
-        self.leave_out()
 
     def _take_inputs(self, roots: Sequence[Tensor] = ()) -> None:
         """Keep what the models were given for the backward pass that begins."""
         given, unused = self.inputs.take(roots)
         step = self._step
-        step.unused += unused
-        is_other = given is None or not given.is_again
-        if self._unapplied and is_other and self._gradients.are_gone():
-            step.dropped += step.passes[-self._unapplied :]
+        if unused:
+            step.unused = [*step.unused, *unused]
+        if self._unapplied and (given is None or not given.is_again) and self._gradients.are_gone():
+            step.dropped = [*step.dropped, *step.passes[-self._unapplied :]]
             del step.passes[-self._unapplied :]
             self._unapplied = 0
         step.passes.append(given)
 
-    def _take_step(self) -> bool:
-        """Keep what the step under way had; returns whether its models are no longer seen."""
+    def _is_unseen(self) -> bool:
+        """Whether the models of the last step are no longer those that were found."""
+        return self.inputs.has_models and not any(self.ledger.steps[-1].passes)
+
+    def _take_step(self) -> None:
+        """Keep what the step under way had."""
         self._tests.end_step()
         self.ledger.losses.end_step()
         step = self._step
@@ -261,16 +267,14 @@ class ObservedSteps:
         self.inputs.end_step()
         self.ledger.steps.append(step)
         self._step = SeenStep()
-        return self.inputs.has_models and not any(step.passes)
 
-    def _end_timed_step(self) -> None:
+    def _end_early_step(self) -> None:
+        """A step of the warm-up ends."""
         now = time.perf_counter()
-        if not self.timer.is_warm:
-            self.ledger.early_s.append(now - self._step_began)
+        self.ledger.early_s.append(now - self._step_began)
         self._step_began = now
-        if not self.timer.is_warm and self._is_settled():
+        if self._is_settled():
             self.timer.end_warm_up()
-        self.timer.step()
 
     def _is_settled(self) -> bool:
         """Whether the last steps took as long as the fastest one, so that nothing is compiled or loaded any more."""

@@ -35,9 +35,9 @@ class SeenStep:
     """Batches that loaders gave, without those of tests."""
     passes: list[Given | None] = field(default_factory=list)
     """What models were given, for each backward pass; None where no model was seen."""
-    unused: list[Given] = field(default_factory=list)
+    unused: Sequence[Given] = ()
     """What models were given in forward passes that no backward pass was of."""
-    dropped: list[Given | None] = field(default_factory=list)
+    dropped: Sequence[Given | None] = ()
     """As `passes`, of backward passes whose gradients no optimizer has applied."""
     optimizers: int = 1
     """Optimizers that made steps."""
@@ -92,7 +92,7 @@ def trained(steps: Sequence[SeenStep]) -> list[SeenStep]:
         counts = Counter(len(step.passes) + len(step.dropped) for step in steps)
         if max(counts.values()) < _MOST * len(steps):
             return [*steps]
-        steps = [replace(step, passes=[*step.dropped, *step.passes], dropped=[]) for step in steps]
+        steps = [replace(step, passes=[*step.dropped, *step.passes], dropped=()) for step in steps]
     return [_without_unused(step) for step in steps]
 
 
@@ -102,11 +102,11 @@ def _without_unused(step: SeenStep) -> SeenStep:
         return step
     batches = [*step.batches]
     for given in unused:
-        shapes = set(given.shapes if given is not None else ())
+        shapes = set(given.first.shapes if given is not None else ())
         of_it = (place for place, batch in enumerate(batches) if not shapes.isdisjoint(batch.shapes))
         # A loader that reads ahead may have given it before.
         del batches[(place := next(of_it, 0)) : place + 1]
-    return replace(step, batches=batches, unused=[], dropped=[])
+    return replace(step, batches=batches, unused=(), dropped=())
 
 
 def tokens_of(steps: Sequence[SeenStep]) -> float:
@@ -117,7 +117,7 @@ def tokens_of(steps: Sequence[SeenStep]) -> float:
     sizes = {batch.size for step in steps for batch in step.batches}
     seen = [given for given in _new_passes(steps) if given is not None]
     # Integers without a dimension for samples are others, as the edges of graphs.
-    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.shapes or [()])[0][:2]))
+    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.first.shapes or [()])[0][:2]))
 
 
 def elements_of(steps: Sequence[SeenStep]) -> float:
@@ -162,11 +162,11 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
     """Why the first dimension of a tensor may be no number of samples; empty if nothing says so."""
     if any(given.tokens for given in seen):
         return "no loader, and a model of tokens, which may be batch x length or length x batch"
-    if is_sequence_first and any(len(shape) > 1 for given in seen for shape in given.shapes[:1]):
+    if is_sequence_first and any(len(shape) > 1 for given in seen for shape in given.first.shapes[:1]):
         return "no loader, and a model of sequences that may be length x batch"
-    if any(given.is_list or not given.size for given in seen):
+    if any(given.first.is_list or not given.size for given in seen):
         return "no loader, and a model that is given no single tensor"
-    if any(shape and shape[0] != given.size for given in seen for shape in given.shapes):
+    if any(shape and shape[0] != given.size for given in seen for shape in given.first.shapes):
         return "no loader, and tensors of several lengths"
     if others := [given for given in seen if given.rows not in (0, given.size)]:
         return f"no loader, and a model that returns {others[0].rows} rows for {others[0].size}"
@@ -221,11 +221,11 @@ class _Read:
 
     def _size_in(self, given: Given) -> int | None:
         """The samples of the batch that a pass was given whole; None where it was not."""
-        for shape in given.shapes:
+        for shape in given.first.shapes:
             if shape in self._by_shape:
                 return self._by_shape[shape]
-        heads = [shape[0] for shape in given.shapes if shape]
-        for size in (*heads, *given.lengths):
+        heads = [shape[0] for shape in given.first.shapes if shape]
+        for size in (*heads, *given.first.lengths):
             if size in self._sizes:
                 return size
         return None
@@ -236,7 +236,7 @@ class _Read:
         parts = [
             given
             for given in self._seen
-            if given.size < largest and any(shape[1:] in self._tails for shape in given.shapes[:1])
+            if given.size < largest and any(shape[1:] in self._tails for shape in given.first.shapes[:1])
         ]
         return len(parts) >= _MOST * len(self._seen)
 
@@ -254,7 +254,7 @@ class _Read:
 
     def _are_of_batches(self) -> bool:
         """Whether passes were given no more elements than their batches have, so no other samples."""
-        given = fmean(math.prod(shape) for given in self._seen for shape in given.shapes[:1] or [(0,)])
+        given = fmean(math.prod(shape) for given in self._seen for shape in given.first.shapes[:1] or [(0,)])
         return given <= fmean(sum(map(math.prod, batch.shapes)) for batch in self._batches)
 
     def _are_chunks(self) -> bool:
@@ -329,7 +329,9 @@ class _Read:
         sizes = {given.size for given in self._seen}
         given = sum(given.size for given in self._seen)
         in_other_place = [
-            given for given in self._seen if any(size in shape[1:] for shape in given.shapes for size in self._sizes)
+            given
+            for given in self._seen
+            if any(size in shape[1:] for shape in given.first.shapes for size in self._sizes)
         ]
         if self._is_one_to_one and not self._are_chunks():
             total = self._one_after_another

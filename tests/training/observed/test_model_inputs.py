@@ -22,7 +22,7 @@ class OnGrid(nn.Module):
 
 def test_all_tensors_that_a_model_is_given_count() -> None:
     model = OnGrid()
-    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda error: None, "cpu")
     inputs.find()
     model(torch.zeros(5), torch.zeros(8, 3))
     given, unused = inputs.take()
@@ -33,7 +33,7 @@ def test_all_tensors_that_a_model_is_given_count() -> None:
 
 def test_forward_passes_that_no_backward_pass_is_of_are_told_by_its_graph() -> None:
     model = nn.Linear(3, 1)
-    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda error: None, "cpu")
     inputs.find()
     left_out = model(torch.randn(4, 3))
     inputs.read()
@@ -55,7 +55,7 @@ def test_forward_passes_that_no_backward_pass_is_of_are_told_by_its_graph() -> N
 
 def test_a_second_loss_of_one_forward_pass_is_of_the_same_samples() -> None:
     model = nn.Linear(3, 2)
-    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda: None, lambda error: None, "cpu")
+    inputs = ModelInputs(lambda with_gradients, leaves: None, lambda error: None, "cpu")
     inputs.find()
     returned = model(torch.randn(4, 3))
     first, _ = inputs.take([returned[:, 0].sum()])

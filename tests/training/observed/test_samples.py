@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from dmls_ray.training.observed.loaders import Batch
-from dmls_ray.training.observed.model_inputs import Given
+from dmls_ray.training.observed.model_inputs import Given, Input
 from dmls_ray.training.observed.samples import Samples, SeenStep, samples_of, tokens_of, trained
 
 STEPS = 20
@@ -21,7 +21,8 @@ def batch(size: int, *shapes: tuple[int, ...], loader: int = 1) -> Batch:
 def given(
     *shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0, rows: int = 0
 ) -> Given:
-    return Given([*shapes], [], False, again, [shapes[0][0], *further], rows, tokens)
+    inputs = [Input(shapes, tokens=tokens), *[Input(((size, 8),)) for size in further]]
+    return Given(inputs, again, rows)
 
 
 def counted(*steps: SeenStep, times: int = STEPS) -> Samples:
@@ -93,9 +94,9 @@ def test_a_batch_that_was_left_out_before_or_after_its_backward_pass_is_not_trai
     sizes = [16] * 9 + [6]
     steps = [SeenStep([batch(size)], [given((size, 8))]) for size in sizes * 4]
     steps[12].batches.insert(0, batch(6))
-    steps[12].unused.append(given((6, 8)))
+    steps[12].unused = [given((6, 8))]
     steps[21].batches.insert(0, batch(16))
-    steps[21].dropped.append(given((16, 8)))
+    steps[21].dropped = [given((16, 8))]
     assert samples_of(trained(steps), 10).total == 3 * sum(sizes)
 
 
