@@ -64,6 +64,8 @@ class Given:
     """Of each forward pass with other tensors."""
     is_again: bool = False
     """Whether the step had been given the same tensor before, as in a further pass of a closure."""
+    is_of_another: bool = False
+    """Whether an optimizer that does not end a step has applied the gradients of the pass."""
     rows: int = 0
     """The first dimension of the tensor that the model returned first; 0 where it returned none."""
     end: int = 0

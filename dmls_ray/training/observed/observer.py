@@ -209,12 +209,16 @@ class ObservedSteps:
     @_hook
     def _end_optimizer(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
-        self._unapplied = 0
+        unapplied, self._unapplied = self._unapplied, 0
         self._after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
         if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
+            return
+        for given in self._step.passes[len(self._step.passes) - unapplied :]:
+            if given is not None:
+                given.is_of_another = True
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         self.count += 1

@@ -102,10 +102,11 @@ def _without_unused(step: SeenStep) -> SeenStep:
         return step
     batches = [*step.batches]
     for given in unused:
+        if len(batches) <= len(step.passes):
+            break  # it was of a batch that is trained, or that was read in another step
         shapes = set(given.first.shapes if given is not None else ())
         of_it = (place for place, batch in enumerate(batches) if not shapes.isdisjoint(batch.shapes))
-        # A loader that reads ahead may have given it before.
-        del batches[(place := next(of_it, 0)) : place + 1]
+        del batches[next(of_it, 0)]
     return replace(step, batches=batches, unused=(), dropped=())
 
 
@@ -180,6 +181,11 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
 # --- with one -------------------------------------------------------------------------------------------------------
 
 
+def _more_batches(step: SeenStep) -> int:
+    """How many more batches than backward passes a step has."""
+    return sum(batch.size > 0 for batch in step.batches) - len(_new_passes([step]))
+
+
 class _Read:
     """The samples of steps that loaders gave batches for.
 
@@ -203,42 +209,56 @@ class _Read:
         self._seen = [given for given in self._passes if given is not None]
         self._read = sum(batch.size for batch in self._batches)
         self._before = len(_new_passes(steps[:first]))
+        self._ahead = [*itertools.accumulate(map(_more_batches, steps))]
+        """Batches that were read before their backward pass, or for none, after each step."""
+        self._of_pass = self._batches_of_passes() if self._has_batch_of_each_pass else [None] * len(self._passes)
+        self._whole = [*map(self._whole_size, self._passes, self._of_pass)]
+        self._part = [*map(self._part_size, self._passes, self._of_pass)]
 
     def samples(self) -> Samples:
         """The samples of the steps to count."""
         if not self._passes:
             return Samples(total=self._read, counted_by="loader")
-        if len(self._seen) < _MOST * len(self._passes):
+        if len(self._seen) < len(self._passes):
             return self._without_model()
-        sizes = [self._size_in(given) for given in self._seen]
-        if sum(size is not None for size in sizes) >= _MOST * len(sizes):
+        is_known = self._has_batch_of_each_pass and all(
+            whole or part is not None for whole, part in zip(self._whole, self._part, strict=True)
+        )
+        if sum(map(bool, self._whole)) >= _MOST * len(self._whole) or (is_known and any(self._whole)):
             return self._of_batches()
-        if self._are_parts():
+        if sum(part is not None for part in self._part) >= _MOST * len(self._part):
             return self._of_parts()
         return self._of_other_tensors()
 
     # --- what relates a pass to a batch ---------------------------------------------------------------------------
 
-    def _size_in(self, given: Given) -> int | None:
-        """The samples of the batch that a pass was given whole; None where it was not."""
-        for shape in given.first.shapes:
-            if shape in self._by_shape:
-                return self._by_shape[shape]
-        heads = [shape[0] for shape in given.first.shapes if shape]
-        for size in (*heads, *given.first.lengths):
-            if size in self._sizes:
-                return size
-        return None
+    @property
+    def _has_batch_of_each_pass(self) -> bool:
+        """Whether each pass was given the next batch: a loader may be ahead, and some batches left out at first."""
+        counted = self._ahead[-len(self._window) - 1 :]
+        return min(self._ahead) >= 0 and max(counted) - min(counted) <= _AHEAD
 
-    def _are_parts(self) -> bool:
-        """Whether passes were given parts of batches: tensors that differ from those of a batch in length alone."""
-        largest = max(self._sizes)
-        parts = [
-            given
-            for given in self._seen
-            if given.size < largest and any(shape[1:] in self._tails for shape in given.first.shapes[:1])
-        ]
-        return len(parts) >= _MOST * len(self._seen)
+    def _batches_of_passes(self) -> list[Batch | None]:
+        """The batch of each pass: the next one, or the next one after those that were left out at first."""
+        left_out = min(self._ahead)
+        batches = [self._all[self._before + shift :][: len(self._passes)] for shift in (0, left_out)]
+        candidates = [[*some, *[None] * (len(self._passes) - len(some))] for some in batches]
+        return max(candidates, key=lambda some: sum(map(bool, map(self._whole_size, self._passes, some))))
+
+    def _whole_size(self, given: Given | None, batch: Batch | None) -> int:
+        """The samples of the batch that a pass was given whole; 0 where it was not."""
+        if given is None:
+            return 0
+        sizes = self._sizes if batch is None else {batch.size}
+        of_shapes = [self._by_shape.get(shape, 0) for shape in given.first.shapes]
+        heads = [shape[0] for shape in given.first.shapes if shape]
+        return next((size for size in (*of_shapes, *heads, *given.first.lengths) if size in sizes), 0)
+
+    def _part_size(self, given: Given | None, batch: Batch | None) -> int | None:
+        """The samples of a part of its batch, which differs from it in length alone, that a pass was given; or None."""
+        if given is None or not any(shape[1:] in self._tails for shape in given.first.shapes[:1]):
+            return None
+        return given.size if given.size < (max(self._sizes) if batch is None else batch.size) else None
 
     @property
     def _is_one_to_one(self) -> bool:
@@ -264,25 +284,42 @@ class _Read:
     # --- the cases ------------------------------------------------------------------------------------------------
 
     def _of_batches(self) -> Samples:
-        """Each pass was given a whole batch, or several."""
-        usual = mode(self._sizes_of_passes(self._window))
-        trained = sum(self._sizes_of_passes(self._window))
-        slack = _AHEAD * max(self._sizes)
+        """Passes were given whole batches, or several, and some a part of one."""
+        sizes = [whole or part for whole, part in zip(self._whole, self._part, strict=True)]
+        trained = sum(size or 0 for size in sizes)
         agree = "loader and model agree"
         given = sum(sum(given.sizes) for given in self._seen)
         if given != trained and _are_equal(given, self._read):
             return Samples(total=self._read, counted_by=agree)
-        if self._may_have_kept_batches() or self._has_other_samples():
+        if None in sizes or self._may_have_kept_batches() or self._has_other_samples():
             return self._contradiction(given)
-        if _are_alike(trained, self._read, slack):
+        if self._has_batch_of_each_pass:
             return Samples(total=trained, counted_by=agree)
-        if trained > self._read:
-            if not self._read:
-                return Samples(total=trained, counted_by=agree)  # batches that were read before
-            # A batch that is trained in several steps counts in each, and in one step once.
-            of_steps = [min(sum(self._sizes_of_passes([step])), max(loaded_in([step]), usual)) for step in self._window]
-            return Samples(total=sum(of_steps), counted_by=agree)
-        return self._of_several_loaders(trained)
+        if trained < self._read:
+            return self._of_several_loaders(trained)
+        passes = [_new_passes([step]) for step in self._window]
+        number = len(passes[0])
+        if any(len(some) != number for some in passes):
+            return self._of_leader(passes, sizes) or self._contradiction(given)
+        if number == 1:
+            return Samples(total=trained, counted_by=agree)  # a batch that is trained in several steps counts in each
+        if not self._read:
+            return self._contradiction(given)
+        # All steps have further passes on their batches.
+        usual = mode(self._whole)
+        of_steps = [
+            min(sum(size or 0 for size in sizes[place * number :][:number]), max(loaded_in([step]), usual))
+            for place, step in enumerate(self._window)
+        ]
+        return Samples(total=sum(of_steps), counted_by=agree)
+
+    def _of_leader(self, passes: list[list[Given | None]], sizes: Sequence[int | None]) -> Samples | None:
+        """Of the passes whose gradients the leading optimizer applied, if each step has one of them; else None."""
+        own = [[given is not None and not given.is_of_another for given in some] for some in passes]
+        if max(map(sum, own)) > 1 or len({batch.loader for batch in self._batches}) > 1:
+            return None
+        total = sum(size or 0 for size in itertools.compress(sizes, itertools.chain.from_iterable(own)))
+        return Samples(total=total, counted_by="loader and model agree")
 
     def _may_have_kept_batches(self) -> bool:
         """Whether passes were given several tensors, of which some may be of a loader that was read before."""
@@ -295,11 +332,6 @@ class _Read:
         """Whether a backward pass was given a further tensor that is none of several views of its batch."""
         pairs = ((given.sizes[0], size) for given in self._seen for size in given.sizes[1:])
         return any(first and size % first and size not in self._sizes for first, size in pairs)
-
-    def _sizes_of_passes(self, steps: Sequence[SeenStep]) -> list[int]:
-        seen = [given for given in _new_passes(steps) if given is not None]
-        usual = mode(size for given in self._seen if (size := self._size_in(given)) is not None)
-        return [self._size_in(given) or usual for given in seen]
 
     def _of_several_loaders(self, trained: int) -> Samples:
         """Loaders gave more than the passes were given first."""

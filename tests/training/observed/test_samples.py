@@ -22,7 +22,7 @@ def given(
     *shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0, rows: int = 0
 ) -> Given:
     inputs = [Input(shapes, tokens=tokens), *[Input(((size, 8),)) for size in further]]
-    return Given(inputs, again, rows)
+    return Given(inputs, again, rows=rows)
 
 
 def counted(*steps: SeenStep, times: int = STEPS) -> Samples:
@@ -164,6 +164,30 @@ def test_batches_of_a_second_loader_that_were_kept_in_memory_leave_samples_unkno
     later = SeenStep([batch(16)], [given((16, 8), further=[8])])
     assert samples_of([*[first] * 5, *[later] * 20], 5).unknown == "loader: 16, model: 24"
     assert samples_of([first] * 25, 5).total == 24 * 20
+
+
+def test_batches_of_which_some_are_parts_are_counted_as_they_were_given() -> None:
+    steps = [SeenStep([batch(16)], [given((5 if number % 4 == 0 else 16, 8))]) for number in range(24)]
+    assert samples_of(steps, 4).total == 5 * 5 + 15 * 16
+
+
+def test_a_joined_memory_in_some_steps_leaves_samples_unknown() -> None:
+    steps = [SeenStep([batch(16)], [given((32 if number % 12 == 7 else 16, 8))]) for number in range(30)]
+    assert samples_of(steps, 5).unknown.startswith("loader: 16, model: 17")
+
+
+def test_a_further_pass_in_some_steps_leaves_samples_unknown_unless_another_optimizer_applies_it() -> None:
+    usual, another = given((16, 8)), given((16, 8))
+    steps = [SeenStep([batch(16)], [usual, another] if number % 5 == 4 else [usual]) for number in range(25)]
+    assert samples_of(steps, 5).unknown == "loader: 16, model: 19.2"
+    another.is_of_another = True
+    assert samples_of(steps, 5).total == 16 * 20
+
+
+def test_a_length_that_is_the_size_of_the_last_batch_is_no_number_of_samples() -> None:
+    sizes = [16] * 9 + [4]
+    steps = [SeenStep([batch(size, (size, 4, 8))], [given((4, size, 8))]) for size in sizes * 3]
+    assert samples_of(steps, 10).total == 2 * sum(sizes)
 
 
 def test_a_second_batch_in_every_fourth_step_is_counted() -> None:
