@@ -9,6 +9,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,6 +59,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         return {
             "outcome": outcome.value,
             "reason": reason,
+            # Another rank's end is the cause then.
+            "is_symptom": rank.world_size > 1 and ended.error is not None and failure(ended.error, rank).is_symptom,
             "setup_s": steps.first_step_s,
             "total_s": clock.total_s,
             "instruments_s": clock.instruments_s,
@@ -91,7 +94,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
 
     def end_here(ended: Ended) -> NoReturn:
         facts: dict[str, Any] = {"rank": rank.rank, "machine": rank.machine, "device": rank.device}
-        result: Any = RankResult.of(measured(ended), **facts)
+        result: Any = replace(RankResult.of(measured(ended), **facts), steps=steps.count)
         emit(result)  # to the process that waits for the result of this one
         end_process(ended.code)
 

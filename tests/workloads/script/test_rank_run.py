@@ -99,6 +99,27 @@ def test_ranks_that_replace_their_processes_say_so(run: Runner) -> None:
         assert (result.outcome, result.reason.endswith("; set X=0 by --env")) == (Outcome.ERROR, True), result.reason
 
 
+def test_a_rank_that_loses_the_others_is_not_the_cause(run: Runner) -> None:
+    source = """
+import os, time, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank():
+    time.sleep(1)
+    os.kill(os.getpid(), 9)
+dist.all_reduce(torch.ones(1))
+"""
+    waiting, killed = run.ranks(source, world_size=2)
+    assert (waiting.outcome, waiting.is_symptom) == (Outcome.ERROR, True), waiting.reason
+    assert (killed.outcome, killed.is_symptom) == (Outcome.KILLED, False)
+
+
+def test_a_script_that_a_thread_ends_has_its_steps(run: Runner) -> None:
+    source = BEGIN + "import threading\nstep(*next(iter(loader)))\nthreading.Thread(target=os._exit, args=(0,)).start()"
+    result = run.one(f"{source}\ntime.sleep(60)")
+    assert (result.outcome, result.steps, result.run["steps"]) == (Outcome.OK, 1, 1)
+
+
 def test_programs_that_forks_of_a_script_become_and_programs_that_are_not_there_end_no_script(run: Runner) -> None:
     others = """
 if not os.fork():
