@@ -22,7 +22,7 @@ from dmls_ray.cluster.scheduler.attempt import oom_kill_evidence
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.rank import RankInfo, preload
+from dmls_ray.training.rank import preload
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.importing import search_module_path
 from dmls_ray.util.text import first_line
@@ -85,9 +85,12 @@ class RankWorker:
 
         if has_user_code:
             assert self._fork_server is not None
-            exit_code = run_in_child(self._fork_server, job.train, job.config, rank, lease.lease_id, emit, finish)
-            if exit_code:
-                finish(_result_of_ended(rank, exit_code, oom_kills_before))
+            result = run_in_child(self._fork_server, job.train, job.config, rank, lease.lease_id, emit, finish)
+            if result is not None:
+                evidence = oom_kill_evidence(oom_kills_before, oom_kills(), rank.machine)
+                if evidence and result.outcome is Outcome.KILLED:
+                    result = replace(result, outcome=Outcome.OOM, reason=evidence)
+                finish(result)
             return
         store = store_of_run(rank, lease.lease_id, self.store if rank.rank == 0 else None)
         run_rank(job.train, job.config, rank, store, emit, finish)
@@ -131,14 +134,6 @@ class RankWorker:
             # Other ranks wait for this one in a collective, and only the end of its process ends that; or its GPU
             # serves this process no more. Train starts a new one.
             os._exit(1)
-
-
-def _result_of_ended(rank: RankInfo, exit_code: int, oom_kills_before: int | None) -> RankResult:
-    """The result of a child that has ended without one."""
-    outcome, reason = Outcome.KILLED, f"its process ended with exit code {exit_code}"
-    if evidence := oom_kill_evidence(oom_kills_before, oom_kills(), rank.machine):
-        outcome, reason = Outcome.OOM, evidence
-    return RankResult(rank=rank.rank, machine=rank.machine, device=rank.device, outcome=outcome, reason=reason)
 
 
 def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore, ForkServer | None]:

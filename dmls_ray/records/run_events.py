@@ -45,8 +45,8 @@ class RankResult:
 
     @classmethod
     def of(cls, returned: Any, what: str = "what the rank returned", **facts: Any) -> RankResult:
-        """The result of an entry point, which returns a dict: `rank`, `outcome`, `reason`, `machine`, `device` and
-        `run` are fields of this class, all other keys are `values`.
+        """The result of an entry point, which returns a dict: `rank`, `outcome`, `reason`, `is_symptom`, `machine`,
+        `device` and `run` are fields of this class, all other keys are `values`.
 
         Args:
             returned: that dict.
@@ -59,11 +59,12 @@ class RankResult:
         values = facts | plain_values(returned, what)
         outcome = Outcome(values.pop("outcome", Outcome.OK))
         reason, run = values.pop("reason", ""), values.pop("run", {})
+        is_symptom = values.pop("is_symptom", False)
         # What these cannot read, no record could hold.
         part_of({"rank": 0, **values}, RankRecord, what)
         run_of(run, what)
         named = {name: values.pop(name) for name in ("rank", "machine", "device") if name in values}
-        return cls(**named, outcome=outcome, reason=reason, run=run, values=values)
+        return cls(**named, outcome=outcome, reason=reason, is_symptom=is_symptom, run=run, values=values)
 
 
 class SkipKind(enum.Enum):

@@ -18,16 +18,19 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.error_to_outcome import failure, run_guarded
 from dmls_ray.training.process import process_group, wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, limit_progress
-from dmls_ray.util.fork_server import ForkServer
+from dmls_ray.util.fork_server import ForkedProcess, ForkServer
 from dmls_ray.util.importing import import_function
 
 _END_TIMEOUT_S = 10.0
 """How long a process may take to end after its result."""
+_CLOSED_TIMEOUT_S = 3.0
+"""How long it may take after it has closed its connection: a process that ends does that before its GPU is free."""
 
 _SMALL_ROUNDS = 20
 _FIRST_BYTES = 64 * 1024
@@ -88,7 +91,7 @@ def run_in_child(
     name: str,
     emit: Emit,
     finish: Callable[[RankResult], None],
-) -> int:
+) -> RankResult | None:
     """Run the part of one rank in a child process; as `run_rank`.
 
     Args:
@@ -101,7 +104,7 @@ def run_in_child(
         finish: takes its result.
 
     Returns:
-        The exit code of the child if it ended without a result, else 0.
+        The result of a child that ended without one of its own, or closed its connection and was ended; else None.
     """
     child = server.start(_run_in_child, train, config, rank, name)
     try:
@@ -110,10 +113,23 @@ def run_in_child(
             if rank.prunable and isinstance(message, EpochEnded):
                 child.connection.send(goes_on)
     except (EOFError, OSError):
-        return child.wait()
+        return _result_without(child, rank)
     finish(message)
     child.wait(_END_TIMEOUT_S)
-    return 0
+    return None
+
+
+def _result_without(child: ForkedProcess, rank: RankInfo) -> RankResult:
+    """The result of a child that sends none."""
+    exit_code = child.wait(_CLOSED_TIMEOUT_S)
+    outcome, reason = Outcome.KILLED, f"its process ended with exit code {exit_code}"
+    if child.was_killed:
+        outcome = Outcome.ERROR
+        reason = "its process closed its connection, or became another program, and went on where nothing is measured"
+    elif exit_code == 0:
+        outcome = Outcome.ERROR
+        reason = "its process ended with exit code 0 in the middle of the run, as by exit(0) of a library in C"
+    return RankResult(rank=rank.rank, machine=rank.machine, device=rank.device, outcome=outcome, reason=reason)
 
 
 def _run_in_child(parent: Connection, train: str, config: RuntimeConfig, rank: RankInfo, name: str) -> None:

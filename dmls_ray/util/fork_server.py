@@ -101,6 +101,8 @@ class ForkedProcess:
         self.connection = connection
         self.exit_code: int | None = None
         """None before `wait`; negative: the number of the signal that ended it."""
+        self.was_killed = False
+        """Whether `wait` has ended it."""
         self._status = os.fdopen(status, encoding="ascii")
         self._server = server
 
@@ -118,6 +120,7 @@ class ForkedProcess:
         ready, _, _ = select.select([self._status], [], [], timeout_s)
         if not ready:
             self.kill()
+            self.was_killed = True
         with self._status:
             written = self._status.read()
         with self._server.lock:
@@ -206,6 +209,7 @@ def _run_child(connection: int, server: int) -> NoReturn:
     if os.getppid() != server:
         os._exit(1)
     os.setsid()
+    os.set_inheritable(connection, False)  # the program that takes the place of a child sends nothing
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

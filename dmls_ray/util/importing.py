@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -63,12 +64,54 @@ def search_module_path(path: Sequence[str]) -> None:
     sys.path[end:end] = path
 
 
-def is_installed(file: str) -> bool:
-    """Whether the file of a module is one of an installed package."""
-    return not _INSTALLED.isdisjoint(Path(file).parts)
-
-
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages."""
+_BUILT = (".egg", ".whl")
+"""Ends of the names of files, or folders, that are packages and can be searched by imports as they are."""
+
+
+def is_installed(file: str) -> bool:
+    """Whether the file of a module is one of an installed package, whatever the name of its folder is.
+
+    A folder that `pip install --target` has filled may have modules of the user, too.
+    """
+    parts = Path(file).parts
+    if any(part in _INSTALLED or part.endswith(_BUILT) for part in parts):
+        return True
+    return _is_listed(os.path.abspath(file))
+
+
+@functools.cache
+def _is_listed(path: str) -> bool:
+    """Whether the list of an installation in one of the folders above a file names it."""
+    file = Path(path)
+    return any(file.relative_to(folder).as_posix() in _installed_in(str(folder)) for folder in file.parents)
+
+
+@functools.cache
+def _installed_in(folder: str) -> frozenset[str]:
+    """The files that the lists of installations in a folder name, relative to it.
+
+    Metadata without such a list say nothing: an editable installation leaves an .egg-info beside the user's code.
+    """
+    names: set[str] = set()
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(folder):
+            # The first column is the name. One with a comma, which would be in quotes, is none of a module.
+            if entry.endswith(".dist-info"):
+                names.update(line.partition(",")[0] for line in _lines_of(folder, entry, "RECORD"))
+            elif entry.endswith(".egg-info"):
+                listed = _lines_of(folder, entry, "installed-files.txt")
+                names.update(line.removeprefix("../") for line in listed if line.startswith("../"))
+    return frozenset(names)
+
+
+def _lines_of(*path: str) -> list[str]:
+    """The lines of a file; none where there is none."""
+    try:
+        return Path(*path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _end_of_standard_library() -> int:

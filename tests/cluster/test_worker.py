@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +15,9 @@ import ray
 from dmls_ray.cluster import worker as worker_module
 from dmls_ray.cluster.messages import Lease
 from dmls_ray.cluster.worker import RankWorker
+from dmls_ray.config.identity import Identity
 from dmls_ray.records.run_events import Progress, RankResult
+from dmls_ray.training import child_run
 from dmls_ray.training.rank import RankInfo
 from tests.cluster.scheduler.ranks import epoch, job, result
 
@@ -98,6 +101,25 @@ def test_a_result_brings_all_epochs_along_in_their_order() -> None:
     reported = [tuple(args[2:]) for method, *args in broker.calls if method == "epoch"]
     assert reported == [(event, place) for place, event in enumerate(epochs, 1)]
     assert list(broker.calls[-1][4]) == epochs
+
+
+@pytest.mark.parametrize(
+    ("oom_kills", "ended", "outcome"),
+    [([0, 0], "error", "error"), ([0, 1], "error", "error"), ([0, 0], "killed", "killed"), ([0, 1], "killed", "oom")],
+)
+def test_a_process_that_ends_without_a_result_has_one_of_its_end(
+    monkeypatch: pytest.MonkeyPatch, oom_kills: list[int], ended: str, outcome: str
+) -> None:
+    broker = ScriptedBroker(join=["a"], begun=[None], finish=[True])
+    rank = worker(broker)
+    counts = iter(oom_kills)
+    monkeypatch.setattr(worker_module, "oom_kills", lambda: next(counts))
+    monkeypatch.setattr(worker_module, "_fork_server", lambda train: SimpleNamespace(wait_until_ready=lambda: None))
+    monkeypatch.setattr(child_run, "run_in_child", lambda *given: result(0, ended, reason="its end"))
+    given = lease()
+    rank.run(replace(given, job=replace(given.job, identity=Identity(code={"train.py": "x"}))))
+    ((lease_id, taken),) = finishes(broker)
+    assert (lease_id, taken.outcome) == (given.lease_id, outcome)
 
 
 def test_a_failed_rank_for_which_none_waits_stays() -> None:

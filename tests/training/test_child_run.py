@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -56,6 +57,15 @@ def crash(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     return {}
 
 
+def end_in_c(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    ctypes.CDLL(None).exit(0)
+    return {}
+
+
+def become_another_program(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    os.execlp("sleep", "sleep", "60")
+
+
 def add_up(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     total = torch.tensor(float(rank.rank + 1))
     dist.all_reduce(total)
@@ -80,13 +90,15 @@ def server() -> Iterator[ForkServer]:
     started.close()
 
 
-def result_of(server: ForkServer, function: Any, rank: RankInfo | None = None, emit: Emit = lambda event: None) -> Any:
-    """The result of a function of this module; the exit code of its process if it ended without one."""
+def result_of(
+    server: ForkServer, function: Any, rank: RankInfo | None = None, emit: Emit = lambda event: None
+) -> RankResult:
+    """The result of a function of this module."""
     results: list[RankResult] = []
     train = f"{__name__}:{function.__name__}"
-    exit_code = run_in_child(server, train, CONFIG, rank or RankInfo(), "run", emit, results.append)
-    assert (exit_code == 0) == bool(results)
-    return results[0] if results else exit_code
+    without = run_in_child(server, train, CONFIG, rank or RankInfo(), "run", emit, results.append)
+    assert (without is None) == bool(results)
+    return without or results[0]
 
 
 def test_nothing_that_a_run_leaves_behind_reaches_the_next_one(server: ForkServer) -> None:
@@ -102,8 +114,25 @@ def test_an_error_is_the_result_of_its_run(server: ForkServer) -> None:
 
 
 def test_a_crash_ends_its_run_only(server: ForkServer) -> None:
-    assert result_of(server, crash) == -signal.SIGSEGV
+    result = result_of(server, crash)
+    assert (result.outcome, result.reason) == (Outcome.KILLED, "its process ended with exit code -11")
     assert result_of(server, leave_state_behind).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (end_in_c, "its process ended with exit code 0 in the middle of the run"),
+        (become_another_program, "its process closed its connection, or became another program"),
+    ],
+)
+def test_a_process_that_leaves_without_a_result_is_an_error_within_seconds(
+    server: ForkServer, function: Any, reason: str
+) -> None:
+    began = time.monotonic()
+    result = result_of(server, function)
+    assert (result.outcome, reason in result.reason) == (Outcome.ERROR, True), result.reason
+    assert time.monotonic() - began < 10
 
 
 def test_a_prunable_run_waits_for_the_decision_after_each_epoch(server: ForkServer) -> None:

@@ -99,6 +99,23 @@ def test_a_model_of_an_installed_package_counts_with_its_package_alone(
     assert files("digested") == ["digested.py"]
 
 
+def test_packages_in_a_folder_of_any_name_have_no_digest_and_the_users_modules_beside_them_do(tree: Path) -> None:
+    sources = {
+        "tool/__init__.py": "from tool import part", "tool/part.py": "import space.installed", "space/installed.py": "",
+        "space/mine.py": "", "mine.py": "import space.mine, tool",
+    }  # fmt: skip
+    for name, content in sources.items():
+        (tree / "packages" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / "packages" / name).write_text(content)
+    (tree / "packages" / "tool-1.0.dist-info").mkdir()
+    record = "tool/__init__.py,,\ntool/part.py,,\nspace/installed.py,,\n"
+    (tree / "packages" / "tool-1.0.dist-info" / "RECORD").write_text(record)
+    sys.path.append(str(tree / "packages"))
+    (tree / "digested.py").write_text("import tool, mine, space.installed\n")
+    assert files("digested") == ["digested.py", "mine.py", "space/mine.py"]
+    assert files("tool.part") == ["tool/__init__.py", "tool/part.py"], "what is named counts with its package"
+
+
 def test_a_module_that_is_not_there_has_no_digest_and_one_that_is_no_python_has_that_of_its_bytes(tree: Path) -> None:
     assert source_digests(["nowhere", "nowhere.inside"]) == {}
     assert files("digested_helper.inside") == ["digested_helper.py"]

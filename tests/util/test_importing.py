@@ -12,6 +12,7 @@ import pytest
 from dmls_ray.util.errors import UnknownNameError, UserCodeError
 from dmls_ray.util.importing import (
     import_function,
+    is_installed,
     is_reference,
     leave_out_folder,
     module_path,
@@ -149,3 +150,39 @@ def test_a_folder_that_is_left_out_is_searched_under_none_of_its_names(work: Pat
     sys.path[:0] = [str(work / "link"), str(work / "sweeps")]
     leave_out_folder(str(work / "sweeps"))
     assert sys.path[0] == str(work.parent / "scripts")
+
+
+def test_what_the_list_of_an_installation_names_is_installed_and_what_lies_beside_it_is_the_users(
+    tmp_path: Path,
+) -> None:
+    """As `pip install --target` leaves it, in a folder of any name."""
+    record = "tool.py,sha256=x,3\nspace/part/deep.py,,\ntool-1.0.dist-info/RECORD,,\n../../bin/tool,,"
+    (tmp_path / "tool-1.0.dist-info").mkdir()
+    (tmp_path / "tool-1.0.dist-info" / "RECORD").write_text(record)
+    assert all(is_installed(str(tmp_path / name)) for name in ("tool.py", "space/part/deep.py"))
+    assert not any(is_installed(str(tmp_path / name)) for name in ("mine.py", "space/mine.py", "space/part/mine.py"))
+
+
+@pytest.mark.parametrize(
+    ("listed_in", "text", "installed"),
+    [
+        ("tool.egg-info/installed-files.txt", "../tool.py\nPKG-INFO\n", True),
+        # Beside the user's code, these are of an editable installation.
+        ("tool.egg-info/top_level.txt", "tool\n", False),
+        ("tool.egg-info/SOURCES.txt", "tool.py\n", False),
+        ("tool-1.0.dist-info/METADATA", "Name: tool\n", False),
+        ("tool-1.0.dist-info/RECORD", "__editable__.tool-1.0.pth,,\n", False),
+    ],
+)
+def test_metadata_without_a_list_of_files_beside_it_make_no_file_installed(
+    tmp_path: Path, listed_in: str, text: str, installed: bool
+) -> None:
+    (tmp_path / listed_in).parent.mkdir()
+    (tmp_path / listed_in).write_text(text)
+    assert is_installed(str(tmp_path / "tool.py")) is installed
+    assert not is_installed(str(tmp_path / "mine.py"))
+
+
+@pytest.mark.parametrize("folder", ["lib/site-packages", "lib/dist-packages", "tool-1.0-py3.egg", "tool-1.0-any.whl"])
+def test_what_lies_in_a_folder_or_an_archive_of_packages_is_installed(tmp_path: Path, folder: str) -> None:
+    assert is_installed(str(tmp_path / folder / "tool" / "part.py"))

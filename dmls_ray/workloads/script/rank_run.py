@@ -8,13 +8,10 @@ import os
 import resource
 import sys
 import tempfile
-import threading
-import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
-from unittest.mock import patch
 
 import torch
 
@@ -27,26 +24,15 @@ from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
-from dmls_ray.workloads.script.as_main import place_in_program, run_as_main
+from dmls_ray.workloads.script.as_main import place_in_program
+from dmls_ray.workloads.script.ended import Ended, end_process, flush, run_to_end
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
-from dmls_ray.workloads.script.observer import LastStep, ScriptSteps
+from dmls_ray.workloads.script.observer import ScriptSteps
 from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
 from dmls_ray.workloads.script.revisions import enter, imported_as_they_are, repository_of
 from dmls_ray.workloads.script.workload import ScriptConfig
 from dmls_ray.workloads.script.written import stamps_of, written
-
-_end_process = os._exit
-"""While a script runs, os._exit is another function."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a script ended."""
-
-    code: int = 0
-    """Its exit code."""
-    error: BaseException | None = None
 
 
 def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -65,7 +51,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     utilization = UtilizationSampler(device)
 
     def measured(ended: Ended) -> dict[str, Any]:
-        _flush()
+        flush()
         outcome, reason = _outcome_of(repository, ended, steps, rank, log)
         reported = Reported(taken=config.canonical())
         told = logged.or_those_of(numbers_printed(log, config.patterns))
@@ -73,6 +59,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         return {
             "outcome": outcome.value,
             "reason": reason,
+            # Another rank's end is the cause then.
+            "is_symptom": rank.world_size > 1 and ended.error is not None and failure(ended.error, rank).is_symptom,
             "setup_s": steps.first_step_s,
             "total_s": clock.total_s,
             "instruments_s": clock.instruments_s,
@@ -104,13 +92,13 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
             },
         }
 
-    def end_here() -> NoReturn:
+    def end_here(ended: Ended) -> NoReturn:
         facts: dict[str, Any] = {"rank": rank.rank, "machine": rank.machine, "device": rank.device}
-        result: Any = RankResult.of(measured(Ended()), **facts)
+        result: Any = replace(RankResult.of(measured(ended), **facts), steps=steps.count)
         emit(result)  # to the process that waits for the result of this one
-        _end_process(0)
+        end_process(ended.code)
 
-    steps.end_process = end_here
+    steps.end_process = lambda: end_here(Ended())
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
     program = config.program  # seen from the working folder of the command
@@ -121,7 +109,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         place = os.getcwd()
         before = stamps_of(place, folder)
         with utilization, steps.counted():
-            ended = _run(program, config.words())
+            ended = run_to_end(program, config.words(), end_here)
         return measured(ended)
 
 
@@ -182,59 +170,6 @@ def _working_folder(config: ScriptConfig) -> Iterator[None]:
         yield
 
 
-class _Exited(BaseException):
-    """Raised in place of os._exit, which would end this process before it has reported anything."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-
-def _flush() -> None:
-    """Write what the script has printed; it may have closed its streams, or put others in their place."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(ValueError, AttributeError, OSError):
-            stream.flush()
-
-
-def _run(program: str, words: list[str]) -> Ended:
-    """Run the script with the words of its command line, and say how it ended."""
-    process = os.getpid()
-    ended = _run_to_end(program, words, process)
-    if os.getpid() != process:  # a fork that the script has made, and whose result is none of the script
-        _flush()
-        _end_process(ended.code)
-    return ended
-
-
-def _run_to_end(program: str, words: list[str], process: int) -> Ended:
-    """The same in any process: where the script forks, both go on from here."""
-
-    def raise_exited(code: int) -> NoReturn:
-        # Processes and threads that the script has started end as they would.
-        if os.getpid() != process or threading.current_thread() is not threading.main_thread():
-            _end_process(code)
-        raise _Exited(code)
-
-    try:
-        with patch.object(os, "_exit", raise_exited):
-            run_as_main(program, words)
-    except LastStep:
-        return Ended()
-    except _Exited as end:
-        return Ended(end.code)
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        # A program that prints an exception and then exits, as Hydra does, fails with that exception.
-        handled = end.__cause__ or end.__context__
-        return Ended(code, handled if code and not isinstance(end.code, str) else None)
-    except BaseException as error:  # noqa: BLE001 - whatever a script raises ends its run only
-        traceback.print_exc()
-        return Ended(1, error)
-    return Ended()
-
-
 def _outcome_of(
     repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
 ) -> tuple[Outcome, str]:
@@ -248,6 +183,8 @@ def _outcome_of(
         if "no known parent package" in reason:
             reason += "; a module of a package is run by its name: dmls-ray sweep -m package.train"
         return failed.outcome, reason
+    if ended.replaced and not steps.is_at_end:
+        return Outcome.ERROR, ended.replaced
     for number, loss in enumerate(steps.ledger.losses.values, 1):
         if loss is not None and not math.isfinite(loss):
             return Outcome.DIVERGED, f"the loss of step {number} is not finite"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.child_run import run_in_child
 from dmls_ray.training.process import store_at
@@ -67,7 +66,7 @@ class Runner:
         """How much later each rank starts than the one before."""
 
     def ranks(self, source: str, *, world_size: int = 1, **changes: Any) -> list[RankResult]:
-        """The results of the ranks; one whose process ended without a result is killed."""
+        """The results of the ranks."""
         script = self.folder / "train.py"
         script.write_text(textwrap.dedent(source))
         return self.run(
@@ -81,7 +80,7 @@ class Runner:
         self.number += 1
         world_size = config.world_size
         meeting = store_at("127.0.0.1")
-        results: list[RankResult | int] = [0] * world_size
+        results: list[RankResult | None] = [None] * world_size
 
         def run(rank: int) -> None:
             time.sleep(rank * self.late_s)
@@ -95,9 +94,9 @@ class Runner:
             def finish(result: RankResult) -> None:
                 results[rank] = result
 
-            code = run_in_child(self.servers[rank], ENTRY, config, info, info.name, lambda event: None, finish)
-            if code:
-                results[rank] = RankResult(rank=rank, outcome=Outcome.KILLED, reason=str(code))
+            own = run_in_child(self.servers[rank], ENTRY, config, info, info.name, lambda event: None, finish)
+            if own is not None:
+                results[rank] = own
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(run, range(world_size)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -32,7 +33,18 @@ def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader
         ("sys.exit(3)", Outcome.ERROR, "exit code 3"),
         ("sys.exit('no data')", Outcome.ERROR, "exit code 1 after 1 steps"),
         ("os._exit(5)", Outcome.ERROR, "exit code 5"),
+        (
+            "import threading; threading.Thread(target=os._exit, args=(5,)).start(); time.sleep(60)",
+            Outcome.ERROR,
+            "exit code 5 after 1 steps",
+        ),
+        ("import ctypes; ctypes.CDLL(None).exit(0)", Outcome.ERROR, "exit code 0 in the middle of the run"),
+        ("import ctypes; ctypes.CDLL(None)._exit(0)", Outcome.ERROR, "exit code 0 in the middle of the run"),
+        ("import posix; posix._exit(0)", Outcome.ERROR, "exit code 0 in the middle of the run"),
         ("os.kill(os.getpid(), 11)", Outcome.KILLED, "-11"),
+        ("os.kill(os.getpid(), 9)", Outcome.KILLED, "-9"),
+        ("os.fork() and os._exit(0); time.sleep(60)", Outcome.OK, ""),
+        ("import atexit; atexit.register(os._exit, 0)", Outcome.OK, ""),
         ("torch.empty(2**48)", Outcome.OOM, "can't allocate memory"),
         ("loss = step(x * float('nan'), y)", Outcome.DIVERGED, "the loss of step 2 is not finite"),
         ("print(open('/dev/stdin').read() == '')", Outcome.OK, ""),
@@ -42,6 +54,86 @@ def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader
 def test_a_run_says_how_its_script_ended(run: Runner, end: str, outcome: Outcome, reason: str) -> None:
     result = run.one(BEGIN + f"x, y = next(iter(loader))\nstep(x, y)\n{end}\n")
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+WENT_ON = "its process closed its connection, or became another program, and went on where nothing is measured"
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "os.closerange(3, 256); time.sleep(60)",
+        "ctypes.CDLL(None).execvp(b'sleep', (ctypes.c_char_p * 3)(b'sleep', b'60', None))",
+    ],
+)
+def test_a_script_that_goes_on_without_its_connection_is_ended(run: Runner, way: str) -> None:
+    began = time.monotonic()
+    result = run.one(f"import ctypes, os, time\n{way}")
+    assert (result.outcome, result.reason) == (Outcome.ERROR, WENT_ON)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("way", "reason"),
+    [
+        ("os.environ['X'] = '0'; os.execv(sys.executable, [sys.executable])", "os.execv, {}; set X=0 by --env"),
+        ("os.execve(sys.executable, ['python'], {'Y': 'a b', 'X': '1'})", "os.execve, {}; set X=1 'Y=a b' by --env"),
+        ("os.execvpe('sleep', ['sleep', '60'], {**os.environ, 'X': '1'})", "os.execvpe, {}; set X=1 by --env"),
+        ("os.execlp('sleep', 'sleep', '60')", "os.execlp, {}; let it train in the process in which it starts, or sweep "
+         "what it starts: sleep 60"),
+        ("import threading; threading.Thread(target=os.execlp, args=('sleep', 'sleep', '60')).start(); time.sleep(60)",
+         "os.execlp, {}; let it train in the process in which it starts, or sweep what it starts: sleep 60"),
+    ],
+)  # fmt: skip
+def test_a_script_that_replaces_its_process_says_so_and_names_what_it_has_set(
+    run: Runner, way: str, reason: str
+) -> None:
+    result = run.one(f"import os, sys, time\n{way}")
+    expected = f"the script replaced its process by {reason.format('which is not measured')}"
+    assert (result.outcome, result.reason) == (Outcome.ERROR, expected)
+
+
+def test_ranks_that_replace_their_processes_say_so(run: Runner) -> None:
+    source = "import os, sys\nos.environ['X'] = '0'\nos.execv(sys.executable, [sys.executable, *sys.argv])"
+    for result in run.ranks(source, world_size=2):
+        assert (result.outcome, result.reason.endswith("; set X=0 by --env")) == (Outcome.ERROR, True), result.reason
+
+
+def test_a_rank_that_loses_the_others_is_not_the_cause(run: Runner) -> None:
+    source = """
+import os, time, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank():
+    time.sleep(1)
+    os.kill(os.getpid(), 9)
+dist.all_reduce(torch.ones(1))
+"""
+    waiting, killed = run.ranks(source, world_size=2)
+    assert (waiting.outcome, waiting.is_symptom) == (Outcome.ERROR, True), waiting.reason
+    assert (killed.outcome, killed.is_symptom) == (Outcome.KILLED, False)
+
+
+def test_a_script_that_a_thread_ends_has_its_steps(run: Runner) -> None:
+    source = BEGIN + "import threading\nstep(*next(iter(loader)))\nthreading.Thread(target=os._exit, args=(0,)).start()"
+    result = run.one(f"{source}\ntime.sleep(60)")
+    assert (result.outcome, result.steps, result.run["steps"]) == (Outcome.OK, 1, 1)
+
+
+def test_programs_that_forks_of_a_script_become_and_programs_that_are_not_there_end_no_script(run: Runner) -> None:
+    others = """
+if not os.fork():
+    os.execvp("true", ["true"])
+assert os.wait()[1] == 0
+assert os.spawnlp(os.P_WAIT, "true", "true") == 0
+try:
+    os.execvp("not-there", ["not-there"])
+except FileNotFoundError:
+    print("not there")
+"""
+    result = run.one(BEGIN + others + LOOP)
+    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+    assert "not there" in run.log
 
 
 def test_a_script_that_ends_before_it_trains_says_why(run: Runner) -> None:
