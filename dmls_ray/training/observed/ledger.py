@@ -18,6 +18,8 @@ from dmls_ray.training.observed.samples import Samples, SeenStep, elements_of, l
 
 _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 """Parts of a step that are known without a backward pass."""
+_PART = 0.9
+"""Share of what was read below which a rank trains a part of it."""
 _DIGESTS = 4
 """First batches that ranks are compared by."""
 
@@ -96,8 +98,14 @@ class Ledger:
         }
 
     def digests(self) -> list[int]:
-        """Of the first batches of this rank; those that ranks share are equal on all of them."""
-        return self._digests["loader"] or self._digests["model"]
+        """Of the first batches of this rank; those that ranks share are equal on all of them.
+
+        Ranks that read the same batch may train a part of it each.
+        """
+        of_loader, of_model = self._digests["loader"], self._digests["model"]
+        window = self._trained[self._first_counted :]
+        trains_part = self.samples.total is not None and self.samples.total < _PART * loaded_in(window)
+        return of_model if trains_part else of_loader or of_model
 
     def facts(self) -> dict[str, Any]:
         """What else was seen, by name; without what was not."""

@@ -22,8 +22,6 @@ class Batch(NamedTuple):
     """Identifies the loader, by the kind and size of its data set and of its batches: both may be made anew."""
     shapes: tuple[Shape, ...] = ()
     """Shapes of its tensors."""
-    is_visible: bool = True
-    """Whether its size is a dimension of one of its tensors, or the length of one of its lists."""
 
 
 def batch_of(iterator: Any, content: Content) -> Batch:
@@ -51,5 +49,4 @@ def _new_batch(iterator: Any, size: int, shapes: tuple[Shape, ...], lengths: lis
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    is_visible = size in lengths or any(size in shape[:2] for shape in shapes)
-    return Batch(size, loader, shapes, is_visible)
+    return Batch(size, loader, shapes)

@@ -370,8 +370,8 @@ class _Read:
             is_multiple = all(size % mode(self._sizes) == 0 for size in sizes) and self._are_of_batches()
             is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes) and self._are_of_batches()
             is_turned = len(in_other_place) >= _MOST * len(self._seen)
-            is_packed = not all(batch.is_visible for batch in self._batches)
-            if is_multiple or is_joined or is_turned or is_packed:
+            is_one_row = sizes == {1} and min(self._sizes) > 1
+            if is_multiple or is_joined or is_turned or is_one_row:
                 number = fmean(given.size for given in self._seen)
                 than_model = f" (the model was given {number:.4g})" if number else ""
                 return Samples(total=total, counted_by=f"loader{than_model}")
