@@ -203,7 +203,7 @@ def test_an_edited_script_makes_other_trials(folder: Path) -> None:
 
 
 def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="args and env are those of a script"):
+    with pytest.raises(ConfigError, match="args, env and share are those of a script"):
         sweep({"batch_per_rank": 8}, args=["--lr", "1"])
 
 
