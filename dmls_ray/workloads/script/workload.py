@@ -279,6 +279,9 @@ class ScriptWorkload(Workload):
         own = {name: value for name, value in given.items() if name not in flags}
         if own.get("seed_flag", "auto") == "auto":
             own["seed_flag"] = self._reader().seed_flag or "none"
+        revision = own.get("revision")
+        if self.shared and not revision:
+            raise ConfigError(f"--share {self.shared[0]} is for runs of a --revision; add one, or leave it out.")
         return ScriptConfig(
             script=self.script,
             arguments=shlex.join(self.arguments),
@@ -286,7 +289,7 @@ class ScriptWorkload(Workload):
             flags=flags,
             aliases=aliases,
             patterns=self.patterns,
-            copy=copy_of_revision(own["revision"]) if own.get("revision") else None,
+            copy=copy_of_revision(revision) if revision else None,
             variables_at_reading=self.variables,
             **own,
         )
@@ -345,8 +348,6 @@ class ScriptWorkload(Workload):
         return shlex.join([*prefix, *program, *script, *config.words()])
 
     def check(self, configs: Sequence[ScriptConfig]) -> None:
-        if self.shared and not any(config.copy for config in configs):
-            raise ConfigError(f"--share {self.shared[0]} is for runs of a --revision; add one, or leave it out.")
         for config in configs:
             _check_folder(config)
             words = config.words()

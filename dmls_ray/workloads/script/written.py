@@ -51,8 +51,8 @@ class FileUse:
         self._read: dict[str, int] = {}
         """Path -> its last change before this run, of the files with the latest ones."""
         self._latest_left_out_ns = 0
-        self._given: set[str] = set()
-        """Paths as they were given that were opened for writing."""
+        self._noted: set[tuple[str, bool]] = set()
+        """Paths as they were given, and whether for writing, that need not be looked at again."""
         self._written: dict[str, None] = {}
         self._folders: dict[str, None] = {}
         """Folders that were made, or were to be."""
@@ -71,18 +71,18 @@ class FileUse:
     def _note_open(self, path: Any, mode: Any, flags: int) -> None:
         if isinstance(path, int):
             return  # a file that is open
-        path = os.fsdecode(path)
-        if flags & _WRITING:
-            if path not in self._given:
-                self._given.add(path)
-                self._written[os.path.realpath(path)] = None
+        path, is_writing = os.fsdecode(path), bool(flags & _WRITING)
+        if path.endswith(_CODE) or (path, is_writing) in self._noted:
             return
-        if path.endswith(_CODE):
+        if is_writing:
+            self._noted.add((path, True))
+            self._written[os.path.realpath(path)] = None
             return
         about = os.stat(path)
         changed_ns = about.st_mtime_ns
         if not self._latest_left_out_ns < changed_ns < self._began_ns or not stat.S_ISREG(about.st_mode):
             return
+        self._noted.add((path, False))
         real = os.path.realpath(path)
         if real in self._written or not self._counts(real) or self._is_private(real):
             return
@@ -125,12 +125,10 @@ class FileUse:
         after = _stamps_of(self._place, self._left_out)
         if self._before is not None and after is not None:
             found |= {path for path, stamp in after.items() if self._before.get(path) != stamp}
-        folders = {*self._folders, *map(os.path.dirname, self._read)}
-        for folder in folders:
-            if not self._is_inside(folder):
-                files = _stamps_of(folder, self._left_out, depth=0) or {}
-                changed = [path for path, (changed_ns, _) in files.items() if changed_ns >= self._began_ns]
-                found |= {path for path in changed if self._counts(path)}
+        for folder in {*self._folders, *map(os.path.dirname, self._read)}:
+            files = _stamps_of(folder, self._left_out, depth=0) or {}
+            changed = [path for path, (changed_ns, _) in files.items() if changed_ns >= self._began_ns]
+            found |= {path for path in changed if self._counts(path)}
         return found
 
     def _is_inside(self, path: str) -> bool:
