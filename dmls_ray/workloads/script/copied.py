@@ -89,10 +89,10 @@ class CopiedFiles:
             size: counts it.
             followed: each folder outside of the repository that has it, and where that one is in the copy.
         """
-        if size.files > _LOOKED_AT or not self._has_place(path):
+        if os.path.basename(path) in _LEFT_OUT or size.files > _LOOKED_AT or not self._has_place(path):
             return
         if path in self._shared:
-            self.picture[path] = Entry.of_link(str(self._root / path))
+            self.picture.setdefault(path, Entry.of_link(str(self._root / path)))
             return
         try:
             about = os.lstat(source)
@@ -101,14 +101,14 @@ class CopiedFiles:
             elif stat.S_ISDIR(about.st_mode):
                 self._add_folder(path, source, size, followed)
             elif stat.S_ISREG(about.st_mode) and os.access(source, os.R_OK):
-                self.picture[path] = Entry.of_file(source, about)
+                self.picture.setdefault(path, Entry.of_file(source, about))
                 size.files += 1
                 size.bytes += about.st_size
         except (FileNotFoundError, PermissionError):
             pass  # it has gone meanwhile, or a run could not read it either
 
     def _has_place(self, path: str) -> bool:
-        """Whether nothing else has a place in the copy; makes the folders above it."""
+        """Whether no file or link is in its place or above it in the copy; makes the folders above it."""
         parents = [*reversed(Path(path).parents)][1:]
         for parent in map(str, parents):
             entry = self.picture.setdefault(parent, Entry(str(self._root / parent)))
@@ -118,7 +118,7 @@ class CopiedFiles:
 
     def _add_folder(self, path: str, source: str, size: _Size, followed: tuple[tuple[str, str], ...]) -> None:
         names = os.listdir(source)
-        is_of_results = RUNS in names or {"sweep.json", ".lock"} <= {*names}
+        is_of_results = "sweep.json" in names and not {RUNS, ".lock"}.isdisjoint(names)
         if is_of_results or os.path.realpath(source) == self._cache:
             return
         if not {*_MARKS_OF_ENVIRONMENT}.isdisjoint(names):
@@ -126,8 +126,7 @@ class CopiedFiles:
             return
         self.picture.setdefault(path, Entry(source))
         for name in sorted(names):
-            if name not in _LEFT_OUT:
-                self._add(f"{path}/{name}", os.path.join(source, name), size, followed)
+            self._add(f"{path}/{name}", os.path.join(source, name), size, followed)
 
     def _add_link(self, path: str, source: str, size: _Size, followed: tuple[tuple[str, str], ...]) -> None:
         """Add a link to what is in the copy, too, or else what the link leads to."""
@@ -138,7 +137,7 @@ class CopiedFiles:
             if target == folder or target.startswith(folder + os.sep):
                 inside = os.path.join(place, os.path.relpath(target, folder))
                 text = os.path.relpath(inside, os.path.dirname(path) or ".")
-                self.picture[path] = Entry.of_link(text)
+                self.picture.setdefault(path, Entry.of_link(text))
                 return
         if not os.path.exists(target):
             return  # a run would make it, outside of its copy

@@ -97,17 +97,29 @@ def test_a_point_means_the_files_as_they_are_in_a_copy(repository: Path) -> None
 def test_a_file_that_git_tracks_in_the_revision_has_the_place_of_one_that_it_does_not_track_now(
     repository: Path,
 ) -> None:
+    (repository / "assets").mkdir()
+    (repository / "assets" / "numbers.txt").write_text("tracked")
+    git("add", "assets", folder=repository)
+    git("commit", "--quiet", "-m", "assets", folder=repository)
+    git("tag", "--force", "before", folder=repository)
+    git("rm", "--quiet", "-r", "assets", folder=repository)
     git("rm", "--quiet", "--cached", "settings.txt", "part.py", folder=repository)
+    (repository / "assets").symlink_to("data")
     (repository / "part.py").unlink()
     (repository / "part.py").mkdir()
     (repository / "part.py" / "inner.txt").touch()
     tree = copy_for("train.py", "before").tree
-    assert (tree / "settings.txt").read_text() == "old"
-    assert (tree / "part.py").read_text() == "NAME = 'old'\n"
+    assert (tree / "settings.txt").read_text() == "new"
+    assert (tree / "part.py").read_text() == "NAME = 'new'\n"
+    assert (tree / "assets" / "numbers.txt").read_text() == "tracked"
+    assert (tree / "data" / "numbers.txt").read_text() == "untracked"
 
 
 def test_environments_are_linked_and_results_and_inner_repositories_are_left_out(repository: Path) -> None:
-    for path in ("env/pyvenv.cfg", "out/sweep/runs.jsonl", "inner/file.txt", "inner/__pycache__/file.pyc"):
+    for path in (
+        "env/pyvenv.cfg", "out/sweep/runs.jsonl", "out/sweep/sweep.json", "inner/file.txt", "inner/__pycache__/file.pyc",
+        "__pycache__/part.pyc", "data/runs.jsonl",
+    ):  # fmt: skip
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / path).touch()
     git("init", "--quiet", folder=repository / "inner")
@@ -115,6 +127,8 @@ def test_environments_are_linked_and_results_and_inner_repositories_are_left_out
     assert (tree / "env").readlink() == repository / "env"
     assert [*(tree / "out").iterdir()] == []
     assert [path.name for path in (tree / "inner").iterdir()] == ["file.txt"]
+    assert (tree / "data" / "runs.jsonl").exists()
+    assert not (tree / "__pycache__").exists()
 
 
 def test_no_link_of_a_copy_leads_to_a_file_of_the_user(repository: Path, tmp_path: Path) -> None:
