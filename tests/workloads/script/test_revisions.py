@@ -117,8 +117,8 @@ def test_a_file_that_git_tracks_in_the_revision_has_the_place_of_one_that_it_doe
 
 def test_environments_are_linked_and_results_and_inner_repositories_are_left_out(repository: Path) -> None:
     for path in (
-        "env/pyvenv.cfg", "out/sweep/runs.jsonl", "out/sweep/sweep.json", "inner/file.txt", "inner/__pycache__/file.pyc",
-        "__pycache__/part.pyc", "data/runs.jsonl",
+        "env/pyvenv.cfg", "out/sweep/runs.jsonl", "out/sweep/sweep.json", "data/runs.jsonl", "inner/file.txt",
+        "inner/__pycache__/file.pyc", "__pycache__/part.pyc",
     ):  # fmt: skip
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / path).touch()
