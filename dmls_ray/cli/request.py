@@ -180,7 +180,10 @@ def _chosen_workload(first: argparse.Namespace, default: Workload, arguments: Se
     if first.train is not None and is_program(first.train):
         variables = {name: values[0] for name, values in _variables(first).items()}
         patterns = _patterns(first)
-        return registry.workload_of_script(first.train, arguments, variables=variables, patterns=patterns)
+        given = {"variables": variables, "patterns": patterns, "shared": first.share}
+        return registry.workload_of_script(first.train, arguments, **given)
+    if first.share:
+        raise ConfigError(f"--share {first.share[0]} is for a script with --revision; leave it out.")
     if first.train is not None:
         return registry.workload_of_function(first.train, _named_fields(first))
     if first.set:

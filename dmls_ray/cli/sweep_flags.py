@@ -29,7 +29,8 @@ _WIDTH = 80
 _VALUES = """A setting takes one value or several, separated by spaces; several are an axis.
 max instead of a whole number is the largest one that fits into memory. An
 option takes one value. A flag that is given twice has its last values; --set,
---range, --log-range and --metric-regex do so for each name, and --env adds."""
+--range, --log-range and --metric-regex do so for each name, and --env and
+--share add."""
 _METAVARS: Mapping[Callable[[str], float], str] = {seconds_of: "TIME", share_of: "SHARE"}
 """What reads a value -> the word for it: 90s, 20m or 2h; 5% or 0.05."""
 
@@ -120,6 +121,8 @@ def add_workload_flags(parser: Parser, default: str) -> None:
     add = functools.partial(what.add_argument, action="append", default=[])
     help_text = "Of a script: the number in the group of the last match in what it prints is a metric"
     add("--metric-regex", nargs=2, metavar=("NAME", "PATTERN"), help=help_text)
+    help_text = "Of a script with --revision: a file or folder that runs read where it is, instead of a copy"
+    add("--share", metavar="PATH", help=help_text)
     add("--set", nargs="+", metavar=("NAME", "VALUE"), help="With --train, for a dict of fields: values of one of them")
     ends = ("NAME", "LOW", "HIGH")
     add("--range", nargs=3, metavar=ends, help="Of a search: let a field have any of these numbers")

@@ -48,7 +48,8 @@ _AB_USAGE = """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- argu
 Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep, discard
 or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as they are.
 
-Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m.
+Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start in
+copies of the repository, with what git does not track; --share data lets them read a large folder where it is.
 --format github writes the verdict as an annotation, json everything as one object.
 Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
 Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d

@@ -211,7 +211,7 @@ FLAGS = {name: spec for name, spec in field_specs(Options).items() if spec.setti
 RESERVED = frozenset(
     {
         *FLAGS, "workload", "train", "set", "env", "metric_regex", "range", "log_range", "restarts", "dry_run", "help",
-        "help_all", "change_training", "flag", "format",
+        "help_all", "change_training", "flag", "format", "share",
     }
 )  # fmt: skip
 """Names of flags that are no fields: no field may have one of them."""

@@ -34,7 +34,7 @@ _FLAGS = {"script": "--train", "train": "--train", "workload": "--workload"}
 WHAT = tuple(_FLAGS)
 """Keys of what is run."""
 _TABLES = ("axes", "set", "env", "metric_regex")
-_KEYS = (*WHAT, "args", "variants", *_TABLES)
+_KEYS = (*WHAT, "args", "share", "variants", *_TABLES)
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,8 @@ def words_of(values: Mapping[str, Any]) -> list[str]:
         values: these keys of a sweep file, of which others are left out.
     """
     words = [word for key in WHAT if key in values for word in (_FLAGS[key], str(values[key]))]
+    for name in values.get("share", ()):
+        words += ["--share", str(name)]
     for name, given in values.get("axes", {}).items():
         words += _words_of_axis(name, given)
     for name, given in values.get("set", {}).items():

@@ -61,6 +61,7 @@ def sweep(
     workload: str | None = None,
     args: Sequence[str] = (),
     env: Axes | None = None,
+    share: Sequence[str] = (),
     **options: Any,
 ) -> SweepResults:
     """Run every configuration of a grid that its results folder does not hold yet, and print the table and the answer.
@@ -79,6 +80,7 @@ def sweep(
         workload: Name of an installed workload; classification by default.
         args: Arguments that a script has in every run. `{name}` stands for the value of an axis.
         env: Variables of a script's environment, as axes.
+        share: Files and folders that runs of a script's revision read where they are, instead of a copy.
         **options: The fields of `Options`, which are the flags of a sweep, too: repeats=5, out="results/mine",
             budget="20m", ... `help(dmls_ray.Options)` lists them. name, of the results folder, is by default `sweep`,
             or the name of the function or workload. num_samples, storage_path and mode are taken as Ray Tune has them.
@@ -93,10 +95,12 @@ def sweep(
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
     if isinstance(train_or_axes, str) and is_program(train_or_axes):
         variables = env or {}
-        chosen = registry.workload_of_script(train_or_axes, args, variables=_first_of_each(variables))
+        chosen = registry.workload_of_script(train_or_axes, args, variables=_first_of_each(variables), shared=share)
         axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(variables)
-    elif args or env:
-        raise ConfigError("args and env are those of a script; give its path: sweep('train.py', axes, args=[...]).")
+    elif args or env or share:
+        raise ConfigError(
+            "args, env and share are those of a script; give its path: sweep('train.py', axes, args=[...])."
+        )
     else:
         chosen, axes = _workload_and_axes(train_or_axes, axes, workload)
     default_name = "sweep" if chosen.name == registry.DEFAULT else chosen.folder_name

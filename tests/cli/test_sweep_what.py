@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from dmls_ray import load, sweep
 from dmls_ray.cli.main import main
@@ -133,6 +134,8 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         ("sweep axis.toml", "--batch-sise is no flag; did you mean --batch-size?"),
         ("sweep train.py --env OMP_NUM_THREADS -- --data d", "--env OMP_NUM_THREADS has no value"),
         ("sweep train.py --metric-regex loss ( -- --data d", "is no regular expression"),
+        ("sweep train.py --share plain.py -- --data d", "--share plain.py is for runs of a --revision"),
+        ("sweep batch_size --share plain.py", "--share plain.py is for a script with --revision"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_before_anything_starts(
@@ -203,7 +206,7 @@ def test_an_edited_script_makes_other_trials(folder: Path) -> None:
 
 
 def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="args and env are those of a script"):
+    with pytest.raises(ConfigError, match="args, env and share are those of a script"):
         sweep({"batch_per_rank": 8}, args=["--lr", "1"])
 
 
@@ -235,6 +238,7 @@ def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path) -> None:
             "--batch-size max may differ between the revisions",
         ),
         ("main next -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
+        ("main next --share d -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
     ],
 )
 def test_ab_refuses_wrong_words_in_one_line(folder: Path, words: str, line: str) -> None:
@@ -269,6 +273,48 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
     assert done.stdout.splitlines()[-1].startswith("::notice title=dmls-ray ab old same::keep: same is ")
     git_state = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(git_state.stdout.splitlines()) == 1
+
+
+RESUMES = """
+import os
+import torch
+
+os.makedirs("ckpt", exist_ok=True)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+step = torch.load("ckpt/latest.pt")["step"] if os.path.exists("ckpt/latest.pt") else 0
+print("resumed from step", step)
+while True:
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+    step += 1
+    if step % 10 == 0:
+        torch.save({"step": step}, "ckpt/latest.pt")
+"""
+
+
+@pytest.mark.slow
+def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go_on_from(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    (tmp_path / ".gitignore").write_text("ckpt/\nresults/\n")
+    for name in ("one", "two"):
+        (tmp_path / "train.py").write_text(f"# {name}\n{RESUMES}")
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", name]):
+            subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    checkpoint = tmp_path / "ckpt" / "latest.pt"
+    checkpoint.parent.mkdir()
+    torch.save({"step": 400}, checkpoint)
+    before = checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns
+    how = ["--repeats", "2", "--out", "results/ab", "--", "sweep", "train.py"]
+    done = dmls_ray("ab", "HEAD~1", "HEAD", *how, folder=tmp_path)
+    assert "Runs wrote ckpt/latest.pt in copies of the repository; yours is as before" in done.stdout, done.stderr
+    assert (checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns) == before
+    logs = [*(tmp_path / "results" / "ab" / "runs").glob("*/rank0.log")]
+    assert [log.read_text().splitlines()[0] for log in logs] == ["resumed from step 400"] * 4
+
+    done = dmls_ray("sweep", "train.py", "--repeats", "2", "--out", "results/plain", folder=tmp_path)
+    assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

@@ -1,11 +1,11 @@
 """A process that runs a program up to where it reads its command line, and answers what its parser takes.
 
-    python -m dmls_ray.workloads.script.flag_reader OWN_FOLDER ROOT COMMIT PROGRAM WORD ...
+    python -m dmls_ray.workloads.script.flag_reader OWN_FOLDER ROOT COPY PROGRAM WORD ...
 
 It writes one line first, an object in JSON: the flags, and why they are not known where no parser was met. The parser
 answers questions then: one JSON list of words a line, as the arguments of a run. Each answer is a line, too: its error
 in JSON, empty if the parser takes the words. The program never goes on, and it is stopped before it trains, writes a
-file or starts a process. With a commit, it starts in the copy of the repository ROOT.
+file or starts a process. With a copy of the repository ROOT, it starts there.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ def _is_strict(frame: FrameType | None, parser: argparse.ArgumentParser) -> bool
 
 
 def main() -> NoReturn:
-    own_folder, root, commit, program, *words = sys.argv[1:]
-    if commit:
-        enter(Path(root), commit)
+    own_folder, root, copy, program, *words = sys.argv[1:]
+    if copy:
+        enter(Path(root), Path(copy))
     sys.dont_write_bytecode = True
     reading = Reading(words)
     imports = reading.install()

@@ -75,7 +75,7 @@ class FlagReader:
     Args:
         program: path of the file, or `-m` and the name of a module.
         words: its fixed arguments.
-        copy: the repository, and the commit in whose copy the program starts; empty for the files as they are.
+        copy: the repository, and the copy of it in which the program starts; empty for the files as they are.
         variables: of its environment, with a value each.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dmls_ray.analysis.table.model import Note
 from dmls_ray.analysis.table.presentation import Presentation
@@ -11,6 +11,7 @@ from dmls_ray.analysis.table.seen import fact_of
 from dmls_ray.analysis.trials.steps import samples_of_step
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import count_noun, join_names
+from dmls_ray.records.model import RunRecord
 
 
 class ScriptPresentation(Presentation):
@@ -34,11 +35,36 @@ class ScriptPresentation(Presentation):
                 "--steps none runs the script to its end, --metric-regex NAME PATTERN takes a result that it prints"
             )
             notes.append(Note("method", f"How well each batch trains, a few steps do not say: {way_out}."))
-        writers = Counter(path for row in rows for record in row.records for path in record.facts.get("written", ()))
-        if shared := sorted(path for path, runs in writers.items() if runs > 1):
-            way_out = "each run overwrites what the one before left, or reads it; --own-folder gives each a folder"
-            notes.append(Note("method", f"Several runs wrote {join_names(shared, separator=', ')}: {way_out}."))
-        return notes
+        return [*notes, *_notes_on_files([record for row in rows for record in row.records])]
+
+
+def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
+    """Which files runs go on from, which they overwrite, and which they wrote into copies."""
+    writers: Counter[str] = Counter()
+    read_later: set[str] = set()
+    in_copies: set[str] = set()
+    for record in sorted(records, key=lambda record: (record.started_at, record.order)):
+        read_later |= {path for path in record.facts.get("read", ()) if path in writers}
+        writers.update(record.facts.get("written", ()))
+        in_copies.update(record.facts.get("written_in_copy", ()))
+    overwritten = {path for path, runs in writers.items() if runs > 1} - read_later
+    notes = []
+    if read_later:
+        notes.append(
+            f"Runs read what earlier runs wrote, {_listed(read_later)}, and may go on from there instead of from the "
+            "beginning: their steps and losses are not those of one start. --own-folder gives each run an empty "
+            "working folder; a path outside of it is to be made a relative one."
+        )
+    if overwritten:
+        way_out = "each run overwrites what the one before left; --own-folder gives each a folder"
+        notes.append(f"Several runs wrote {_listed(overwritten)}: {way_out}.")
+    if in_copies:
+        notes.append(f"Runs wrote {_listed(in_copies)} in copies of the repository; yours is as before.")
+    return [Note("method", text) for text in notes]
+
+
+def _listed(paths: Collection[str]) -> str:
+    return join_names(sorted(paths), separator=", ")
 
 
 def _has_short_runs_of_several_batches(rows: Sequence[Trial]) -> bool:

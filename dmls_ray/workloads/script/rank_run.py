@@ -30,9 +30,9 @@ from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
 from dmls_ray.workloads.script.observer import ScriptSteps
 from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
-from dmls_ray.workloads.script.revisions import enter, imported_as_they_are, repository_of
+from dmls_ray.workloads.script.revisions import enter, imported_as_they_are
 from dmls_ray.workloads.script.workload import ScriptConfig
-from dmls_ray.workloads.script.written import stamps_of, written
+from dmls_ray.workloads.script.written import FileUse
 
 
 def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -85,7 +85,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "last_loss": steps.last_loss,
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
                 "not_recorded": reported.left_out,
-                "written": [] if config.own_folder else written(before, stamps_of(place, folder)),
+                "written": files.written(),
+                "written_in_copy": files.written_in_private() if copy is not None else [],
+                "read": files.read(),
                 "was_ended": steps.is_at_end,
                 "series": {} if config.steps is None else told.series(reported.columns),
                 **metrics,
@@ -101,15 +103,20 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     steps.end_process = lambda: end_here(Ended())
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
-    program = config.program  # seen from the working folder of the command
-    repository = repository_of(config.file) if config.commit else None
-    if repository is not None:
-        enter(repository, config.commit)
+    copy, tree = config.copy, None
+    if copy is not None:
+        with clock.untimed():
+            # At world size 1, no other process takes part, and other sweeps may have a run of this name.
+            tree = copy.take(f"{rank.name} {rank.store_address or os.getpid()}")
+    program, words = config.program_in(tree), config.words_in(tree)  # seen from the working folder of the command
+    if copy is not None and tree is not None:
+        enter(copy.root, tree)
+    repository = copy.root if copy is not None and copy.commit else None
     with _working_folder(config), numbers_logged(folder) as logged:
         place = os.getcwd()
-        before = stamps_of(place, folder)
+        files = FileUse(place, folder, [place if config.own_folder else "", str(tree or "")])
         with utilization, steps.counted():
-            ended = run_to_end(program, config.words(), end_here)
+            ended = run_to_end(program, words, end_here)
         return measured(ended)
 
 

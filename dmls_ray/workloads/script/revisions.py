@@ -1,61 +1,181 @@
-"""Revisions of a script: copies of the user's repository at a commit, in which runs start.
+"""Revisions of a script: copies of the user's repository at a commit, or as it is, in which runs start.
 
-A copy has its own index and work tree, and reads the objects of the repository, which stays as it is. What git does not
-track there, as data and environments, is linked into the copy, so that relative paths lead to it.
+    <cache>/revisions/<repository, commit and what is shared>/
+        lock          held while one of the others is made equal to what it stands for
+        refreshed     when the tree was made equal to the repository
+        tree/         what runs begin with: the files of the commit, and copies of those that git does not track
+        0/, 1/, ...   the folders of runs that go on at once, made equal to the tree before each run
+        0.lock, ...   held by the ranks of the run in the folder; has its name
+
+A copy has its own index, and reads the objects of the repository, which stays as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import itertools
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from dmls_ray.util.digests import text_digest
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.files import cache_root, temporary_name
+from dmls_ray.util.files import cache_root
 from dmls_ray.util.importing import is_installed
+from dmls_ray.util.mirror import make_equal, make_read_only, picture_of
+from dmls_ray.workloads.script.copied import CopiedFiles
 
 AS_IT_IS = "."
 """The revision that means the files as they are, with changes that are not committed."""
 
+_KEPT_S = 7 * 24 * 3600
+"""How long a copy is kept that no sweep has used."""
+_KEPT_NAMES = ("__pycache__",)
+"""What runs leave in their folders and others may find: compiled code, which names its source."""
 
-def commit_of(script: str, revision: str) -> str:
-    """The commit that a revision of a script's repository names, checked out; empty for the files as they are.
+_held: list[IO[str]] = []
+"""The locks that this process holds until it ends."""
+
+
+@dataclass(frozen=True)
+class RepositoryCopy:
+    """A copy of a repository, on each machine."""
+
+    root: Path
+    """The repository."""
+    commit: str
+    """Empty for the files as they are."""
+    shared: Sequence[str] = ()
+    """Paths in it that are linked, since the user says that runs only read them; they can do no more where the system
+    can see to it."""
+    asked_ns: int = field(default_factory=time.time_ns, compare=False)
+    """When the sweep began: runs find what git does not track as it was then."""
+
+    @property
+    def tree(self) -> Path:
+        """What runs begin with; no run starts there."""
+        return self._folder / "tree"
+
+    @property
+    def _folder(self) -> Path:
+        return cache_root() / "revisions" / text_digest("2", str(self.root), self.commit, *self.shared)
+
+    def refresh(self) -> None:
+        """Let the tree have what the repository has now.
+
+        Raises:
+            ConfigError: the repository of this machine has no such commit, or has too much that git does not track.
+        """
+        with _locked(self._folder / "lock"):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        stamp = self._folder / "refreshed"
+        if not stamp.exists():
+            shutil.rmtree(self.tree, ignore_errors=True)
+            self._check_out()
+        files = CopiedFiles(self.root, self.shared)
+        place = self.tree if self.commit else self.root
+        files.add_tracked(_names(place, "--cached"), place)
+        files.add_untracked(_names(self.root, "--others", "--directory"))
+        make_equal(self.tree, files.picture, left_alone=(".git",))
+        stamp.write_text(str(self.asked_ns), encoding="utf-8")
+
+    def _check_out(self) -> None:
+        """Make a repository at the commit; of files as they are, at that of HEAD, and without files."""
+        self.tree.mkdir(parents=True)
+        _git(self.tree, "init", "--quiet", "--template=")
+        objects = _git(self.root, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+        info = self.tree / ".git" / "objects" / "info"
+        info.mkdir(parents=True, exist_ok=True)
+        (info / "alternates").write_text(f"{objects}\n", encoding="utf-8")
+        if self.commit:
+            _git(self.tree, "checkout", "--quiet", "--detach", self.commit)
+            return
+        with contextlib.suppress(ConfigError):  # there is no commit yet
+            _git(self.tree, "update-ref", "--no-deref", "HEAD", _git(self.root, "rev-parse", "--verify", "HEAD"))
+            _git(self.tree, "read-tree", "HEAD")
+
+    def take(self, run: str) -> Path:
+        """A folder that is equal to the tree, for the ranks of one run on this machine, until their processes end.
+
+        This process can only read what is shared from now on, where the system lets it say so.
+
+        Args:
+            run: name of the run; that of no other under way.
+
+        Raises:
+            ConfigError: as `refresh`, on another machine than that of the command.
+        """
+        with _locked(self._folder / "lock"):
+            stamp = self._folder / "refreshed"
+            if not stamp.exists() or int(stamp.read_text(encoding="utf-8")) < self.asked_ns:
+                self._refresh()
+            for number in itertools.count():
+                lock = _open(self._folder / f"{number}.lock")
+                if _try_lock(lock):
+                    make_equal(self._folder / str(number), picture_of(self.tree, _KEPT_NAMES), _KEPT_NAMES)
+                    lock.truncate(0)
+                    lock.write(run)
+                    lock.flush()
+                elif lock.read() != run:
+                    lock.close()
+                    continue
+                fcntl.flock(lock, fcntl.LOCK_SH)
+                os.set_inheritable(lock.fileno(), True)  # by a program that takes the place of this one
+                _held.append(lock)
+                make_read_only([str(self.root / path) for path in self.shared])
+                return self._folder / str(number)
+        raise AssertionError
+
+
+def copy_for(script: str, revision: str, shared: Sequence[str] = ()) -> RepositoryCopy:
+    """The copy of a script's repository at a revision, refreshed.
 
     Raises:
-        ConfigError: there is no such revision, or it has no such script.
+        ConfigError: there is no such revision, it has no such script, or too much is to be copied.
     """
-    if revision == AS_IT_IS:
-        return ""
     root = repository_of(script)
     if root is None:
         raise ConfigError(f"--revision {revision}: {script} is in no git repository; leave it out.")
     _git(root, "rev-parse", "--git-dir")  # fails where git does not trust the folder
-    try:
-        commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    except ConfigError as error:
-        way_out = f"give a branch, a tag or a commit, or {AS_IT_IS} for the files as they are"
-        raise ConfigError(f"--revision {revision}: {root} has no such revision; {way_out}.") from error
-    copy = copy_of(root, commit)
-    path = script_at(script, commit)
-    if not (path.is_file() and _is_in(path, copy)):
+    commit = ""
+    if revision != AS_IT_IS:
+        try:
+            commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except ConfigError as error:
+            way_out = f"give a branch, a tag or a commit, or {AS_IT_IS} for the files as they are"
+            raise ConfigError(f"--revision {revision}: {root} has no such revision; {way_out}.") from error
+    paths = sorted({_shared_path(name, root) for name in shared})
+    _remove_unused(cache_root() / "revisions")
+    copy = RepositoryCopy(root, commit, tuple(paths))
+    copy.refresh()
+    path = in_copy(script, root, copy.tree)
+    is_tracked = not commit or _is_tracked(copy.tree, path)
+    if not (os.path.isfile(path) and is_tracked):
         raise ConfigError(f"--revision {revision} has no {script}; give a revision that has it.")
-    _link_untracked(root, copy)
-    return commit
+    return copy
 
 
-def script_at(script: str, commit: str) -> Path:
-    """The file of a script at a commit; of no commit, as it is.
+def _shared_path(name: str, root: Path) -> str:
+    """The path in the repository of what is to be shared.
 
     Raises:
-        ConfigError: the repository of this machine has no such commit.
+        ConfigError: there is no such file or folder in it.
     """
-    root = repository_of(script)
-    if not commit or root is None:
-        return Path(script)
-    return copy_of(root, commit) / Path(os.path.abspath(script)).relative_to(root)
+    path = os.path.abspath(name)
+    if not os.path.exists(path):
+        raise ConfigError(f"--share {name}: there is no such file or folder; name one that git does not track.")
+    if not Path(path).is_relative_to(root) or Path(path) == root:
+        raise ConfigError(f"--share {name}: it is not in the repository {root}, so that runs use it as it is.")
+    return str(Path(path).relative_to(root))
 
 
 def repository_of(script: str) -> Path | None:
@@ -64,37 +184,31 @@ def repository_of(script: str) -> Path | None:
     return next((folder for folder in folders if (folder / ".git").exists()), None)
 
 
-def copy_of(root: Path, commit: str) -> Path:
-    """The copy of a repository at a commit, in the folder of caches; made by the first call.
+def in_copy(path: str, root: Path, folder: Path) -> str:
+    """The place in a copy of a repository that a path in it has; other paths as they are."""
+    absolute = Path(os.path.abspath(path))
+    return str(folder / absolute.relative_to(root)) if absolute.is_relative_to(root) else path
 
-    Raises:
-        ConfigError: the repository of this machine has no such commit.
+
+def word_in_copy(word: str, root: Path, folder: Path) -> str:
+    """An argument that is a path in the repository, or ends in `=` and one, with that in the copy.
+
+    What the copy leaves out stays as it is.
     """
-    folder = cache_root() / "revisions" / text_digest(str(root), commit)
-    if folder.exists():
-        return folder
-    made = folder.with_name(temporary_name(folder.name))
-    made.mkdir(parents=True)
-    try:
-        _git(made, "init", "--quiet")
-        objects = _git(root, "rev-parse", "--path-format=absolute", "--git-path", "objects")
-        (made / ".git" / "objects" / "info" / "alternates").write_text(f"{objects}\n", encoding="utf-8")
-        _git(made, "checkout", "--quiet", "--detach", commit)
-        _link_untracked(root, made)
-        made.rename(folder)
-    except OSError:
-        if not folder.exists():  # else another process has made it
-            raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return folder
+    flag, equals, path = word.rpartition("=")
+    if not os.path.isabs(path):
+        return word
+    moved = in_copy(path, root, folder)
+    is_left_out = os.path.lexists(path) and not os.path.lexists(moved)
+    return word if is_left_out else flag + equals + moved
 
 
-def enter(root: Path, commit: str) -> None:
-    """Let this process work in the copy of a commit: its working folder and its imports are those of the copy."""
-    copy = copy_of(root, commit)
-    sys.path[:] = [_in_copy(entry, root, copy) for entry in sys.path]
-    os.chdir(_in_copy(os.getcwd(), root, copy))
+def enter(root: Path, folder: Path) -> None:
+    """Let this process work in a copy of a repository: its working folder and its imports are those of the copy."""
+    sys.path[:] = [_import_folder(entry, root, folder) for entry in sys.path]
+    here = in_copy(os.getcwd(), root, folder)
+    os.makedirs(here, exist_ok=True)  # which the revision may lack
+    os.chdir(here)
 
 
 def imported_as_they_are(root: Path) -> list[str]:
@@ -107,30 +221,57 @@ def imported_as_they_are(root: Path) -> list[str]:
     return sorted(name for name, file in own.items() if Path(file).is_relative_to(root) and _is_tracked(root, file))
 
 
-def _in_copy(path: str, root: Path, copy: Path) -> str:
-    """A folder of the repository in the copy; other folders, and those that git does not track, as they are."""
-    absolute = Path(os.path.abspath(path))
-    if not absolute.is_relative_to(root):
-        return path
-    moved = copy / absolute.relative_to(root)
-    return str(moved) if moved.is_dir() and _is_in(moved, copy) else path
-
-
-def _is_in(path: Path, copy: Path) -> bool:
-    """Whether a path of a copy is no link to what git does not track."""
-    return path.resolve().is_relative_to(copy.resolve())
+def _import_folder(entry: str, root: Path, folder: Path) -> str:
+    """An entry of the search path in a copy; those of environments, and folders that the copy lacks, as they are."""
+    moved = Path(in_copy(entry, root, folder))
+    is_there = moved.is_dir() and moved.resolve().is_relative_to(folder.resolve())
+    return str(moved) if is_there else entry
 
 
 def _is_tracked(root: Path, file: str) -> bool:
     return bool(_git(root, "ls-files", "--", file))
 
 
-def _link_untracked(root: Path, copy: Path) -> None:
-    """Link the files and folders that git does not track into a copy, where it has no others of their names."""
-    for name in filter(None, _git(root, "ls-files", "--others", "--directory", "-z").split("\0")):
-        place = copy / name.rstrip("/")
-        if place.name != "__pycache__" and place.parent.is_dir() and not os.path.lexists(place):
-            place.symlink_to(root / name)
+def _names(folder: Path, *which: str) -> list[str]:
+    """Paths that git lists."""
+    return [name for name in _git(folder, "ls-files", "-z", *which).split("\0") if name]
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock alone; waits for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _open(path) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.utime(path)
+        yield
+
+
+def _open(path: Path) -> IO[str]:
+    return path.open("a+", encoding="utf-8")
+
+
+def _try_lock(lock: IO[str]) -> bool:
+    """Hold a lock alone, or read from its beginning where others hold it; returns whether it is held."""
+    lock.seek(0)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the copies that no sweep has used for long, and that no run is in."""
+    for copy in folder.glob("*"):
+        last = copy / "lock"
+        # A copy without a lock is of an earlier version.
+        if time.time() - (last if last.exists() else copy).stat().st_mtime < _KEPT_S:
+            continue
+        with contextlib.ExitStack() as locks, contextlib.suppress(FileNotFoundError):
+            held = [locks.enter_context(_open(lock)) for lock in (*copy.glob("*.lock"), *copy.glob("lock"))]
+            if all(map(_try_lock, held)):
+                shutil.rmtree(copy, ignore_errors=True)
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -143,7 +284,14 @@ def _git(folder: Path, *words: str) -> str:
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", *words], cwd=folder, env=variables, capture_output=True, text=True, encoding="utf-8", check=False
+            ["git", *words],
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
         )
     except FileNotFoundError as error:
         raise ConfigError(

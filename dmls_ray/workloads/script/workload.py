@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from dmls_ray.config.fields import Count, FieldSpec, Name, field_defaults, field_specs, setting
@@ -24,7 +25,7 @@ from dmls_ray.util.programs import folder_name_of, module_of
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.script.braces import filled, names_in_braces
 from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
-from dmls_ray.workloads.script.revisions import AS_IT_IS, commit_of, repository_of, script_at
+from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for, in_copy, word_in_copy
 from dmls_ray.workloads.script.said import counts_said
 
 
@@ -40,7 +41,8 @@ class ScriptOptions(RuntimeConfig):
     seed_flag: str = setting("auto", group="run")
     """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
     revision: Name | None = setting(None, group="run")
-    """Revision of the script's git repository: a branch, a tag or a commit; . or none: the files as they are."""
+    """Revision of the script's git repository, in a copy of which a run starts: a branch, a tag or a commit, or . for
+    the files as they are. none: no copy."""
     own_folder: bool = setting(False, group="run")
     """Whether each run has an empty working folder of its own."""
     samples: Name | None = setting(None, group="run")
@@ -77,8 +79,8 @@ class ScriptConfig(ScriptOptions):
     """How each of the values is given to the script."""
     aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Other names of flags."""
-    commit: str = field(default="", compare=False)
-    """The commit that the revision names; empty for the files as they are."""
+    copy: RepositoryCopy | None = field(default=None, compare=False)
+    """The copy of the repository at the revision; None without one."""
     variables_at_reading: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Variables with which the flags of the script are read: it may read them first."""
 
@@ -107,16 +109,32 @@ class ScriptConfig(ScriptOptions):
         return str(file_of_program(self.script) or self.script)
 
     @property
-    def program(self) -> str:
-        """What `run_as_main` takes, in the copy of the revision."""
-        return self.script if module_of(self.script) else os.path.abspath(script_at(self.script, self.commit))
+    def commit(self) -> str:
+        """The commit that the revision names; empty for the files as they are."""
+        return self.copy.commit if self.copy is not None else ""
+
+    def program_in(self, folder: Path | None) -> str:
+        """What `run_as_main` takes, in a copy of the repository; None: in the repository."""
+        if module_of(self.script):
+            return self.script
+        if self.copy is None or folder is None:
+            return os.path.abspath(self.script)
+        return in_copy(self.script, self.copy.root, folder)
+
+    def words_in(self, folder: Path | None) -> list[str]:
+        """The arguments of the script, with paths in the repository as those in a copy of it."""
+        if self.copy is None or folder is None:
+            return self.words()
+        return [word_in_copy(word, self.copy.root, folder) for word in self.words()]
 
     def reader(self) -> FlagReader:
         """The reader of the script's flags, at the revision."""
-        arguments, copy = tuple(shlex.split(self.arguments)), ("", "")
-        if self.commit:
-            copy = (str(repository_of(self.file)), self.commit)
-        return reader_of(self.program if self.commit else self.script, arguments, copy, self.variables_at_reading)
+        arguments = tuple(shlex.split(self.arguments))
+        if self.copy is None or not self.copy.commit:
+            return reader_of(self.script, arguments, variables=self.variables_at_reading)
+        tree = self.copy.tree
+        copy = str(self.copy.root), str(tree)
+        return reader_of(self.program_in(tree), arguments, copy, self.variables_at_reading)
 
     def words(self) -> list[str]:
         """The arguments of the script, with the seed of the run.
@@ -169,6 +187,7 @@ class ScriptWorkload(Workload):
         arguments: its fixed arguments; `{name}` stands for the value of an axis.
         variables: variables of the environment that vary or are set, each with one of its values.
         patterns: as those of `ScriptConfig`.
+        shared: files and folders that runs of a revision read where they are.
     """
 
     name = "script"
@@ -186,8 +205,10 @@ class ScriptWorkload(Workload):
         arguments: Sequence[str] = (),
         variables: Mapping[str, Any] | None = None,
         patterns: Mapping[str, str] | None = None,
+        shared: Sequence[str] = (),
     ) -> None:
         self.script, self.arguments, self.patterns = script, tuple(arguments), patterns or {}
+        self.shared = tuple(shared)
         self.variables = {name: str(value) for name, value in (variables or {}).items()}
 
     @property
@@ -226,7 +247,10 @@ class ScriptWorkload(Workload):
             specs={"world_size": own.pop("world_size"), **custom, **own},
             aliases=aliases,
             build=functools.partial(
-                self._build, flags, aliases, functools.cache(functools.partial(commit_of, str(file)))
+                self._build,
+                flags,
+                aliases,
+                functools.cache(functools.partial(copy_for, str(file), shared=self.shared)),
             ),
             hash_of=lambda values: digest_of_changes(values, field_defaults(ScriptOptions)),
             fixed={"workload": self.name, "script": self.script},
@@ -248,13 +272,16 @@ class ScriptWorkload(Workload):
         self,
         flags: Mapping[str, ScriptFlag],
         aliases: Mapping[str, str],
-        commit_of_revision: Callable[[str], str],
+        copy_of_revision: Callable[[str], RepositoryCopy],
         **given: Any,
     ) -> ScriptConfig:
         values = {name: value for name, value in given.items() if name in flags}
         own = {name: value for name, value in given.items() if name not in flags}
         if own.get("seed_flag", "auto") == "auto":
             own["seed_flag"] = self._reader().seed_flag or "none"
+        revision = own.get("revision")
+        if self.shared and not revision:
+            raise ConfigError(f"--share {self.shared[0]} is for runs of a --revision; add one, or leave it out.")
         return ScriptConfig(
             script=self.script,
             arguments=shlex.join(self.arguments),
@@ -262,7 +289,7 @@ class ScriptWorkload(Workload):
             flags=flags,
             aliases=aliases,
             patterns=self.patterns,
-            commit=commit_of_revision(own.get("revision") or AS_IT_IS),
+            copy=copy_of_revision(revision) if revision else None,
             variables_at_reading=self.variables,
             **own,
         )
@@ -282,7 +309,7 @@ class ScriptWorkload(Workload):
 
     def describe_sweep(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:
         described: dict[str, Any] = {"script": self.script, "args": list(self.arguments)}
-        described |= {"axes": {}, "set": {}, "env": {}, "metric_regex": dict(self.patterns)}
+        described |= {"share": list(self.shared), "axes": {}, "set": {}, "env": {}, "metric_regex": dict(self.patterns)}
         tables = {"template": "set", "variable": "env"}
         own, reader = field_specs(ScriptOptions), self._reader()
         flags = self._others({_free(name, own): flag for name, flag in reader.flags.items()} | reader.aliases)
@@ -305,7 +332,7 @@ class ScriptWorkload(Workload):
                 given[field_name] = reader.specs[name].parse(value[0])
                 taken |= {*flag.places}
         left = [word for place, word in enumerate(self.arguments) if place not in taken]
-        return ScriptWorkload(self.script, left, self.variables, self.patterns), given
+        return ScriptWorkload(self.script, left, self.variables, self.patterns, self.shared), given
 
     def command_of(self, values: Mapping[str, Any]) -> str:
         config = self.schema().make(**{**values, "seed_flag": "none"})
@@ -322,6 +349,7 @@ class ScriptWorkload(Workload):
 
     def check(self, configs: Sequence[ScriptConfig]) -> None:
         for config in configs:
+            _check_folder(config)
             words = config.words()
             config.said()
             for name in config.values:
@@ -348,6 +376,20 @@ class ScriptWorkload(Workload):
 
     def data_sets(self, config: ScriptConfig) -> Mapping[str, tuple[Any, ...]]:
         return {}  # what a script reads is not known
+
+
+def _check_folder(config: ScriptConfig) -> None:
+    """Refuse a run of a revision whose working folder would not be in its copy.
+
+    Raises:
+        ConfigError: with the way out.
+    """
+    here = os.getcwd()
+    if config.copy is not None and not config.own_folder and not Path(here).is_relative_to(config.copy.root):
+        raise ConfigError(
+            f"--revision {config.revision}: runs would write into {here}, which is not in the repository "
+            f"{config.copy.root}; change to a folder of the repository, or add --own-folder."
+        )
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -42,3 +42,24 @@ def test_ranks_that_compute_with_other_threads_are_not_compared_in_silence() -> 
     assert any("2 on 1 rank, 1 on 2 ranks" in note for note in table.notes)
     records[1].facts["threads"] = "2"
     assert not any("threads" in note for note in make_table(Results("", records), varied=("world_size",)).notes)
+
+
+def test_files_that_runs_read_and_write_are_named() -> None:
+    records = runs(1.0, 2.0, 3.0)
+    for number, made in enumerate(records):
+        made.started_at = f"2026-01-01T00:00:0{3 - number}+00:00"
+    last, middle, first = records
+
+    def notes() -> str:
+        return "\n".join(make_table(Results("", records)).notes)
+
+    first.facts |= {"read": ["ckpt/latest.pt", "data.txt"], "written": ["log.txt"]}
+    last.facts |= {"written": ["ckpt/latest.pt"]}
+    assert "ckpt/latest.pt" not in notes()
+    assert "log.txt" not in notes()
+    middle.facts |= {"written": ["log.txt", "ckpt/latest.pt"]}
+    assert "Several runs wrote ckpt/latest.pt, log.txt: each run overwrites" in notes()
+    last.facts |= {"read": ["ckpt/latest.pt", "data.txt"], "written_in_copy": ["out.txt"]}
+    assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in notes()
+    assert "Several runs wrote log.txt: each run overwrites" in notes()
+    assert "Runs wrote out.txt in copies of the repository; yours is as before" in notes()

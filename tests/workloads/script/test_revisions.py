@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from dmls_ray.config.options import Options
+from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.fork_server import ForkServer
-from dmls_ray.workloads.script.revisions import commit_of, copy_of, script_at
+from dmls_ray.workloads.script import copied
+from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
 from dmls_ray.workloads.script.workload import ScriptWorkload
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
@@ -50,30 +56,241 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_copy_has_the_files_of_the_commit_and_links_what_git_does_not_track(repository: Path) -> None:
-    copy = script_at("train.py", commit_of("train.py", "before")).parent
-    assert (copy / "settings.txt").read_text() == "old"
-    assert (copy / "data").is_symlink()
-    assert git("rev-parse", "HEAD", folder=copy) == git("rev-parse", "before", folder=repository)
+def stamp(path: Path) -> tuple[bytes, int]:
+    return path.read_bytes(), path.stat().st_mtime_ns
+
+
+def test_a_copy_has_the_files_of_the_commit_and_those_that_git_does_not_track(repository: Path) -> None:
+    tree = copy_for("train.py", "before").tree
+    assert (tree / "settings.txt").read_text() == "old"
+    assert stamp(tree / "data" / "numbers.txt") == stamp(repository / "data" / "numbers.txt")
+    assert not (tree / "data").is_symlink()
+    assert git("rev-parse", "HEAD", folder=tree) == git("rev-parse", "before", folder=repository)
+    assert git("status", "--porcelain", folder=tree) == ""
 
 
 def test_the_repository_stays_as_it_is(repository: Path) -> None:
     before = git("status", "--porcelain", folder=repository), (repository / ".git" / "HEAD").read_text()
-    commit_of("train.py", "before")
+    copy_for("train.py", "before")
     assert (git("status", "--porcelain", folder=repository), (repository / ".git" / "HEAD").read_text()) == before
     assert len(git("worktree", "list", folder=repository).splitlines()) == 1
 
 
-def test_files_that_appear_later_are_linked_by_the_next_sweep(repository: Path) -> None:
-    copy = copy_of(repository, commit_of("train.py", "before"))
+def test_what_changes_later_is_copied_by_the_next_sweep(repository: Path) -> None:
+    copy_for("train.py", "before")
     (repository / "more.txt").write_text("more")
-    commit_of("train.py", "before")
-    assert (copy / "more.txt").read_text() == "more"
+    (repository / "data" / "numbers.txt").unlink()
+    tree = copy_for("train.py", "before").tree
+    assert (tree / "more.txt").read_text() == "more"
+    assert [*(tree / "data").iterdir()] == []
 
 
-def test_a_point_means_the_files_as_they_are(repository: Path) -> None:
-    assert commit_of("train.py", ".") == ""
-    assert script_at("train.py", "") == Path("train.py")
+def test_a_point_means_the_files_as_they_are_in_a_copy(repository: Path) -> None:
+    (repository / "settings.txt").write_text("edited")
+    (repository / "part.py").unlink()
+    copy = copy_for("train.py", ".")
+    assert copy.commit == ""
+    assert (copy.tree / "settings.txt").read_text() == "edited"
+    assert git("status", "--porcelain", folder=copy.tree) == git("status", "--porcelain", folder=repository)
+
+
+def test_a_file_that_git_tracks_in_the_revision_has_the_place_of_one_that_it_does_not_track_now(
+    repository: Path,
+) -> None:
+    (repository / "assets").mkdir()
+    (repository / "assets" / "numbers.txt").write_text("tracked")
+    git("add", "assets", folder=repository)
+    git("commit", "--quiet", "-m", "assets", folder=repository)
+    git("tag", "--force", "before", folder=repository)
+    git("rm", "--quiet", "-r", "assets", folder=repository)
+    git("rm", "--quiet", "--cached", "settings.txt", "part.py", folder=repository)
+    (repository / "assets").symlink_to("data")
+    (repository / "part.py").unlink()
+    (repository / "part.py").mkdir()
+    (repository / "part.py" / "inner.txt").touch()
+    tree = copy_for("train.py", "before").tree
+    assert (tree / "settings.txt").read_text() == "new"
+    assert (tree / "part.py").read_text() == "NAME = 'new'\n"
+    assert (tree / "assets" / "numbers.txt").read_text() == "tracked"
+    assert (tree / "data" / "numbers.txt").read_text() == "untracked"
+
+
+def test_environments_are_linked_and_results_and_inner_repositories_are_left_out(repository: Path) -> None:
+    for path in (
+        "env/pyvenv.cfg", "out/sweep/runs.jsonl", "out/sweep/sweep.json", "data/runs.jsonl", "inner/file.txt",
+        "inner/__pycache__/file.pyc", "__pycache__/part.pyc",
+    ):  # fmt: skip
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).touch()
+    git("init", "--quiet", folder=repository / "inner")
+    tree = copy_for("train.py", "before").tree
+    assert (tree / "env").readlink() == repository / "env"
+    assert [*(tree / "out").iterdir()] == []
+    assert [path.name for path in (tree / "inner").iterdir()] == ["file.txt"]
+    assert (tree / "data" / "runs.jsonl").exists()
+    assert not (tree / "__pycache__").exists()
+
+
+def test_no_link_of_a_copy_leads_to_a_file_of_the_user(repository: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "latest.pt").write_text("state")
+    (outside / "link.pt").symlink_to("latest.pt")
+    (outside / "again").symlink_to(outside)
+    (outside / "circle").symlink_to("circle")
+    for name, target in {
+        "in": "data/numbers.txt", "absolute": repository / "data", "out": outside, "file": outside / "link.pt",
+        "new": tmp_path / "new.pt", "data/up": "../settings.txt",
+    }.items():  # fmt: skip
+        (repository / name).symlink_to(target)
+    (repository / "tracked").symlink_to("../outside/latest.pt")
+    git("add", "tracked", folder=repository)
+    git("commit", "--quiet", "-m", "link", folder=repository)
+    for _ in range(2):  # the second finds what the first has made
+        tree = copy_for("train.py", "HEAD").tree
+        links = {str(path.relative_to(tree)): str(path.readlink()) for path in tree.rglob("*") if path.is_symlink()}
+        assert links == {
+            "in": "data/numbers.txt", "absolute": "data", "data/up": "../settings.txt", "out/link.pt": "latest.pt",
+            "out/again": ".", "out/circle": "circle",
+        }  # fmt: skip
+        assert {(tree / path).read_text() for path in ("out/latest.pt", "file", "tracked")} == {"state"}
+
+
+def test_too_much_that_git_does_not_track_is_refused_by_its_largest_part(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "data" / "more.bin").write_bytes(bytes(2000))
+    (repository / "small.bin").write_bytes(bytes(10))
+    monkeypatch.setattr(copied, "can_clone", lambda source, folder: False)
+    monkeypatch.setattr(copied, "MOST_BYTES", 1000)
+    with pytest.raises(ConfigError, match=r"has 1.88e-06 GiB that git .* data has 1.87e-06 GiB: --share data lets"):
+        copy_for("train.py", "before")
+    tree = copy_for("train.py", "before", ["data"]).tree
+    assert (tree / "data").readlink() == repository / "data"
+    monkeypatch.setattr(copied, "can_clone", lambda source, folder: True)
+    assert not (copy_for("train.py", "before").tree / "data").is_symlink()
+    monkeypatch.setattr(copied, "MOST_FILES", 2)
+    with pytest.raises(ConfigError, match=r"has 3 files that git .* data has 2 files: --share data lets"):
+        copy_for("train.py", "before")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("nothing", "--share nothing: there is no such file or folder"),
+        ("..", "--share ..: it is not in the repository"),
+        ("settings.txt", "--share settings.txt: git tracks it"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(repository: Path, name: str, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        copy_for("train.py", "before", [name])
+
+
+def test_shared_files_are_for_revisions(repository: Path) -> None:
+    schema = ScriptWorkload("train.py", shared=["data"]).schema()
+    with pytest.raises(ConfigError, match="--share data is for runs of a --revision"):
+        schema.make()
+    assert schema.make(revision="before").copy.shared == ("data",)
+
+
+def test_a_sweep_file_says_what_is_shared(repository: Path) -> None:
+    described = ScriptWorkload("train.py", shared=["data", "part.py"]).describe_sweep({"revision": "before"})
+    file = repository / "sweep.toml"
+    file.write_text(sweep_file_text(described, Options()))
+    words = [*read_sweep_file(str(file)).words]
+    assert words[2:6] == ["--share", "data", "--share", "part.py"]
+
+
+def test_a_working_folder_outside_of_the_repository_is_refused(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "train.py").write_text("print()")
+    monkeypatch.chdir(repository.parent)
+    workload = ScriptWorkload("repository/train.py")
+    schema = workload.schema()
+    with pytest.raises(ConfigError, match=r"--revision \.: runs would write into .* or add --own-folder"):
+        workload.check([schema.make(revision=".")])
+    workload.check([schema.make(revision=".", own_folder=True)])
+
+
+def in_process(code: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *words]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+TAKE = """
+import sys
+from pathlib import Path
+from dmls_ray.workloads.script.revisions import RepositoryCopy
+root, commit, asked_ns, *runs = sys.argv[1:]
+print(*(RepositoryCopy(Path(root), commit, (), int(asked_ns)).take(run).name for run in runs), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_folder_is_for_one_run_until_its_processes_end(repository: Path) -> None:
+    copy = copy_for("train.py", "before")
+    given = (str(copy.root), copy.commit, str(copy.asked_ns))
+    held = [in_process(TAKE, *given, run) for run in ("one", "two", "one")]
+    names = []
+    for process in held:
+        assert process.stdout is not None
+        names.append(process.stdout.readline().strip())
+    assert len({names[0], names[1]}) == 2
+    assert names[2] == names[0]
+    for process in (held[0], held[2]):
+        process.communicate()
+    last = in_process(TAKE, *given, "three")
+    assert last.communicate()[0].strip() == names[0]
+    held[1].communicate()
+
+
+def test_a_folder_is_as_in_the_beginning_for_each_run(repository: Path) -> None:
+    copy = copy_for("train.py", "before")
+    given = (str(copy.root), copy.commit, str(copy.asked_ns))
+    code = """
+    import json, os, pathlib
+    os.chdir(RepositoryCopy(Path(root), commit, (), int(asked_ns)).take("run"))
+    here = pathlib.Path()
+    seen = {str(path): path.read_text() for path in here.rglob("*.txt")}
+    print(json.dumps([seen, len([*here.glob("__pycache__/*.pyc")])]))
+    (here / "data" / "numbers.txt").write_text("longer than before")
+    (here / "settings.txt").unlink()
+    (here / "new" / "folder").mkdir(parents=True)
+    (here / "new" / "folder" / "state.txt").write_text("state")
+    (here / "link.txt").symlink_to("settings.txt")
+    (here / "__pycache__").mkdir(exist_ok=True)
+    (here / "__pycache__" / "part.pyc").touch()
+    """
+    program = TAKE.partition("print")[0] + textwrap.dedent(code)
+    first, second = (in_process(program, *given).communicate()[0].strip() for _ in range(2))
+    seen = {"settings.txt": "old", "data/numbers.txt": "untracked"}
+    assert (json.loads(first), json.loads(second)) == ([seen, 0], [seen, 1])
+    assert (repository / "data" / "numbers.txt").read_text() == "untracked"
+
+
+def test_a_rank_on_another_machine_makes_the_copy_and_refreshes_that_of_an_earlier_sweep(repository: Path) -> None:
+    commit = git("rev-parse", "before", folder=repository)
+    for asked_ns, text in ((1, "untracked"), (1, "untracked"), (2, "changed")):
+        given = (str(repository), commit, str(asked_ns), "run")
+        name = in_process(TAKE, *given).communicate()[0].strip()
+        folder = RepositoryCopy(repository, commit).tree.parent / name
+        assert (folder / "data" / "numbers.txt").read_text() == text
+        (repository / "data" / "numbers.txt").write_text("changed")
+
+
+def test_copies_that_no_sweep_has_used_for_long_are_removed(repository: Path) -> None:
+    old, held = copy_for("train.py", "before"), copy_for("train.py", "HEAD")
+    process = in_process(TAKE, str(held.root), held.commit, str(held.asked_ns), "run")
+    assert process.stdout is not None
+    process.stdout.readline()
+    for copy in (old, held):
+        os.utime(copy.tree.parent / "lock", (0, 0))
+    copy_for("train.py", ".")
+    process.communicate()
+    assert not old.tree.exists()
+    assert held.tree.exists()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +305,7 @@ def test_what_git_does_not_know_is_refused(repository: Path, script: str, revisi
     (repository / "other.py").touch()
     (repository.parent / "alone.py").touch()
     with pytest.raises(ConfigError, match=line):
-        commit_of(script, revision)
+        copy_for(script, revision)
 
 
 def test_a_flag_that_one_revision_lacks_is_refused_before_anything_starts(repository: Path) -> None:
@@ -128,6 +345,108 @@ def test_a_run_has_the_code_the_files_and_the_working_folder_of_its_revision(
         printed[revision] = runner.log.splitlines()[0]
     assert printed["before"].startswith("READ old old untracked")
     assert printed["HEAD"].startswith("READ new new untracked")
+
+
+CHECKPOINT = """
+import os, sys
+name = sys.argv[sys.argv.index("--out") + 1] if "--out" in sys.argv else "data/latest.pt"
+count = int(open(name).read()) if os.path.exists(name) else 0
+print("COUNT", count)
+open(name, "w").write(str(count + 1))
+sys.argv = sys.argv[:1]
+"""
+
+
+@pytest.mark.parametrize("revision", ["before", "."])
+@pytest.mark.parametrize("out", ["data/latest.pt", "{here}/data/latest.pt", "{here}/fresh.pt"])
+def test_runs_start_from_the_users_checkpoint_each_and_leave_it_alone(
+    repository: Path, servers: list[ForkServer], tmp_path: Path, revision: str, out: str
+) -> None:
+    script = repository / "train.py"
+    script.write_text(CHECKPOINT + BEGIN + LOOP)
+    git("commit", "--quiet", "-am", "checkpoint", folder=repository)
+    git("tag", "--force", "before", folder=repository)
+    checkpoint = repository / "data" / "latest.pt"
+    checkpoint.write_text("400")
+    before, files = stamp(checkpoint), {*repository.rglob("*")}
+    runner = Runner(servers, tmp_path)
+    words = ["--out", out.format(here=repository)]
+    config = ScriptWorkload("train.py", words).schema().make(revision=revision, seed_flag="none", steps=12)
+    for _ in range(2):
+        (result,) = runner.run(config)
+        assert result.outcome is Outcome.OK, result.reason
+        assert runner.log.splitlines()[0] == ("COUNT 0" if "fresh" in out else "COUNT 400")
+        assert result.run["written"] == result.run["read"] == []
+        assert result.run["written_in_copy"] == ["fresh.pt" if "fresh" in out else "data/latest.pt"]
+    assert stamp(checkpoint) == before
+    assert {path for path in repository.rglob("*") if ".git" not in path.parts} == {
+        path for path in files if ".git" not in path.parts
+    }
+
+
+def test_the_ranks_of_a_run_share_one_folder(repository: Path, servers: list[ForkServer], tmp_path: Path) -> None:
+    source = """
+    import os
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        open("shared.txt", "w").write("by rank 0")
+    dist.barrier()
+    print(open("shared.txt").read())
+    """
+    (repository / "train.py").write_text(textwrap.dedent(source) + BEGIN + LOOP)
+    runner = Runner(servers, tmp_path)
+    config = ScriptWorkload("train.py").schema().make(revision=".", seed_flag="none", steps=12, world_size=2)
+    for result in runner.run(config):
+        assert result.outcome is Outcome.OK, result.reason
+    assert (tmp_path / "rank1.log").read_text().startswith("by rank 0")
+    assert not (repository / "shared.txt").exists()
+
+
+def test_what_is_shared_is_read_where_it_is_and_written_only_where_the_system_cannot_see_to_it(
+    repository: Path, servers: list[ForkServer], tmp_path: Path
+) -> None:
+    source = """
+    print(open("data/numbers.txt").read())
+    try:
+        open("data/numbers.txt", "w").write("by a run")
+    except OSError as error:
+        print(error.strerror)
+    """
+    (repository / "train.py").write_text(textwrap.dedent(source) + BEGIN + LOOP)
+    runner = Runner(servers, tmp_path)
+    schema = ScriptWorkload("train.py", shared=["data"]).schema()
+    (result,) = runner.run(schema.make(revision=".", seed_flag="none", steps=12))
+    assert result.outcome is Outcome.OK, result.reason
+    first, second, *_ = [*runner.log.splitlines(), ""]
+    assert first == "untracked"
+    can_mount = in_process(
+        "import sys; from dmls_ray.util.mirror import make_read_only; print(make_read_only([sys.argv[1]]))",
+        str(repository / "data"),
+    )
+    if can_mount.communicate()[0].strip() == "True":
+        assert second == "Read-only file system"
+        assert (repository / "data" / "numbers.txt").read_text() == "untracked"
+    else:
+        assert result.run["written"] == [str(repository / "data" / "numbers.txt")]
+    (repository / "data" / "numbers.txt").write_text("only that process cannot")
+
+
+def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
+    repository: Path, servers: list[ForkServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "later").mkdir()
+    monkeypatch.chdir(repository / "later")
+    runner = Runner(servers, tmp_path)
+    (repository / "train.py").write_text("open('written.txt', 'w')\n" + BEGIN + LOOP)
+    git("commit", "--quiet", "-am", "writes", folder=repository)
+    (repository / "later" / "part.py").touch()
+    git("add", ".", folder=repository)
+    git("commit", "--quiet", "-m", "a folder", folder=repository)
+    (result,) = runner.run(ScriptWorkload("../train.py").schema().make(revision="HEAD~1", seed_flag="none", steps=12))
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.run["written_in_copy"] == ["written.txt"]
+    assert [path.name for path in (repository / "later").iterdir()] == ["part.py"]
 
 
 def test_modules_that_come_from_the_files_as_they_are_end_the_run(
