@@ -14,7 +14,8 @@ from dmls_ray.training.observed.contents import digest_of
 from dmls_ray.training.observed.leader import StepRule
 from dmls_ray.training.observed.losses import StepLosses
 from dmls_ray.training.observed.model_inputs import ModelInputs
-from dmls_ray.training.observed.samples import Samples, SeenStep, elements_of, loaded_in, samples_of, tokens_of, trained
+from dmls_ray.training.observed.samples import samples_of
+from dmls_ray.training.observed.seen_steps import Samples, SeenStep, elements_of, loaded_in, tokens_of, trained
 
 _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 """Parts of a step that are known without a backward pass."""

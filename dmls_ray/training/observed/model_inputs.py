@@ -7,7 +7,7 @@ import weakref
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from dmls_ray.training.compat import is_transformed, next_node, nodes_in_graph
-from dmls_ray.training.observed.contents import Content, Shape, content_of, has_rows_twice
+from dmls_ray.training.observed.contents import Content, content_of, has_rows_twice
+from dmls_ray.training.observed.given import Given, Input, input_of, together
 from dmls_ray.training.precision import has_tf32
 
 _PRODUCTS = {
@@ -34,69 +35,6 @@ _PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_re
 """Functions of PyTorch that compute in the number format of a model."""
 _COMPARED = 3
 """Tensors whose rows are compared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """What a model is given in a forward pass; most passes have the same."""
-
-    shapes: tuple[Shape, ...]
-    """Shapes of the tensors."""
-    lengths: tuple[int, ...] = ()
-    """Lengths of the lists."""
-    is_list: bool = False
-    """Whether the first argument is a list or a tuple, of samples or of parts of a sample."""
-    tokens: int = 0
-    """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
-    elements: int = 0
-
-    @property
-    def size(self) -> int:
-        """The first dimension of the first tensor; 0 without one."""
-        return self.shapes[0][0] if self.shapes and self.shapes[0] else 0
-
-
-@dataclass(slots=True)
-class Given:
-    """What the models were given in the forward passes of one backward pass."""
-
-    inputs: list[Input]
-    """Of each forward pass with other tensors."""
-    is_again: bool = False
-    """Whether the step had been given the same tensor before, as in a further pass of a closure."""
-    is_of_another: bool = False
-    """Whether an optimizer that does not end a step has applied the gradients of the pass."""
-    rows: int = 0
-    """The first dimension of the tensor that the model returned first; 0 where it returned none."""
-    end: int = 0
-    """Number of the first node of the graph that was made after the last forward pass; 0 where none has ended."""
-    has_rows_twice: bool = False
-    """Whether the first tensor has each row twice; of the first steps, else False."""
-
-    @property
-    def first(self) -> Input:
-        """What was given first."""
-        return self.inputs[0]
-
-    @property
-    def size(self) -> int:
-        """The first dimension of the first tensor; 0 without one."""
-        return self.inputs[0].size
-
-    @property
-    def sizes(self) -> list[int]:
-        """The same of each forward pass with other tensors."""
-        return [input_.size for input_ in self.inputs]
-
-    @property
-    def tokens(self) -> int:
-        """As of all inputs together."""
-        return sum(input_.tokens for input_ in self.inputs)
-
-    @property
-    def elements(self) -> int:
-        """As of all inputs together."""
-        return sum(input_.elements for input_ in self.inputs)
 
 
 class ModelInputs:
@@ -210,7 +148,7 @@ class ModelInputs:
         if len(waiting) > 1 and roots:
             ends = [given.end for given in waiting]
             places &= {bisect_right(ends, node) for node in nodes_in_graph(roots)}
-        self._last = _together([waiting[place] for place in sorted(places)])
+        self._last = together([waiting[place] for place in sorted(places)])
         return self._last, [given for place, given in enumerate(waiting) if place not in places]
 
     def _again(self, roots: Sequence[Tensor]) -> Given | None:
@@ -253,7 +191,7 @@ class ModelInputs:
         kind = (is_list, *content.lengths, *[(leaf.shape, getattr(leaf, "dtype", None)) for leaf in leaves])
         input_ = self._inputs.get(kind)
         if input_ is None:
-            input_ = self._inputs[kind] = _input_of(content, is_list=is_list)
+            input_ = self._inputs[kind] = input_of(content, is_list=is_list)
         if self._given is not None:
             self._given.inputs.append(input_)
             return
@@ -329,26 +267,6 @@ class _Products(TorchFunctionMode):
     def usual(self) -> torch.dtype | None:
         """The format of most products; None without one."""
         return self._dtypes.most_common(1)[0][0] if self._dtypes else None
-
-
-def _input_of(content: Content, *, is_list: bool) -> Input:
-    shapes = tuple([leaf.shape for leaf in content.leaves])
-    size = shapes[0][0] if shapes and shapes[0] else 0
-    tensors = [leaf for leaf in content.leaves if isinstance(leaf, Tensor)]
-    tokens = [leaf.numel() for leaf in tensors if leaf.ndim == 2 and len(leaf) == size and not leaf.is_floating_point()]
-    elements = sum(leaf.numel() for leaf in tensors)
-    return Input(shapes, tuple(content.lengths), is_list, tokens[0] if tokens else 0, elements)
-
-
-def _together(parts: list[Given]) -> Given | None:
-    """What was given in all of the forward passes of a backward pass."""
-    if not parts:
-        return None
-    first, *others = parts
-    for given in others:
-        first.inputs += given.inputs
-        first.end = given.end
-    return first
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -34,7 +34,7 @@ from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.loaders import batch_of
 from dmls_ray.training.observed.model_inputs import ModelInputs
 from dmls_ray.training.observed.model_tests import ModelTests
-from dmls_ray.training.observed.samples import SeenStep
+from dmls_ray.training.observed.seen_steps import SeenStep
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter

@@ -6,56 +6,14 @@ both contradict each other, the samples are not known, and the reason is said. A
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean, mode
+from collections.abc import Sequence
 
-from dmls_ray.training.observed.contents import Shape
-from dmls_ray.training.observed.loaders import Batch
-from dmls_ray.training.observed.model_inputs import Given
+from dmls_ray.training.observed.given import Given
+from dmls_ray.training.observed.samples_by_loader import Read
+from dmls_ray.training.observed.seen_steps import Samples, SeenStep, new_passes
 
-_ALIKE = 0.1
-"""Relative difference up to which two sums over steps are the same: a loader may read some batches ahead."""
-_EQUAL = 0.01
-"""The same of two sums of which neither may have a sample more."""
 _MOST = 0.9
 """Share of the backward passes that have to show something."""
-_AHEAD = 2
-"""Batches that a loader may have read ahead of the backward passes."""
-
-
-@dataclass(slots=True)
-class SeenStep:
-    """What was seen of an optimizer step."""
-
-    batches: list[Batch] = field(default_factory=list)
-    """Batches that loaders gave, without those of tests."""
-    passes: list[Given | None] = field(default_factory=list)
-    """What models were given, for each backward pass; None where no model was seen."""
-    unused: Sequence[Given] = ()
-    """What models were given in forward passes that no backward pass was of."""
-    dropped: Sequence[Given | None] = ()
-    """As `passes`, of backward passes whose gradients no optimizer has applied."""
-    optimizers: int = 1
-    """Optimizers that made steps."""
-    counted_samples: float = 0.0
-    """Samples that the code counted itself."""
-    counted_tokens: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Samples:
-    """Samples of some steps."""
-
-    total: float | None = None
-    """Of all steps together; None where it is not known."""
-    counted_by: str = ""
-    """How it is known; empty where it is not."""
-    unknown: str = ""
-    """Why it is not known."""
 
 
 def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool = False) -> Samples:
@@ -74,83 +32,15 @@ def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool
     if any(step.dropped for step in steps):
         return Samples(unknown="gradients of most steps were dropped before an optimizer applied them")
     if any(batch.size for step in steps for batch in step.batches):
-        return _Read(steps, first).samples()
+        return Read(steps, first).samples()
     if any(given is not None and given.has_rows_twice for step in steps for given in step.passes):
         return Samples(unknown="no loader, and a model that is given each row twice")
     return _by_model(window, is_sequence_first=is_sequence_first)
 
 
-def trained(steps: Sequence[SeenStep]) -> list[SeenStep]:
-    """The steps without what they were not trained on, and without the batches of it.
-
-    A program that drops gradients in most steps, of as many backward passes each time, keeps them elsewhere, as one
-    that clips those of each sample: all of its passes train. Where their number changes, it is not known what it
-    trains: they stay in `dropped`.
-    """
-    with_dropped = [step for step in steps if step.dropped]
-    if len(with_dropped) * 2 > len(steps):
-        counts = Counter(len(step.passes) + len(step.dropped) for step in steps)
-        if max(counts.values()) < _MOST * len(steps):
-            return [*steps]
-        steps = [replace(step, passes=[*step.dropped, *step.passes], dropped=()) for step in steps]
-    return [_without_unused(step) for step in steps]
-
-
-def _without_unused(step: SeenStep) -> SeenStep:
-    unused = [*step.unused, *step.dropped]
-    if not unused:
-        return step
-    batches = [*step.batches]
-    for given in unused:
-        if len(batches) <= len(step.passes):
-            break  # it was of a batch that is trained, or that was read in another step
-        shapes = set(given.first.shapes if given is not None else ())
-        of_it = (place for place, batch in enumerate(batches) if not shapes.isdisjoint(batch.shapes))
-        del batches[next(of_it, 0)]
-    return replace(step, batches=batches, unused=(), dropped=())
-
-
-def tokens_of(steps: Sequence[SeenStep]) -> float:
-    """The tokens of some steps; 0 where none were seen."""
-    counted = sum(step.counted_tokens for step in steps)
-    if counted:
-        return counted
-    sizes = {batch.size for step in steps for batch in step.batches}
-    seen = [given for given in _new_passes(steps) if given is not None]
-    # Integers without a dimension for samples are others, as the edges of graphs.
-    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.first.shapes or [()])[0][:2]))
-
-
-def elements_of(steps: Sequence[SeenStep]) -> float:
-    """The elements of the tensors that models were given."""
-    return sum(given.elements for given in _new_passes(steps) if given is not None)
-
-
-def loaded_in(steps: Sequence[SeenStep]) -> float:
-    """The samples that loaders gave in some steps."""
-    return sum(batch.size for step in steps for batch in step.batches)
-
-
-def _new_passes(steps: Iterable[SeenStep]) -> list[Given | None]:
-    """The backward passes of some steps, without those of what a step was given before."""
-    passes = itertools.chain.from_iterable(step.passes for step in steps)
-    return [given for given in passes if given is None or not given.is_again]
-
-
-def _are_alike(sum_: float, other: float, slack: float) -> bool:
-    return abs(sum_ - other) <= max(_ALIKE * other, slack)
-
-
-def _are_equal(sum_: float, other: float) -> bool:
-    return abs(sum_ - other) <= _EQUAL * other
-
-
-# --- without a loader that has batches ------------------------------------------------------------------------------
-
-
 def _by_model(window: Sequence[SeenStep], *, is_sequence_first: bool) -> Samples:
     """By the first dimension of what a model is given first in each backward pass."""
-    passes = _new_passes(window)
+    passes = new_passes(window)
     seen = [given for given in passes if given is not None]
     if not seen or len(seen) < _MOST * len(passes):
         return Samples(unknown="no loader gave a batch, and no model was seen that was given one")
@@ -173,223 +63,6 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
         return f"no loader, and a model that returns {others[0].rows} rows for {others[0].size}"
     if any(len(given.sizes) > 1 for given in seen):
         return "no loader, and several tensors in the forward passes of a backward pass"
-    if any(step.optimizers > 1 and len(_new_passes([step])) > 1 for step in window):
+    if any(step.optimizers > 1 and len(new_passes([step])) > 1 for step in window):
         return "no loader, and several optimizers with a backward pass each"
     return ""
-
-
-# --- with one -------------------------------------------------------------------------------------------------------
-
-
-def _more_batches(step: SeenStep) -> int:
-    """How many more batches than backward passes a step has."""
-    return sum(batch.size > 0 for batch in step.batches) - len(_new_passes([step]))
-
-
-class _Read:
-    """The samples of steps that loaders gave batches for.
-
-    Args:
-        steps: all steps.
-        first: the first one to count.
-    """
-
-    def __init__(self, steps: Sequence[SeenStep], first: int) -> None:
-        self._steps, self._window = steps, steps[first:]
-        batches = [batch for step in steps for batch in step.batches if batch.size]
-        self._all = batches
-        self._batches = [batch for step in self._window for batch in step.batches if batch.size]
-        self._sizes = {batch.size for batch in batches}
-        self._by_shape: Mapping[Shape, int] = {
-            shape: batch.size for batch in batches for shape in batch.shapes if batch.size in shape[:2]
-        }
-        """Shape of a tensor of a batch -> the samples of the batch."""
-        self._tails = {shape[1:] for shape, size in self._by_shape.items() if shape[0] == size}
-        self._passes = _new_passes(self._window)
-        self._seen = [given for given in self._passes if given is not None]
-        self._read = sum(batch.size for batch in self._batches)
-        self._before = len(_new_passes(steps[:first]))
-        self._ahead = [*itertools.accumulate(map(_more_batches, steps))]
-        """Batches that were read before their backward pass, or for none, after each step."""
-        self._of_pass = self._batches_of_passes() if self._has_batch_of_each_pass else [None] * len(self._passes)
-        self._whole = [*map(self._whole_size, self._passes, self._of_pass)]
-        self._part = [*map(self._part_size, self._passes, self._of_pass)]
-
-    def samples(self) -> Samples:
-        """The samples of the steps to count."""
-        if not self._passes:
-            return Samples(total=self._read, counted_by="loader")
-        if len(self._seen) < len(self._passes):
-            return self._without_model()
-        is_known = self._has_batch_of_each_pass and all(
-            whole or part is not None for whole, part in zip(self._whole, self._part, strict=True)
-        )
-        if sum(map(bool, self._whole)) >= _MOST * len(self._whole) or (is_known and any(self._whole)):
-            return self._of_batches()
-        if sum(part is not None for part in self._part) >= _MOST * len(self._part):
-            return self._of_parts()
-        return self._of_other_tensors()
-
-    # --- what relates a pass to a batch ---------------------------------------------------------------------------
-
-    @property
-    def _has_batch_of_each_pass(self) -> bool:
-        """Whether each pass was given the next batch: a loader may be ahead, and some batches left out at first."""
-        counted = self._ahead[-len(self._window) - 1 :]
-        return min(self._ahead) >= 0 and max(counted) - min(counted) <= _AHEAD
-
-    def _batches_of_passes(self) -> list[Batch | None]:
-        """The batch of each pass: the next one, or the next one after those that were left out at first."""
-        left_out = min(self._ahead)
-        batches = [self._all[self._before + shift :][: len(self._passes)] for shift in (0, left_out)]
-        candidates = [[*some, *[None] * (len(self._passes) - len(some))] for some in batches]
-        return max(candidates, key=lambda some: sum(map(bool, map(self._whole_size, self._passes, some))))
-
-    def _whole_size(self, given: Given | None, batch: Batch | None) -> int:
-        """The samples of the batch that a pass was given whole; 0 where it was not."""
-        if given is None:
-            return 0
-        sizes = self._sizes if batch is None else {batch.size}
-        of_shapes = [self._by_shape.get(shape, 0) for shape in given.first.shapes]
-        heads = [shape[0] for shape in given.first.shapes if shape]
-        return next((size for size in (*of_shapes, *heads, *given.first.lengths) if size in sizes), 0)
-
-    def _part_size(self, given: Given | None, batch: Batch | None) -> int | None:
-        """The samples of a part of its batch, which differs from it in length alone, that a pass was given; or None."""
-        if given is None or not any(shape[1:] in self._tails for shape in given.first.shapes[:1]):
-            return None
-        return given.size if given.size < (max(self._sizes) if batch is None else batch.size) else None
-
-    @property
-    def _is_one_to_one(self) -> bool:
-        """Whether there is a batch for each backward pass."""
-        return _are_alike(len(self._passes), len(self._batches), _AHEAD)
-
-    @property
-    def _one_after_another(self) -> float:
-        """The samples of the backward passes, if each of all passes was given the next batch."""
-        sizes = [batch.size for batch in self._all[self._before : self._before + len(self._passes)]]
-        missing = len(self._passes) - len(sizes)
-        return sum(sizes) + missing * mode(batch.size for batch in self._all)
-
-    def _are_of_batches(self) -> bool:
-        """Whether passes were given no more elements than their batches have, so no other samples."""
-        given = fmean(math.prod(shape) for given in self._seen for shape in given.first.shapes[:1] or [(0,)])
-        return given <= fmean(sum(map(math.prod, batch.shapes)) for batch in self._batches)
-
-    def _are_chunks(self) -> bool:
-        """Whether each sample of a loader is one tensor of several rows, of which a model makes as many."""
-        return self._sizes == {1} and all(given.rows == given.size > 1 for given in self._seen)
-
-    # --- the cases ------------------------------------------------------------------------------------------------
-
-    def _of_batches(self) -> Samples:
-        """Passes were given whole batches, or several, and some a part of one."""
-        sizes = [whole or part for whole, part in zip(self._whole, self._part, strict=True)]
-        trained = sum(size or 0 for size in sizes)
-        agree = "loader and model agree"
-        given = sum(sum(given.sizes) for given in self._seen)
-        if given != trained and _are_equal(given, self._read):
-            return Samples(total=self._read, counted_by=agree)
-        if None in sizes or self._may_have_kept_batches() or self._has_other_samples():
-            return self._contradiction(given)
-        if self._has_batch_of_each_pass:
-            return Samples(total=trained, counted_by=agree)
-        if trained < self._read:
-            return self._of_several_loaders(trained)
-        passes = [_new_passes([step]) for step in self._window]
-        number = len(passes[0])
-        if any(len(some) != number for some in passes):
-            return self._of_leader(passes, sizes) or self._contradiction(given)
-        if number == 1:
-            return Samples(total=trained, counted_by=agree)  # a batch that is trained in several steps counts in each
-        if not self._read:
-            return self._contradiction(given)
-        # All steps have further passes on their batches.
-        usual = mode(self._whole)
-        of_steps = [
-            min(sum(size or 0 for size in sizes[place * number :][:number]), max(loaded_in([step]), usual))
-            for place, step in enumerate(self._window)
-        ]
-        return Samples(total=sum(of_steps), counted_by=agree)
-
-    def _of_leader(self, passes: list[list[Given | None]], sizes: Sequence[int | None]) -> Samples | None:
-        """Of the passes whose gradients the leading optimizer applied, if each step has one of them; else None."""
-        own = [[given is not None and not given.is_of_another for given in some] for some in passes]
-        if max(map(sum, own)) > 1 or len({batch.loader for batch in self._batches}) > 1:
-            return None
-        total = sum(size or 0 for size in itertools.compress(sizes, itertools.chain.from_iterable(own)))
-        return Samples(total=total, counted_by="loader and model agree")
-
-    def _may_have_kept_batches(self) -> bool:
-        """Whether passes were given several tensors, of which some may be of a loader that was read before."""
-        counts = Counter(batch.loader for batch in self._batches)
-        most = max(counts.values(), default=0)
-        all_read = all(counts[loader] >= _MOST * most for loader in {batch.loader for batch in self._all})
-        return not all_read and any(len(given.sizes) > 1 for given in self._seen)
-
-    def _has_other_samples(self) -> bool:
-        """Whether a backward pass was given a further tensor that is none of several views of its batch."""
-        pairs = ((given.sizes[0], size) for given in self._seen for size in given.sizes[1:])
-        return any(first and size % first and size not in self._sizes for first, size in pairs)
-
-    def _of_several_loaders(self, trained: int) -> Samples:
-        """Loaders gave more than the passes were given first."""
-        slack = _AHEAD * max(self._sizes)
-        given = sum(sum(given.sizes) for given in self._seen)
-        by_loader: Counter[int] = Counter()
-        for batch in self._batches:
-            by_loader[batch.loader] += batch.size
-        if given > trained and (given >= self._read or _are_alike(given, self._read, slack)):
-            return Samples(total=self._read, counted_by="loader and model agree")
-        if len(by_loader) == 1 or any(_are_alike(trained, read, slack) for read in by_loader.values()):
-            return Samples(total=trained, counted_by="model")
-        return self._contradiction(trained)
-
-    def _of_parts(self) -> Samples:
-        first = sum(given.size for given in self._seen)
-        given = sum(sum(given.sizes) for given in self._seen)
-        if first == given:
-            return Samples(total=given, counted_by="model")
-        # The parts may have a forward pass each, before the backward passes.
-        if _are_alike(given, self._read, _AHEAD * max(self._sizes)):
-            return Samples(total=self._read, counted_by="loader and model agree")
-        return self._contradiction(given)
-
-    def _of_other_tensors(self) -> Samples:
-        """Passes were given tensors whose first dimension is no number of samples of a batch."""
-        sizes = {given.size for given in self._seen}
-        given = sum(given.size for given in self._seen)
-        in_other_place = [
-            given
-            for given in self._seen
-            if any(size in shape[1:] for shape in given.first.shapes for size in self._sizes)
-        ]
-        if self._is_one_to_one and not self._are_chunks():
-            total = self._one_after_another
-            is_multiple = all(size % mode(self._sizes) == 0 for size in sizes) and self._are_of_batches()
-            is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes) and self._are_of_batches()
-            is_turned = len(in_other_place) >= _MOST * len(self._seen)
-            is_one_row = sizes == {1} and min(self._sizes) > 1
-            if is_multiple or is_joined or is_turned or is_one_row:
-                number = fmean(given.size for given in self._seen)
-                than_model = f" (the model was given {number:.4g})" if number else ""
-                return Samples(total=total, counted_by=f"loader{than_model}")
-        elif _are_alike(given, self._read, max(self._sizes)):
-            return Samples(total=self._read, counted_by="loader and model agree")
-        return self._contradiction(given)
-
-    def _without_model(self) -> Samples:
-        """No model was seen."""
-        if self._is_one_to_one:
-            return Samples(total=self._one_after_another, counted_by="loader")
-        is_read_in_each = all(any(batch.size for batch in step.batches) for step in self._window)
-        loaders = {batch.loader for batch in self._batches}
-        if is_read_in_each and (len(loaders) == 1 or len(self._passes) > len(self._batches)):
-            return Samples(total=self._read, counted_by="loader")
-        passes, batches = len(self._passes), len(self._batches)
-        return Samples(unknown=f"{batches} batches were read for {passes} backward passes, and no model was seen")
-
-    def _contradiction(self, given: float) -> Samples:
-        steps = len(self._window)
-        return Samples(unknown=f"loader: {self._read / steps:.4g}, model: {given / steps:.4g}")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from dmls_ray.training.observed.given import Given, Input
 from dmls_ray.training.observed.loaders import Batch
-from dmls_ray.training.observed.model_inputs import Given, Input
-from dmls_ray.training.observed.samples import Samples, SeenStep, samples_of, tokens_of, trained
+from dmls_ray.training.observed.samples import samples_of
+from dmls_ray.training.observed.seen_steps import Samples, SeenStep, tokens_of, trained
 
 STEPS = 20
 

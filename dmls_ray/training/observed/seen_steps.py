@@ -1,0 +1,105 @@
+"""`SeenStep`: what was seen of an optimizer step, and what follows from some of them without a doubt.
+
+All functions are pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dmls_ray.training.observed.given import Given
+from dmls_ray.training.observed.loaders import Batch
+
+_SAME = 0.9
+"""Share of the steps that have to be alike where a program does the same in each."""
+
+
+@dataclass(slots=True)
+class SeenStep:
+    """What was seen of an optimizer step."""
+
+    batches: list[Batch] = field(default_factory=list)
+    """Batches that loaders gave, without those of tests."""
+    passes: list[Given | None] = field(default_factory=list)
+    """What models were given, for each backward pass; None where no model was seen."""
+    unused: Sequence[Given] = ()
+    """What models were given in forward passes that no backward pass was of."""
+    dropped: Sequence[Given | None] = ()
+    """As `passes`, of backward passes whose gradients no optimizer has applied."""
+    optimizers: int = 1
+    """Optimizers that made steps."""
+    counted_samples: float = 0.0
+    """Samples that the code counted itself."""
+    counted_tokens: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Samples of some steps."""
+
+    total: float | None = None
+    """Of all steps together; None where it is not known."""
+    counted_by: str = ""
+    """How it is known; empty where it is not."""
+    unknown: str = ""
+    """Why it is not known."""
+
+
+def trained(steps: Sequence[SeenStep]) -> list[SeenStep]:
+    """The steps without what they were not trained on, and without the batches of it.
+
+    A program that drops gradients in most steps, of as many backward passes each time, keeps them elsewhere, as one
+    that clips those of each sample: all of its passes train. Where their number changes, it is not known what it
+    trains: they stay in `dropped`.
+    """
+    with_dropped = [step for step in steps if step.dropped]
+    if len(with_dropped) * 2 > len(steps):
+        counts = Counter(len(step.passes) + len(step.dropped) for step in steps)
+        if max(counts.values()) < _SAME * len(steps):
+            return [*steps]
+        steps = [replace(step, passes=[*step.dropped, *step.passes], dropped=()) for step in steps]
+    return [_without_unused(step) for step in steps]
+
+
+def _without_unused(step: SeenStep) -> SeenStep:
+    unused = [*step.unused, *step.dropped]
+    if not unused:
+        return step
+    batches = [*step.batches]
+    for given in unused:
+        if len(batches) <= len(step.passes):
+            break  # it was of a batch that is trained, or that was read in another step
+        shapes = set(given.first.shapes if given is not None else ())
+        of_it = (place for place, batch in enumerate(batches) if not shapes.isdisjoint(batch.shapes))
+        del batches[next(of_it, 0)]
+    return replace(step, batches=batches, unused=(), dropped=())
+
+
+def tokens_of(steps: Sequence[SeenStep]) -> float:
+    """The tokens of some steps; 0 where none were seen."""
+    counted = sum(step.counted_tokens for step in steps)
+    if counted:
+        return counted
+    sizes = {batch.size for step in steps for batch in step.batches}
+    seen = [given for given in new_passes(steps) if given is not None]
+    # Integers without a dimension for samples are others, as the edges of graphs.
+    return sum(given.tokens for given in seen if not sizes or not sizes.isdisjoint((given.first.shapes or [()])[0][:2]))
+
+
+def elements_of(steps: Sequence[SeenStep]) -> float:
+    """The elements of the tensors that models were given."""
+    return sum(given.elements for given in new_passes(steps) if given is not None)
+
+
+def loaded_in(steps: Sequence[SeenStep]) -> float:
+    """The samples that loaders gave in some steps."""
+    return sum(batch.size for step in steps for batch in step.batches)
+
+
+def new_passes(steps: Iterable[SeenStep]) -> list[Given | None]:
+    """The backward passes of some steps, without those of what a step was given before."""
+    passes = itertools.chain.from_iterable(step.passes for step in steps)
+    return [given for given in passes if given is None or not given.is_again]
