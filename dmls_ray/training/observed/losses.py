@@ -36,7 +36,9 @@ class StepLosses:
         scaled, loss = self._unscaled
         if scaled == id(root):
             root = loss
-        self._of_step.append(root.item() if root.is_cpu else root.detach())
+        # Others, as those of several ranks, may have to be asked for their value on all ranks.
+        is_here = type(root) is Tensor and root.is_cpu
+        self._of_step.append(root.item() if is_here else root.detach())
 
     def end_step(self) -> None:
         """The step under way has ended."""

@@ -123,7 +123,7 @@ class ObservedSteps:
                 around_loader_waits(self._begin_read, self._read),
                 batch_sizes_noted(),
                 around_backward_passes(self._begin_backward, self._end_backward),
-                before_gradients(self._tests.train),
+                before_gradients(self._before_gradients),
                 after_each(DistributedDataParallel, lambda ddp: self.ledger.ddp.append(DDPTimers(ddp))),
                 after_each_scaled_loss(self.ledger.losses.scaled),
                 after_each(Optimizer, self._made),
@@ -152,6 +152,7 @@ class ObservedSteps:
         """What the code did since the last mark is a forward pass, if a model was given something, or the rest."""
         self._after("forward" if self.inputs.is_given else "rest")
 
+    @_hook
     def _begin_read(self, iterator: Any) -> None:
         if get_ident() == self._thread:
             self._close_phase()
@@ -171,6 +172,7 @@ class ObservedSteps:
         self.inputs.read()
         self._tests.read(iterator, given, content.leaves)
 
+    @_hook
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
         self._gradients.add(optimizer)
@@ -180,6 +182,10 @@ class ObservedSteps:
         self._tests.compute(with_gradients=with_gradients, leaves=leaves)
         if with_gradients and self._rank.world_size > 1:
             self.ledger.take_digest("model", leaves)
+
+    @_hook
+    def _before_gradients(self) -> None:
+        self._tests.train()
 
     @_hook
     def _begin_backward(self, roots: Any) -> None:
