@@ -215,6 +215,16 @@ def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) ->
     return found
 
 
+def is_skipped(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the step of an optimizer under way, which looks at its gradients itself, changes nothing.
+
+    Unknown on a GPU, where the answer would be waited for. Without it: batches that a GradScaler skips count where the
+    optimizer is fused.
+    """
+    found: torch.Tensor | None = getattr(optimizer, "found_inf", None)
+    return found is not None and found.is_cpu and bool(found)
+
+
 def sequence_numbers() -> dict[str, int] | None:
     """Number of collectives so far of each process group; None where a backend does not count them (Python's do not).
 

@@ -156,8 +156,9 @@ def _compare_losses(trial: Trial, base: Trial, rounding: float) -> tuple[Losses,
     # Code that accumulates gradients may divide the loss of each pass, or not.
     divided = (trial.value_of("backward_passes") or 1.0) / (base.value_of("backward_passes") or 1.0)
     if _are_equal(early, base_early, divided, rounding):
+        made, base_made = _of_equal_seeds(trial, base, "steps_made")
         last, base_last = _of_equal_seeds(trial, base, "last_loss")
-        if not last:
+        if not last or made != base_made:
             last, base_last = _of_equal_seeds(trial, base, "tenth_loss")
         if trial.world_size != base.world_size or _are_equal(last, base_last, divided, _GROWTH * rounding):
             return "equal", medians

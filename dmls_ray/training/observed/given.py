@@ -9,7 +9,7 @@ from torch import Tensor
 from dmls_ray.training.observed.contents import Content, Shape
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Input:
     """What a model is given in a forward pass; most passes have the same."""
 
@@ -22,6 +22,8 @@ class Input:
     tokens: int = 0
     """Integers in two dimensions: those of a tensor whose first dimension is that of the first tensor."""
     elements: int = 0
+    rows: int = 0
+    """The first dimension of the tensor that the model returned; 0 where it returned none."""
 
     @property
     def size(self) -> int:
@@ -39,10 +41,8 @@ class Given:
     """Whether the step had been given the same tensor before, as in a further pass of a closure."""
     is_of_another: bool = False
     """Whether an optimizer that does not end a step has applied the gradients of the pass."""
-    rows: int = 0
-    """The first dimension of the tensor that the model returned first; 0 where it returned none."""
     end: int = 0
-    """Number of the first node of the graph that was made after the last forward pass; 0 where none has ended."""
+    """Number of the first node of the graph that was made after the forward passes and the loss."""
     has_rows_twice: bool = False
     """Whether the first tensor has each row twice; of the first steps, else False."""
 

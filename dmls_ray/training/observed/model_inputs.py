@@ -67,8 +67,6 @@ class ModelInputs:
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._inputs: dict[Any, Input] = {}
         """Each kind of input, by what makes it up."""
-        self._is_in_forward = False
-        """Whether a model computes on what it was given in training."""
         self._given: Given | None = None
         """Of the backward pass that comes next, since a batch was read."""
         self._earlier: list[Given] = []
@@ -103,7 +101,6 @@ class ModelInputs:
             self.has_sequences_first |= any(getattr(part, "batch_first", True) is False for part in module.modules())
             owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
             module.register_forward_pre_hook(self._begin, with_kwargs=True)
-            module.register_forward_hook(self._end)
         return owners
 
     def _elements_of(self, tensors: Iterable[Tensor]) -> int:
@@ -125,6 +122,7 @@ class ModelInputs:
     def read(self) -> None:
         """A batch was read: what was given before it may never be trained on."""
         if self._given is not None:
+            self._given.end = next_node()
             self._earlier.append(self._given)
             self._given = None
 
@@ -139,6 +137,8 @@ class ModelInputs:
             not of, before another batch was read.
         """
         given, self._given = self._given, None
+        if given is not None:
+            given.end = next_node()
         if not self._earlier:
             self._last = given or self._again(roots)
             return self._last, []
@@ -172,26 +172,27 @@ class ModelInputs:
             return
         try:
             content = content_of(args[0] if len(args) == 1 and not kwargs else (*args, *kwargs.values()))
-            self._is_in_forward = torch.is_grad_enabled()
-            self._on_begin(self._is_in_forward, content.leaves)
-            if not self._is_in_forward:
+            with_gradients = torch.is_grad_enabled()
+            self._on_begin(with_gradients, content.leaves)
+            if not with_gradients:
                 return
             if self._products is None and not self.number_format:
                 self._watch_products(module)
-            self._take_note(content, is_list=bool(args) and isinstance(args[0], list | tuple))
+            self._take_note(module, content, is_list=bool(args) and isinstance(args[0], list | tuple))
         except Exception as error:  # noqa: BLE001 - what users give to models may be anything
             self._on_fault(error)
 
-    def _take_note(self, content: Content, *, is_list: bool) -> None:
+    def _take_note(self, module: nn.Module, content: Content, *, is_list: bool) -> None:
         leaves = content.leaves
         tensor = leaves[0] if leaves and isinstance(leaves[0], Tensor) else None
         is_again = tensor is not None and self._is_known(tensor)
         if is_again and self._given is not None:
             return
-        kind = (is_list, *content.lengths, *[(leaf.shape, getattr(leaf, "dtype", None)) for leaf in leaves])
+        kind = (id(module), is_list, *content.lengths, *[(leaf.shape, getattr(leaf, "dtype", None)) for leaf in leaves])
         input_ = self._inputs.get(kind)
         if input_ is None:
             input_ = self._inputs[kind] = input_of(content, is_list=is_list)
+            _note_rows(module, input_)
         if self._given is not None:
             self._given.inputs.append(input_)
             return
@@ -229,17 +230,6 @@ class ModelInputs:
         # A program may go on after an error in a forward pass.
         handle = module.register_forward_hook(end, always_call=True)
 
-    def _end(self, module: nn.Module, args: Any, returned: Any) -> None:
-        if not self._is_in_forward:
-            return
-        self._is_in_forward = False
-        given = self._given
-        if given is not None:
-            given.end = next_node()
-            if len(given.inputs) == 1 and isinstance(returned, Tensor):
-                shape = returned.shape
-                given.rows = shape[0] if shape else 0
-
     def _format_of(self, module: nn.Module, computed: torch.dtype | None) -> str:
         dtype = next(module.parameters()).dtype
         if computed is None and torch.is_autocast_enabled(self._device):
@@ -267,6 +257,17 @@ class _Products(TorchFunctionMode):
     def usual(self) -> torch.dtype | None:
         """The format of most products; None without one."""
         return self._dtypes.most_common(1)[0][0] if self._dtypes else None
+
+
+def _note_rows(module: nn.Module, input_: Input) -> None:
+    """Let an input have the rows that the model returns in the forward pass that begins."""
+
+    def end(_module: nn.Module, _args: Any, returned: Any) -> None:
+        handle.remove()
+        if isinstance(returned, Tensor) and returned.ndim:
+            input_.rows = len(returned)
+
+    handle = module.register_forward_hook(end, always_call=True)
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -24,6 +24,7 @@ from dmls_ray.training.compat import (
     batch_sizes_noted,
     before_gradients,
     is_profiling,
+    is_skipped,
 )
 from dmls_ray.training.ddp import DDPTimers
 from dmls_ray.training.energy import PowerMeter
@@ -215,6 +216,8 @@ class ObservedSteps:
     @_hook
     def _end_optimizer(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
+        if is_skipped(optimizer):
+            return
         unapplied, self._unapplied = self._unapplied, 0
         self._after("optimizer")
         if self.agreement is not None:

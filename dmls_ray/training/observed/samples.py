@@ -59,8 +59,8 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
         return "no loader, and a model that is given no single tensor"
     if any(shape and shape[0] != given.size for given in seen for shape in given.first.shapes):
         return "no loader, and tensors of several lengths"
-    if others := [given for given in seen if given.rows not in (0, given.size)]:
-        return f"no loader, and a model that returns {others[0].rows} rows for {others[0].size}"
+    if others := [given for given in seen if given.first.rows not in (0, given.size)]:
+        return f"no loader, and a model that returns {others[0].first.rows} rows for {others[0].size}"
     if any(len(given.sizes) > 1 for given in seen):
         return "no loader, and several tensors in the forward passes of a backward pass"
     if any(step.optimizers > 1 and len(new_passes([step])) > 1 for step in window):

@@ -129,7 +129,7 @@ class Read:
 
     def _are_chunks(self) -> bool:
         """Whether each sample of a loader is one tensor of several rows, of which a model makes as many."""
-        return self._sizes == {1} and all(given.rows == given.size > 1 for given in self._seen)
+        return self._sizes == {1} and all(given.first.rows == given.size > 1 for given in self._seen)
 
     # --- the cases ------------------------------------------------------------------------------------------------
 

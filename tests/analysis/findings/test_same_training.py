@@ -31,6 +31,8 @@ def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
             "early_loss": seen["loss"] and (seen["loss"] + record.repeat) / seen["passes"],
             "first_loss": seen["loss"] and (seen["first"] + record.repeat) / seen["passes"],
             "last_loss": seen["loss"] and seen.get("last", 1.0) / seen["passes"],
+            "tenth_loss": seen["loss"] and seen.get("tenth", 1.5) / seen["passes"],
+            "steps_made": seen.get("made", 50),
             "backward_passes": seen["passes"],
             "parameters": seen.get("parameters"),
             "buffer_elements": seen.get("buffer_elements"),
@@ -60,6 +62,8 @@ def change_of(first: dict[str, Any], second: dict[str, Any]) -> TrainingChange:
         ({"loss": 2.0001, "first": 2.6}, "unclear", "differ"),  # another seed
         ({"last": 1.0001}, "same", "equal"),
         ({"last": 1.01}, "unclear", "last"),  # another weight decay
+        ({"last": 1.01, "made": 66}, "same", "equal"),  # the last loss of another step
+        ({"made": 66, "tenth": 1.6}, "unclear", "last"),
         ({"format": "", "loss": 2.00001}, "same", "equal"),  # a compiled model is not looked into
         ({"format": "tf32"}, "changed", "equal"),
         ({"samples": 128}, "changed", "equal"),

@@ -22,8 +22,8 @@ def batch(size: int, *shapes: tuple[int, ...], loader: int = 1) -> Batch:
 def given(
     *shapes: tuple[int, ...], again: bool = False, further: Sequence[int] = (), tokens: int = 0, rows: int = 0
 ) -> Given:
-    inputs = [Input(shapes, tokens=tokens), *[Input(((size, 8),)) for size in further]]
-    return Given(inputs, again, rows=rows)
+    inputs = [Input(shapes, tokens=tokens, rows=rows), *[Input(((size, 8),)) for size in further]]
+    return Given(inputs, again)
 
 
 def counted(*steps: SeenStep, times: int = STEPS) -> Samples:
