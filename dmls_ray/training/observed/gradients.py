@@ -25,7 +25,7 @@ class Gradients:
 
     def __init__(self) -> None:
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._parameter: Tensor | None = None
+        self._parameter: weakref.ref[Tensor] | None = None
         """One that has a gradient of the last backward pass."""
         self._version = 0
         """Of its gradient, which each change in place raises."""
@@ -42,22 +42,26 @@ class Gradients:
         if self._passes >= _LOOKED_AFTER and not self._is_asked:
             return
         self._passes += 1
-        parameter = self._parameter
+        parameter = self._kept()
         if parameter is None or parameter.grad is None:
             with_gradient = (item for item in islice(self._parameters(), _LOOKED_AT) if item.grad is not None)
-            parameter = self._parameter = next(with_gradient, None)
+            parameter = next(with_gradient, None)
+            self._parameter = None if parameter is None else weakref.ref(parameter)
         if parameter is not None and parameter.grad is not None:
             self._version = parameter.grad._version
 
     def are_gone(self) -> bool:
         """Whether the gradients of the last backward pass are no longer there: none, or zero."""
-        parameter, is_first = self._parameter, not self._is_asked
+        parameter, is_first = self._kept(), not self._is_asked
         self._is_asked = True
         if parameter is None:
             return False
         if parameter.grad is not None and parameter.grad._version == self._version and not is_first:
             return False
         return not any(item.grad is not None and _is_any(item.grad) for item in self._parameters())
+
+    def _kept(self) -> Tensor | None:
+        return None if self._parameter is None else self._parameter()
 
     def _parameters(self) -> Iterator[Tensor]:
         for optimizer in self._optimizers:
