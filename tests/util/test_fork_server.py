@@ -32,6 +32,10 @@ def describe(connection: Connection) -> None:
     connection.send(("decimal" in sys.modules, sys.path, os.getcwd(), threading.active_count()))
 
 
+def send_blocked_signals(connection: Connection) -> None:
+    connection.send(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+
 def leave_processes(connection: Connection) -> None:
     """Start a process in the group of the child and one in a session of its own, and end or hang as told."""
     started = [subprocess.Popen(["sleep", "600"], start_new_session=session) for session in (False, True)]
@@ -66,6 +70,18 @@ def test_a_child_has_the_modules_of_the_server_and_the_folders_of_the_client(
     child = server.start(describe)
     assert child.connection.recv() == (True, sys.path, str(tmp_path), 1)
     assert child.wait() == 0
+
+
+def test_a_child_can_be_interrupted_where_its_client_cannot() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        server = ForkServer("builtins:list")
+        child = server.start(send_blocked_signals)
+        assert child.connection.recv() == set()
+        child.wait()
+        server.close()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_what_a_child_leaves_behind_ends_with_it(server: ForkServer) -> None:

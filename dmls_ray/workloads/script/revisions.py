@@ -81,6 +81,9 @@ class RepositoryCopy:
         if not stamp.exists():
             shutil.rmtree(self.tree, ignore_errors=True)
             self._check_out()
+        elif self.commit:
+            # Links that led out of the repository have become what they led to then.
+            _git(self.tree, "checkout", "--quiet", "--force", "--detach", self.commit)
         files = CopiedFiles(self.root, self.shared)
         place = self.tree if self.commit else self.root
         files.add_tracked(_names(place, "--cached"), place)
@@ -186,25 +189,24 @@ def repository_of(script: str) -> Path | None:
 
 def in_copy(path: str, root: Path, folder: Path) -> str:
     """The place in a copy of a repository that a path in it has; other paths as they are."""
-    absolute = Path(os.path.abspath(path))
-    return str(folder / absolute.relative_to(root)) if absolute.is_relative_to(root) else path
+    # The repository may have other names, by links that lead to it.
+    for place, top in ((os.path.abspath(path), root), (os.path.realpath(path), root.resolve())):
+        if Path(place).is_relative_to(top):
+            return str(folder / Path(place).relative_to(top))
+    return path
 
 
 def word_in_copy(word: str, root: Path, folder: Path) -> str:
-    """An argument that is a path in the repository, or ends in `=` and one, with that in the copy.
-
-    What the copy leaves out stays as it is.
-    """
+    """An argument that is a path in the repository, or ends in `=` and one, with that in the copy."""
     flag, equals, path = word.rpartition("=")
-    if not os.path.isabs(path):
-        return word
-    moved = in_copy(path, root, folder)
-    is_left_out = os.path.lexists(path) and not os.path.lexists(moved)
-    return word if is_left_out else flag + equals + moved
+    return flag + equals + in_copy(path, root, folder) if os.path.isabs(path) else word
 
 
 def enter(root: Path, folder: Path) -> None:
-    """Let this process work in a copy of a repository: its working folder and its imports are those of the copy."""
+    """Let this process work in a copy of a repository: its working folder, its imports and the paths in its variables
+    are those of the copy.
+    """
+    os.environ |= {name: word_in_copy(value, root, folder) for name, value in os.environ.items()}
     sys.path[:] = [_import_folder(entry, root, folder) for entry in sys.path]
     here = in_copy(os.getcwd(), root, folder)
     os.makedirs(here, exist_ok=True)  # which the revision may lack
@@ -300,4 +302,4 @@ def _git(folder: Path, *words: str) -> str:
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise ConfigError(f"git {' '.join(words)} in {folder}: {said}.")
-    return done.stdout.strip()
+    return done.stdout.removesuffix("\n")

@@ -17,7 +17,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.script import copied
-from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
+from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for, word_in_copy
 from dmls_ray.workloads.script.workload import ScriptWorkload
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
@@ -146,14 +146,15 @@ def test_no_link_of_a_copy_leads_to_a_file_of_the_user(repository: Path, tmp_pat
     (repository / "tracked").symlink_to("../outside/latest.pt")
     git("add", "tracked", folder=repository)
     git("commit", "--quiet", "-m", "link", folder=repository)
-    for _ in range(2):  # the second finds what the first has made
+    for state in ("state", "later"):  # the second finds what the first has made
+        (outside / "latest.pt").write_text(state)
         tree = copy_for("train.py", "HEAD").tree
         links = {str(path.relative_to(tree)): str(path.readlink()) for path in tree.rglob("*") if path.is_symlink()}
         assert links == {
             "in": "data/numbers.txt", "absolute": "data", "data/up": "../settings.txt", "out/link.pt": "latest.pt",
             "out/again": ".", "out/circle": "circle",
         }  # fmt: skip
-        assert {(tree / path).read_text() for path in ("out/latest.pt", "file", "tracked")} == {"state"}
+        assert {(tree / path).read_text() for path in ("out/latest.pt", "file", "tracked")} == {state}
 
 
 def test_too_much_that_git_does_not_track_is_refused_by_its_largest_part(
@@ -447,6 +448,40 @@ def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
     assert result.outcome is Outcome.OK, result.reason
     assert result.run["written_in_copy"] == ["written.txt"]
     assert [path.name for path in (repository / "later").iterdir()] == ["part.py"]
+
+
+@pytest.mark.parametrize("path", ["data/numbers.txt", "later.log", "results/x"])
+def test_a_path_in_the_repository_is_that_in_the_copy_whether_it_is_there_or_not(repository: Path, path: str) -> None:
+    alias = repository.parent / "alias"
+    alias.symlink_to(repository)
+    folder = copy_for("train.py", "before").tree
+    (repository / "later.log").touch()  # after the copy was made
+    for given in (repository / path, alias / path):
+        assert word_in_copy(str(given), repository, folder) == str(folder / path)
+        assert word_in_copy(f"--to={given}", repository, folder) == f"--to={folder / path}"
+    assert word_in_copy("/elsewhere/x", repository, folder) == "/elsewhere/x"
+    assert word_in_copy(path, repository, folder) == path
+
+
+def test_variables_that_are_paths_in_the_repository_are_those_in_the_copy(
+    repository: Path, servers: list[ForkServer], tmp_path: Path
+) -> None:
+    script = "import os\nopen(os.path.join(os.environ['PWD'], 'a'), 'w')\nopen(os.environ['TO'], 'w')\n"
+    (repository / "train.py").write_text(script + BEGIN + LOOP)
+    git("commit", "--quiet", "-am", "writes", folder=repository)
+    variables = {"TO": str(repository / "b"), "PWD": str(repository)}
+    schema = ScriptWorkload("train.py", variables=variables).schema()
+    config = schema.make(revision="HEAD", seed_flag="none", steps=12, **variables)
+    (result,) = Runner(servers, tmp_path).run(config)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.run["written_in_copy"] == ["a", "b"]
+    assert not {"a", "b"} & {path.name for path in repository.iterdir()}
+
+
+def test_a_file_whose_name_begins_and_ends_with_white_space_is_copied(repository: Path) -> None:
+    for name in (" first", "last\n"):
+        (repository / name).touch()
+    assert {" first", "last\n"} <= {path.name for path in copy_for("train.py", "before").tree.iterdir()}
 
 
 def test_modules_that_come_from_the_files_as_they_are_end_the_run(
