@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+_OPEN = 0o755
+"""Mode of a folder that a run has closed."""
 _FICLONE = 0x40049409
 """Request to the kernel: let a file share the blocks of another one until one of them is written."""
 
@@ -64,7 +66,12 @@ def picture_of(folder: Path, left_out: Collection[str] = ()) -> dict[str, Entry]
     return dict(_entries_in(str(folder), "", left_out))
 
 
-def _entries_in(folder: str, prefix: str, left_out: Collection[str]) -> Iterator[tuple[str, Entry]]:
+def _entries_in(
+    folder: str, prefix: str, left_out: Collection[str], *, opens: bool = False
+) -> Iterator[tuple[str, Entry]]:
+    """As `picture_of`; `opens`: folders that this user may not read or write in are opened first."""
+    if opens and os.stat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(folder, _OPEN)
     with os.scandir(folder) as listed:
         for item in listed:
             if item.name in left_out:
@@ -74,7 +81,7 @@ def _entries_in(folder: str, prefix: str, left_out: Collection[str]) -> Iterator
                 yield path, Entry.of_link(os.readlink(item.path))
             elif item.is_dir():
                 yield path, Entry(item.path)
-                yield from _entries_in(item.path, f"{path}/", left_out)
+                yield from _entries_in(item.path, f"{path}/", left_out, opens=opens)
             else:
                 yield path, Entry.of_file(item.path, item.stat(follow_symlinks=False))
 
@@ -88,7 +95,7 @@ def make_equal(folder: Path, wanted: Picture, left_alone: Collection[str] = ()) 
         left_alone: names of files and folders that stay as they are, but for those in a folder that is not wanted.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    there = picture_of(folder, left_alone)
+    there = dict(_entries_in(str(folder), "", left_alone, opens=True))
     for path, entry in there.items():
         if not entry.is_like(wanted.get(path)):
             _remove(folder / path)

@@ -104,3 +104,18 @@ if make_read_only(sys.argv[1:]):
         pytest.skip("the system lets this user mount nothing")
     assert said.stdout.strip() == "Read-only file system"
     (original / "new").touch()
+
+
+def test_folders_that_were_closed_are_opened(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "data" / "inner").mkdir(parents=True)
+    (source / "data" / "inner" / "a.txt").write_text("a")
+    make_equal(copy, picture_of(source))
+    (copy / "new").mkdir()
+    (copy / "new" / "b.txt").touch()
+    for path in ("data/inner", "data", "new"):
+        (copy / path).chmod(0)
+    make_equal(copy, picture_of(source))
+    assert sorted(path.name for path in copy.rglob("*")) == ["a.txt", "data", "inner"]
+    assert (copy / "data" / "inner" / "a.txt").read_text() == "a"
+    assert (copy / "data").stat().st_mode & 0o777 == 0o755
