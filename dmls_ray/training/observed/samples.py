@@ -10,10 +10,7 @@ from collections.abc import Sequence
 
 from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.samples_by_loader import Read
-from dmls_ray.training.observed.seen_steps import Samples, SeenStep, new_passes
-
-_MOST = 0.9
-"""Share of the backward passes that have to show something."""
+from dmls_ray.training.observed.seen_steps import MOST, Samples, SeenStep, new_passes
 
 
 def samples_of(steps: Sequence[SeenStep], first: int, *, is_sequence_first: bool = False) -> Samples:
@@ -42,7 +39,7 @@ def _by_model(window: Sequence[SeenStep], *, is_sequence_first: bool) -> Samples
     """By the first dimension of what a model is given first in each backward pass."""
     passes = new_passes(window)
     seen = [given for given in passes if given is not None]
-    if not seen or len(seen) < _MOST * len(passes):
+    if not seen or len(seen) < MOST * len(passes):
         return Samples(unknown="no loader gave a batch, and no model was seen that was given one")
     if reason := _ambiguity(window, seen, is_sequence_first=is_sequence_first):
         return Samples(unknown=reason)

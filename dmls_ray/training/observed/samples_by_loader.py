@@ -11,14 +11,12 @@ from statistics import fmean, mode
 from dmls_ray.training.observed.contents import Shape
 from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.loaders import Batch
-from dmls_ray.training.observed.seen_steps import Samples, SeenStep, loaded_in, new_passes
+from dmls_ray.training.observed.seen_steps import MOST, Samples, SeenStep, loaded_in, new_passes
 
 _ALIKE = 0.1
 """Relative difference up to which two sums over steps are the same: a loader may read some batches ahead."""
 _EQUAL = 0.01
 """The same of two sums of which neither may have a sample more."""
-_MOST = 0.9
-"""Share of the backward passes that have to show something."""
 _AHEAD = 2
 """Batches that a loader may have read ahead of the backward passes."""
 
@@ -74,9 +72,9 @@ class Read:
         is_known = self._has_batch_of_each_pass and all(
             whole or part is not None for whole, part in zip(self._whole, self._part, strict=True)
         )
-        if sum(map(bool, self._whole)) >= _MOST * len(self._whole) or (is_known and any(self._whole)):
+        if sum(map(bool, self._whole)) >= MOST * len(self._whole) or (is_known and any(self._whole)):
             return self._of_batches()
-        if sum(part is not None for part in self._part) >= _MOST * len(self._part):
+        if sum(part is not None for part in self._part) >= MOST * len(self._part):
             return self._of_parts()
         return self._of_other_tensors()
 
@@ -175,7 +173,7 @@ class Read:
         """Whether passes were given several tensors, of which some may be of a loader that was read before."""
         counts = Counter(batch.loader for batch in self._batches)
         most = max(counts.values(), default=0)
-        all_read = all(counts[loader] >= _MOST * most for loader in {batch.loader for batch in self._all})
+        all_read = all(counts[loader] >= MOST * most for loader in {batch.loader for batch in self._all})
         return not all_read and any(len(given.sizes) > 1 for given in self._seen)
 
     def _has_other_samples(self) -> bool:
@@ -219,7 +217,7 @@ class Read:
             total = self._one_after_another
             is_multiple = all(size % mode(self._sizes) == 0 for size in sizes) and self._are_of_batches()
             is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes) and self._are_of_batches()
-            is_turned = len(in_other_place) >= _MOST * len(self._seen)
+            is_turned = len(in_other_place) >= MOST * len(self._seen)
             is_one_row = sizes == {1} and min(self._sizes) > 1
             if is_multiple or is_joined or is_turned or is_one_row:
                 number = fmean(given.size for given in self._seen)

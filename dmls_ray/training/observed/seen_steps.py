@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.loaders import Batch
 
-_SAME = 0.9
-"""Share of the steps that have to be alike where a program does the same in each."""
+MOST = 0.9
+"""Share of the steps, or of the backward passes, that show what a program does in each."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ def trained(steps: Sequence[SeenStep]) -> list[SeenStep]:
     with_dropped = [step for step in steps if step.dropped]
     if len(with_dropped) * 2 > len(steps):
         counts = Counter(len(step.passes) + len(step.dropped) for step in steps)
-        if max(counts.values()) < _SAME * len(steps):
+        if max(counts.values()) < MOST * len(steps):
             return [*steps]
         steps = [replace(step, passes=[*step.dropped, *step.passes], dropped=()) for step in steps]
     return [_without_unused(step) for step in steps]
