@@ -43,7 +43,7 @@ class Read:
     """
 
     def __init__(self, steps: Sequence[SeenStep], first: int) -> None:
-        self._steps, self._window = steps, steps[first:]
+        self._window = steps[first:]
         batches = [batch for step in steps for batch in step.batches if batch.size]
         self._all = batches
         self._batches = [batch for step in self._window for batch in step.batches if batch.size]
