@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 from torchvision import transforms
 
-from dmls_ray.training.clocks import elapsed_ms, mark, synchronize
+from dmls_ray.training.clocks import elapsed_ms, marker, synchronize
 from dmls_ray.training.precision import autocast, make_scaler, set_tf32
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -131,10 +131,11 @@ def bare(config: TrialConfig, rank: RankInfo) -> float:
     if config.compile != "off":
         step(*batches[0])
     _barrier(rank)
-    began = mark(device)
+    mark = marker(device)
+    began = mark()
     for batch in batches:
         step(*batch)
-    ended = mark(device)
+    ended = mark()
     synchronize(device)
     return elapsed_ms(began, ended) / 1e3
 

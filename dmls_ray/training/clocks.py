@@ -5,7 +5,6 @@ Marks in time are the host's clock on a CPU, and events on its stream on a GPU, 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,6 +103,8 @@ class StepTimer:
         power: PowerMeter | None = None,
     ) -> None:
         self._device, self._on_warm = device, on_warm
+        self.mark = marker(device)
+        """The present moment, as the marks of steps."""
         self.power = power or PowerMeter(list)
         self._warmup_left = warmup_steps
         self._marks: list[Any] = []
@@ -130,7 +131,7 @@ class StepTimer:
         """An optimizer step has been issued."""
         if not self._warmup_left:
             self.phases.end_step()
-            self._marks.append(mark(self._device))
+            self._marks.append(self.mark())
             return
         self._warmup_left -= 1
         if not self._warmup_left:
@@ -166,7 +167,7 @@ class StepTimer:
         self._began += seconds
         self._counted_from += seconds
         if not self._warmup_left:
-            self._marks.append(mark(self._device))
+            self._marks.append(self.mark())
             self.power.begin()
             self.phases.begin()
 
@@ -193,7 +194,7 @@ class StepTimer:
         self._samples = 0
         self.power.begin()
         self._counted_from = time.perf_counter()
-        self._marks = [mark(self._device)]
+        self._marks = [self.mark()]
         if not self._warmup_left:
             self.phases.begin()
 
@@ -223,10 +224,12 @@ def device_name(device: torch.device) -> str:
     return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
 
 
-def mark(device: torch.device) -> Any:
-    """The moment at which the device gets here: seconds of the host's clock, or an event."""
-    if device.type != "cuda":
-        return time.perf_counter()
+def marker(device: torch.device) -> Callable[[], Any]:
+    """What gives the moment at which the device gets here: seconds of the host's clock, or an event."""
+    return _event if device.type == "cuda" else time.perf_counter
+
+
+def _event() -> torch.cuda.Event:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
@@ -262,9 +265,9 @@ class StepPhases:
     """
 
     def __init__(self, device: torch.device, every: int | None = None) -> None:
-        self._mark = functools.partial(mark, device) if device.type == "cuda" else time.perf_counter
+        self._mark = marker(device)
         self._every = MEASURED_EVERY[device.type] if every is None else every
-        self._ms = dict.fromkeys(PHASES, 0.0)
+        self._seconds = dict.fromkeys(PHASES, 0.0)
         self._steps = self._measured = 0
         self._marks: list[tuple[Phase | None, Any]] = []
         """Of the step under way: where each phase ended, and first where the step began."""
@@ -313,15 +316,15 @@ class StepPhases:
         self._unread = []
 
     def _add(self, step: list[tuple[Phase | None, float]]) -> None:
-        began = 0.0
+        seconds, began = self._seconds, 0.0
         for phase, ended in step:
             if phase is not None:
-                self._ms[phase] += (ended - began) * 1e3
+                seconds[phase] += ended - began
             began = ended
 
     def mean_ms(self) -> dict[Phase, float]:
         """Milliseconds of each phase in a step, over the measured steps; empty without any."""
-        return {phase: ms / self._measured for phase, ms in self._ms.items()} if self._measured else {}
+        return {phase: s * 1e3 / self._measured for phase, s in self._seconds.items()} if self._measured else {}
 
     def parts_ms(self, exposed_ms: float) -> dict[str, float]:
         """`mean_ms` as metrics; empty without measured steps.

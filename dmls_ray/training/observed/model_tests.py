@@ -27,15 +27,12 @@ class ModelTests:
 
     Args:
         timer: whose steps are without tests.
-        mark: the present moment, as the timer marks it.
         keep: takes the batches that were not read for a test.
         drop: called after a test, in which models may have been given something as in training.
     """
 
-    def __init__(
-        self, timer: StepTimer, mark: Callable[[], Any], keep: Callable[[Batch], object], drop: Callable[[], object]
-    ) -> None:
-        self._timer, self._mark, self._keep, self._drop = timer, mark, keep, drop
+    def __init__(self, timer: StepTimer, keep: Callable[[Batch], object], drop: Callable[[], object]) -> None:
+        self._timer, self._keep, self._drop = timer, keep, drop
         self._modules: list[weakref.ref[nn.Module]] = []
         """One within each model, whose mode is that of the model."""
         self._began: Any = None
@@ -140,7 +137,7 @@ class ModelTests:
     def _open(self) -> None:
         if self._began is None:
             self._timer.phases.after("rest")
-            self._began, self._phases = self._mark(), self._timer.phases.state()
+            self._began, self._phases = self._timer.mark(), self._timer.phases.state()
 
     def _end(self, *, is_read_on: bool) -> None:
         """What may be a test is over.
@@ -151,7 +148,7 @@ class ModelTests:
         is_evaluation = self._is_evaluation and not self._is_on_next
         is_test = is_evaluation or (is_read_on and self._is_pass and self._without_gradients)
         if is_test:
-            self._timer.leave_out(self._began, self._mark())
+            self._timer.leave_out(self._began, self._timer.mark())
             self._timer.phases.restore(self._phases)
             self._drop()
             if self._fresh and self._batches:

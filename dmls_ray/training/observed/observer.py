@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from dmls_ray.records.run_events import Progress
-from dmls_ray.training.clocks import PhaseClock, StepTimer, mark
+from dmls_ray.training.clocks import PhaseClock, StepTimer
 from dmls_ray.training.compat import (
     after_each,
     after_each_scaled_loss,
@@ -100,7 +100,6 @@ class ObservedSteps:
         """The step under way."""
         self._tests = ModelTests(
             self.timer,
-            mark=functools.partial(mark, device),
             keep=lambda batch: self._step.batches.append(batch),
             drop=self.inputs.drop,
         )

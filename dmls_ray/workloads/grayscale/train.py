@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dmls_ray.training.clocks import elapsed_ms, mark, synchronize
+from dmls_ray.training.clocks import elapsed_ms, marker, synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, IMPLEMENTATIONS, RED
@@ -135,11 +135,11 @@ def time_passes(
         progress()
     synchronize(device)
     passes: list[float] = []
-    stop = time.perf_counter() + seconds
+    mark, stop = marker(device), time.perf_counter() + seconds
     while len(passes) < LEAST_PASSES or (time.perf_counter() < stop and len(passes) < _MOST_PASSES):
-        began = mark(device)
+        began = mark()
         run()
-        ended = mark(device)
+        ended = mark()
         synchronize(device)
         passes.append(elapsed_ms(began, ended))
         progress()

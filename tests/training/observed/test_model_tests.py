@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dmls_ray.training.clocks import StepTimer, mark
+from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.compat import around_backward_passes, around_loader_waits, batch_sizes_noted
 from dmls_ray.training.observed.contents import content_of
 from dmls_ray.training.observed.loaders import Batch, batch_of
@@ -26,7 +26,7 @@ class Loop:
         self.cpu = torch.device("cpu")
         self.timer = StepTimer(self.cpu, 0)
         self.kept: list[Batch] = []
-        self.tests = ModelTests(self.timer, lambda: mark(self.cpu), self.kept.append, lambda: None)
+        self.tests = ModelTests(self.timer, self.kept.append, lambda: None)
         self.model = nn.Linear(2, 1)
         self.tests.watch([self.model])
         self.train = DataLoader(TensorDataset(torch.ones(32, 2)), 4)
