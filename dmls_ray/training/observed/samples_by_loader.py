@@ -86,11 +86,9 @@ class Read:
         counted = self._ahead[-len(self._window) - 1 :]
         return min(self._ahead) >= 0 and max(counted) - min(counted) <= _AHEAD
 
-    def _batches_of_passes(self) -> list[Batch | None]:
+    def _batches_of_passes(self) -> list[Batch]:
         """The batch of each pass: the next one, or the next one after those that were left out at first."""
-        left_out = min(self._ahead)
-        batches = [self._all[self._before + shift :][: len(self._passes)] for shift in (0, left_out)]
-        candidates = [[*some, *[None] * (len(self._passes) - len(some))] for some in batches]
+        candidates = [self._all[self._before + shift :][: len(self._passes)] for shift in (0, min(self._ahead))]
         return max(candidates, key=lambda some: sum(map(bool, map(self._whole_size, self._passes, some))))
 
     def _whole_size(self, given: Given | None, batch: Batch | None) -> int:
@@ -109,16 +107,9 @@ class Read:
         return given.size if given.size < (max(self._sizes) if batch is None else batch.size) else None
 
     @property
-    def _is_one_to_one(self) -> bool:
-        """Whether there is a batch for each backward pass."""
-        return _are_alike(len(self._passes), len(self._batches), _AHEAD)
-
-    @property
-    def _one_after_another(self) -> float:
-        """The samples of the backward passes, if each of all passes was given the next batch."""
-        sizes = [batch.size for batch in self._all[self._before : self._before + len(self._passes)]]
-        missing = len(self._passes) - len(sizes)
-        return sum(sizes) + missing * mode(batch.size for batch in self._all)
+    def _read_for_passes(self) -> int:
+        """The samples of the batches of the passes."""
+        return sum(batch.size for batch in self._of_pass if batch is not None)
 
     def _are_of_batches(self) -> bool:
         """Whether passes were given no more elements than their batches have, so no other samples."""
@@ -213,8 +204,8 @@ class Read:
             for given in self._seen
             if any(size in shape[1:] for shape in given.first.shapes for size in self._sizes)
         ]
-        if self._is_one_to_one and not self._are_chunks():
-            total = self._one_after_another
+        if self._has_batch_of_each_pass and not self._are_chunks():
+            total = self._read_for_passes
             is_multiple = all(size % mode(self._sizes) == 0 for size in sizes) and self._are_of_batches()
             is_joined = len(sizes) > 1 and min(sizes) > max(self._sizes) and self._are_of_batches()
             is_turned = len(in_other_place) >= MOST * len(self._seen)
@@ -229,8 +220,8 @@ class Read:
 
     def _without_model(self) -> Samples:
         """No model was seen."""
-        if self._is_one_to_one:
-            return Samples(total=self._one_after_another, counted_by="loader")
+        if self._has_batch_of_each_pass:
+            return Samples(total=self._read_for_passes, counted_by="loader")
         is_read_in_each = all(any(batch.size for batch in step.batches) for step in self._window)
         loaders = {batch.loader for batch in self._batches}
         if is_read_in_each and (len(loaders) == 1 or len(self._passes) > len(self._batches)):
