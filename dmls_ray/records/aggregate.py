@@ -59,6 +59,8 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
         if value is not None:
             record.metrics.setdefault(metric.name, value)
+    if unclear := [str(item.run["time_unknown"]) for item in results if "time_unknown" in item.run]:
+        record.facts["time_unknown"] = unclear[0]
     reasons = [str(item.run["samples_unknown"]) for item in results if item.run.get("samples_unknown")]
     take_samples(record, reasons, record.facts.pop("said", {}))
     rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")

@@ -23,7 +23,8 @@ def take_samples(record: RunRecord, reasons: Sequence[str], said: Mapping[str, f
         said: samples and tokens of a step of all ranks, as the user says them.
     """
     ranks, facts = record.ranks, record.facts
-    step_s = _step_s(ranks, is_together=not record.independent_ranks)
+    record.metrics.pop("step_ms_mean", None)  # the most of the ranks that know theirs
+    step_s = {} if "time_unknown" in facts else _step_s(ranks, is_together=not record.independent_ranks)
     if step_s:
         record.metrics["step_ms_mean"] = max(step_s.values()) * 1e3
     for unit in _UNITS:

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -82,6 +83,18 @@ class PhaseClock:
         return {**self.seconds, "between_s": between_s, "total_s": total_s, "instruments_s": self.instruments_s}
 
 
+@dataclass(slots=True)
+class LeftOut:
+    """A time between two marks that counts in no step."""
+
+    marks_before: int
+    """How many marks the epoch had before it."""
+    began: Any
+    ended: Any
+    ms: float = 0.0
+    """Its milliseconds, once they were left out of a counted step."""
+
+
 class StepTimer:
     """Times every optimizer step of an epoch without synchronising the device.
 
@@ -112,8 +125,7 @@ class StepTimer:
         self._samples = 0
         self.step_ms: list[float] = []
         """Milliseconds of every counted step so far, without what was left out of it."""
-        self._left_out: list[tuple[int, Any, Any]] = []
-        """Times to leave out: the number of marks before, and the marks between which each lies."""
+        self._left_out: list[LeftOut] = []
         self.left_out_ms = 0.0
         """Milliseconds that were left out of counted steps."""
         self.phases = StepPhases(device)
@@ -148,10 +160,12 @@ class StepTimer:
         """Let the next step be the last one that does not count."""
         self._warmup_left = min(self._warmup_left, 1)
 
-    def leave_out(self, began: Any, ended: Any) -> None:
-        """The time between two marks, of the step under way, counts in no step."""
+    def leave_out(self, began: Any, ended: Any) -> LeftOut:
+        """Count the time between two marks, of the step under way, in no step."""
+        time_ = LeftOut(len(self._marks), began, ended)
         if self.is_warm:
-            self._left_out.append((len(self._marks), began, ended))
+            self._left_out.append(time_)
+        return time_
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -203,12 +217,12 @@ class StepTimer:
         if self._warmup_left:
             return
         steps = [elapsed_ms(began, ended) for began, ended in itertools.pairwise(self._marks)]
-        for marks_before, began, ended in self._left_out:
+        for item in self._left_out:
             # The step under way at the end of a run is no step.
-            if marks_before <= len(steps):
-                ms = elapsed_ms(began, ended)
-                steps[marks_before - 1] -= ms
-                self.left_out_ms += ms
+            if item.marks_before <= len(steps):
+                item.ms = elapsed_ms(item.began, item.ended)
+                steps[item.marks_before - 1] -= item.ms
+                self.left_out_ms += item.ms
         self.step_ms += steps
         self._marks, self._left_out = [], []
 

@@ -39,6 +39,9 @@ class Presentation(Hooks):
     samples_by: ClassVar[str] = "rank.count(samples=...) in the function says them"
     """What tells the samples of a step where they are not known."""
 
+    tests_by: ClassVar[str] = "a test that reads a DataLoader of its own is seen as one"
+    """What tells whether a time was a test of the model."""
+
     def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal.
 
@@ -61,7 +64,7 @@ class Presentation(Hooks):
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """The notes that a table has besides those of every workload: what was seen of code of users."""
-        return list(notes_on_steps(rows, self.samples_by))
+        return list(notes_on_steps(rows, self.samples_by, self.tests_by))
 
     def match(self, record: RunRecord) -> Match | None:
         """The published run of the same configuration; None if there is none."""

@@ -16,14 +16,15 @@ _CLEAR = {"loader and model agree", "user", "--samples", "tokens of the model"}
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
-def notes_on_steps(rows: Sequence[Trial], way_out: str) -> Iterator[Note]:
+def notes_on_steps(rows: Sequence[Trial], samples_by: str, tests_by: str) -> Iterator[Note]:
     """What a reader must know of the steps of these trials.
 
     Args:
         rows: the trials.
-        way_out: what tells the samples of a step where they are not known.
+        samples_by: what tells the samples of a step where they are not known.
+        tests_by: what tells whether a time was a test of the model.
     """
-    for text in [*_samples(rows, way_out), *_ranks(rows), *_parts(rows), *_printed(rows)]:
+    for text in [*_samples(rows, samples_by), *_ranks(rows), *_parts(rows, tests_by), *_printed(rows)]:
         yield Note("method", text)
 
 
@@ -69,10 +70,18 @@ def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
         )
 
 
-def _parts(rows: Sequence[Trial]) -> Iterator[str]:
+def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
     """Which part of the time rates are of, and whether the look at the program failed."""
+    for part, names in _grouped(rows, lambda row: fact_of(row, "time_unknown")).items():
+        yield (
+            f"{names}: {part} of the time may be tests of the model, or a part of the training that looks like them "
+            "(samples that a model generates, games, labels), so times of a step and rates are not known: "
+            f"{tests_by}."
+        )
     small = []
     for row in rows:
+        if fact_of(row, "time_unknown"):
+            continue
         share = min(row.by_block(COUNTED).values(), default=1.0)
         if share < _MOST:
             small.append(f"{describe_configuration(row.factors)} ({share:.0%})")

@@ -11,6 +11,7 @@ import torch
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.ddp import DDPTimers, with_exposed
 from dmls_ray.training.observed.contents import digest_of
+from dmls_ray.training.observed.evaluations import Evaluation, doubtful_ms
 from dmls_ray.training.observed.leader import StepRule
 from dmls_ray.training.observed.losses import StepLosses
 from dmls_ray.training.observed.model_inputs import ModelInputs
@@ -21,6 +22,8 @@ _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 """Parts of a step that are known without a backward pass."""
 _PART = 0.9
 """Share of what was read below which a rank trains a part of it."""
+_DOUBTFUL = 0.05
+"""Share of the time up to which rates are the same, whether it was a test or not."""
 _DIGESTS = 4
 """First batches that ranks are compared by."""
 
@@ -32,10 +35,15 @@ class Ledger:
         device: the rank's device.
         timer: of the steps.
         inputs: of the models.
+        are_tests_sure: whether the user says what times are that look like tests.
     """
 
-    def __init__(self, device: torch.device, timer: StepTimer, inputs: ModelInputs) -> None:
+    def __init__(
+        self, device: torch.device, timer: StepTimer, inputs: ModelInputs, *, are_tests_sure: bool = False
+    ) -> None:
         self._device, self._timer, self._inputs = device, timer, inputs
+        self._are_tests_sure = are_tests_sure
+        self.evaluations: list[Evaluation] = []
         self.steps: list[SeenStep] = []
         self.losses = StepLosses()
         self.rule = StepRule()
@@ -69,6 +77,19 @@ class Ledger:
             return math.inf
         return math.fsum(self.early_s[self._first_counted - len(self.steps) :])
 
+    @property
+    def _timed_ms(self) -> float:
+        """Milliseconds from the warm-up to the end of the last step."""
+        return math.fsum(self._timer.step_ms) + self._timer.left_out_ms
+
+    @functools.cached_property
+    def _doubtful_share(self) -> float:
+        """The share of the time that was left out as tests, and may be a part of the training; 0 where it is small."""
+        if self._are_tests_sure or not self._timed_ms:
+            return 0.0
+        share = doubtful_ms(self.evaluations, self.steps) / self._timed_ms
+        return share if share > _DOUBTFUL else 0.0
+
     @functools.cached_property
     def _trained(self) -> list[SeenStep]:
         return trained(self.steps)
@@ -81,9 +102,8 @@ class Ledger:
     def rates(self) -> dict[str, float | None]:
         """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
         window = self._trained[self._first_counted :]
-        steps, seconds = len(window) or 1, self._counted_s
+        steps, seconds = len(window) or 1, math.inf if self._doubtful_share else self._counted_s
         samples, tokens = self.samples.total or 0.0, tokens_of(window)
-        timed_ms = math.fsum(self._timer.step_ms)
         return {
             "samples_per_step": samples / steps or None,
             "tokens_per_step": tokens / steps or None,
@@ -92,7 +112,7 @@ class Ledger:
             "loaded_per_step": loaded_in(window) / steps,
             "given_elements": elements_of(window) / steps or None,
             "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
-            "counted_share": timed_ms / (timed_ms + self._timer.left_out_ms) if timed_ms else None,
+            "counted_share": 1 - self._timer.left_out_ms / self._timed_ms if self._timer.step_ms else None,
             "backward_passes": self.backward_passes / len(self.steps) if self.backward_passes and self.steps else None,
             "optimizers": self.rule.optimizers or None,
             "early_loss": self.losses.early,
@@ -114,6 +134,7 @@ class Ledger:
         facts = {
             "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self._trained) else ""),
             "samples_unknown": self.samples.unknown,
+            "time_unknown": f"{self._doubtful_share:.0%}" if self._doubtful_share else "",
             "number_format": self._inputs.number_format,
             "first_loss": losses[0] if losses else None,
             "steps_made": len(self.steps),

@@ -22,6 +22,8 @@ class Batch(NamedTuple):
     """Identifies the loader, by the kind and size of its data set and of its batches: both may be made anew."""
     shapes: tuple[Shape, ...] = ()
     """Shapes of its tensors."""
+    data: int = 0
+    """Identifies the data set, by the number of its samples, which copies of it share; a stream, by itself."""
 
 
 def batch_of(iterator: Any, content: Content) -> Batch:
@@ -49,4 +51,4 @@ def _new_batch(iterator: Any, size: int, shapes: tuple[Shape, ...], lengths: lis
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    return Batch(size, loader, shapes)
+    return Batch(size, loader, shapes, samples or id(dataset))

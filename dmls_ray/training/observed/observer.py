@@ -30,6 +30,7 @@ from dmls_ray.training.ddp import DDPTimers
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
 from dmls_ray.training.observed.contents import content_of
+from dmls_ray.training.observed.evaluations import Meaning
 from dmls_ray.training.observed.gradients import Gradients
 from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.loaders import batch_of
@@ -81,9 +82,17 @@ class ObservedSteps:
         emit: takes the signs of progress, one for each step.
         clock: leaves the work of `agreement` and of a trace out of the times of the run.
         warmup_steps: first steps that count in no percentile, at most; fewer where their times have settled.
+        evaluation: what times are that look like tests of the model.
     """
 
-    def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock, warmup_steps: int = WARMUP_STEPS) -> None:
+    def __init__(
+        self,
+        rank: RankInfo,
+        emit: Emit,
+        clock: PhaseClock,
+        warmup_steps: int = WARMUP_STEPS,
+        evaluation: Meaning = "auto",
+    ) -> None:
         device = torch.device(rank.device)
         self.timer = StepTimer(device, warmup_steps, on_warm=self._count_from_here, power=PowerMeter.of(rank))
         self.count = 0
@@ -95,13 +104,15 @@ class ObservedSteps:
         self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
         """What the code did since the last mark is neither computation of a step nor a wait for data."""
         self._tracing = ExitStack()
-        self.ledger = Ledger(device, self.timer, self.inputs)
+        self.ledger = Ledger(device, self.timer, self.inputs, are_tests_sure=evaluation != "auto")
         self._step = SeenStep()
         """The step under way."""
         self._tests = ModelTests(
             self.timer,
             keep=lambda batch: self._step.batches.append(batch),
             drop=self.inputs.drop,
+            note=self.ledger.evaluations.append,
+            are_training=evaluation == "training",
         )
         self._thread = get_ident()
         """The thread that trains: others may read ahead."""

@@ -18,6 +18,7 @@ class ScriptPresentation(Presentation):
     """Notes on what was seen of a script."""
 
     samples_by = "give --samples"
+    tests_by = "give --evaluation test, or --evaluation training"
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """Also which trials have one loss, and which files runs share."""

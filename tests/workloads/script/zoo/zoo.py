@@ -37,7 +37,7 @@ class Numbers:
 
     samples_per_step: float | None
     samples_per_s: float | None
-    step_ms: float
+    step_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Seen:
     def stated(self) -> Numbers:
         """What is stated of it."""
         metrics = self.record.metrics
-        return Numbers(metrics.get("samples_per_step"), metrics.get("samples_per_s"), metrics["step_ms_mean"])
+        return Numbers(metrics.get("samples_per_step"), metrics.get("samples_per_s"), metrics.get("step_ms_mean"))
 
 
 def run_zoo(run: Runner, name: str) -> Seen:
@@ -94,5 +94,5 @@ def together(truths: list[tuple[Numbers, bool]]) -> Numbers:
     return Numbers(
         sum(rank.samples_per_step or 0 for rank in ranks) / share,
         sum(rank.samples_per_s or 0 for rank in ranks) / share,
-        max(rank.step_ms for rank in ranks),
+        max(rank.step_ms or 0 for rank in ranks),
     )
