@@ -92,6 +92,10 @@ def test_a_point_means_the_files_as_they_are_in_a_copy(repository: Path) -> None
     assert copy.commit == ""
     assert (copy.tree / "settings.txt").read_text() == "edited"
     assert git("status", "--porcelain", folder=copy.tree) == git("status", "--porcelain", folder=repository)
+    del copy
+    git("commit", "--quiet", "-am", "edited", folder=repository)
+    tree = copy_for("train.py", ".").tree
+    assert git("rev-parse", "HEAD", folder=tree) == git("rev-parse", "HEAD", folder=repository)
 
 
 def test_a_file_that_git_tracks_in_the_revision_has_the_place_of_one_that_it_does_not_track_now(
@@ -224,15 +228,15 @@ TAKE = """
 import sys
 from pathlib import Path
 from dmls_ray.workloads.script.revisions import RepositoryCopy
-root, commit, asked_ns, *runs = sys.argv[1:]
-print(*(RepositoryCopy(Path(root), commit, (), int(asked_ns)).take(run).name for run in runs), flush=True)
+root, commit, sweep, *runs = sys.argv[1:]
+print(*(RepositoryCopy(Path(root), commit, (), sweep).take(run).name for run in runs), flush=True)
 sys.stdin.read()
 """
 
 
 def test_a_folder_is_for_one_run_until_its_processes_end(repository: Path) -> None:
     copy = copy_for("train.py", "before")
-    given = (str(copy.root), copy.commit, str(copy.asked_ns))
+    given = (str(copy.root), copy.commit, copy.sweep)
     held = [in_process(TAKE, *given, run) for run in ("one", "two", "one")]
     names = []
     for process in held:
@@ -249,10 +253,10 @@ def test_a_folder_is_for_one_run_until_its_processes_end(repository: Path) -> No
 
 def test_a_folder_is_as_in_the_beginning_for_each_run(repository: Path) -> None:
     copy = copy_for("train.py", "before")
-    given = (str(copy.root), copy.commit, str(copy.asked_ns))
+    given = (str(copy.root), copy.commit, copy.sweep)
     code = """
     import json, os, pathlib
-    os.chdir(RepositoryCopy(Path(root), commit, (), int(asked_ns)).take("run"))
+    os.chdir(RepositoryCopy(Path(root), commit, (), sweep).take("run"))
     here = pathlib.Path()
     seen = {str(path): path.read_text() for path in here.rglob("*.txt")}
     print(json.dumps([seen, len([*here.glob("__pycache__/*.pyc")])]))
@@ -271,26 +275,55 @@ def test_a_folder_is_as_in_the_beginning_for_each_run(repository: Path) -> None:
     assert (repository / "data" / "numbers.txt").read_text() == "untracked"
 
 
-def test_a_rank_on_another_machine_makes_the_copy_and_refreshes_that_of_an_earlier_sweep(repository: Path) -> None:
+def numbers_of_run(copy: RepositoryCopy) -> str:
+    """What a run of a sweep finds in the file that git does not track, on any machine."""
+    name = in_process(TAKE, str(copy.root), copy.commit, copy.sweep, "run").communicate()[0].strip()
+    return (copy.tree.parent / name / "data" / "numbers.txt").read_text()
+
+
+@pytest.mark.parametrize("revision", ["before", "."])
+def test_each_of_two_sweeps_at_once_runs_what_it_began_with(repository: Path, revision: str) -> None:
+    first = copy_for("train.py", revision)
+    (repository / "data" / "numbers.txt").write_text("changed")
+    second = copy_for("train.py", revision)
+    (repository / "data" / "numbers.txt").write_text("again")
+    assert [numbers_of_run(copy) for copy in (first, second, first)] == ["untracked", "changed", "untracked"]
+
+
+def test_the_tree_of_a_sweep_whose_command_has_ended_is_that_of_the_next_one(repository: Path) -> None:
+    code = """
+    import os
+    from dmls_ray.workloads.script.revisions import copy_for
+    copy = copy_for("train.py", "before")
+    print(copy.tree.stat().st_ino, flush=True)
+    os.kill(os.getpid(), 9)
+    """
+    first, second = (in_process(code).communicate()[0] for _ in range(2))
+    assert first == second
+    assert len([*(repository.parent / "cache").glob("revisions/*/*.tree*")]) == 2  # with its lock
+
+
+def test_a_rank_on_another_machine_makes_a_tree_which_is_its_sweeps_for_a_day(repository: Path) -> None:
     commit = git("rev-parse", "before", folder=repository)
-    for asked_ns, text in ((1, "untracked"), (1, "untracked"), (2, "changed")):
-        given = (str(repository), commit, str(asked_ns), "run")
-        name = in_process(TAKE, *given).communicate()[0].strip()
-        folder = RepositoryCopy(repository, commit).tree.parent / name
-        assert (folder / "data" / "numbers.txt").read_text() == text
-        (repository / "data" / "numbers.txt").write_text("changed")
+    first, second = (RepositoryCopy(repository, commit, (), name) for name in ("one", "two"))
+    assert numbers_of_run(first) == "untracked"
+    (repository / "data" / "numbers.txt").write_text("changed")
+    assert [numbers_of_run(first), numbers_of_run(second)] == ["untracked", "changed"]
+    os.utime(first.tree, (0, 0))
+    assert numbers_of_run(RepositoryCopy(repository, commit, (), "three")) == "changed"
+    assert (first.tree.exists(), second.tree.exists()) == (False, True)
 
 
 def test_copies_that_no_sweep_has_used_for_long_are_removed(repository: Path) -> None:
-    old, held = copy_for("train.py", "before"), copy_for("train.py", "HEAD")
-    process = in_process(TAKE, str(held.root), held.commit, str(held.asked_ns), "run")
+    old, held = copy_for("train.py", "before").tree, copy_for("train.py", "HEAD")
+    process = in_process(TAKE, str(held.root), held.commit, held.sweep, "run")
     assert process.stdout is not None
     process.stdout.readline()
-    for copy in (old, held):
-        os.utime(copy.tree.parent / "lock", (0, 0))
+    for tree in (old, held.tree):
+        os.utime(tree.parent / "lock", (0, 0))
     copy_for("train.py", ".")
     process.communicate()
-    assert not old.tree.exists()
+    assert not old.exists()
     assert held.tree.exists()
 
 
