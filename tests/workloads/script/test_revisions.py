@@ -13,6 +13,7 @@ import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
+from dmls_ray.execution.planning import Identities
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.fork_server import ForkServer
@@ -517,8 +518,40 @@ def test_a_file_whose_name_begins_and_ends_with_white_space_is_copied(repository
     assert {" first", "last\n"} <= {path.name for path in copy_for("train.py", "before").tree.iterdir()}
 
 
-def test_modules_that_come_from_the_files_as_they_are_end_the_run(
+def test_sources_that_are_edited_meanwhile_change_nothing_of_a_sweep_of_the_files_as_they_are(
     repository: Path, servers: list[ForkServer], tmp_path: Path
+) -> None:
+    runner = Runner(servers, tmp_path)
+    workload = ScriptWorkload("train.py")
+    config = workload.schema().make(revision=".", seed_flag="none", steps=12)
+    identity = Identities(workload).of(config)
+    for _ in range(2):
+        (result,) = runner.run(config, identity)
+        assert result.outcome is Outcome.OK, result.reason
+        assert runner.log.startswith("READ new")
+        (repository / "part.py").write_text("NAME = 'edited'\n")
+    later = workload.schema().make(revision=".", seed_flag="none", steps=12)
+    (result,) = runner.run(later, identity)  # as on a machine with other files
+    assert "are not those that the sweep began with (part.py)" in result.reason
+
+
+def test_sources_without_a_revision_are_those_of_the_beginning_or_the_run_ends(
+    repository: Path, servers: list[ForkServer], tmp_path: Path
+) -> None:
+    runner = Runner(servers, tmp_path)
+    workload = ScriptWorkload("train.py")
+    config = workload.schema().make(seed_flag="none", steps=12)
+    identity = Identities(workload).of(config)
+    (result,) = runner.run(config, identity)
+    assert result.outcome is Outcome.OK, result.reason
+    (repository / "part.py").write_text("NAME = 'edited'\n")
+    (result,) = runner.run(config, identity)
+    assert "are not those that the sweep began with (part.py)" in result.reason
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "."])
+def test_modules_that_come_from_the_files_as_they_are_end_the_run(
+    repository: Path, servers: list[ForkServer], tmp_path: Path, revision: str
 ) -> None:
     script = (repository / "train.py").read_text()
     finder = f"""
@@ -530,7 +563,7 @@ def test_modules_that_come_from_the_files_as_they_are_end_the_run(
     (repository / "train.py").write_text(textwrap.dedent(finder) + script)
     git("commit", "--quiet", "-am", "as an editable installation", folder=repository)
     runner = Runner(servers, tmp_path)
-    config = ScriptWorkload("train.py").schema().make(revision="HEAD", seed_flag="none", steps=12)
+    config = ScriptWorkload("train.py").schema().make(revision=revision, seed_flag="none", steps=12)
     (result,) = runner.run(config)
     assert result.outcome is Outcome.ERROR
-    assert "part came from the files as they are" in result.reason
+    assert "part came from the repository itself" in result.reason
