@@ -25,13 +25,14 @@ from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in_program
+from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.ended import Ended, end_process, flush, run_to_end
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
 from dmls_ray.workloads.script.observer import ScriptSteps
+from dmls_ray.workloads.script.paths import enter, word_in_copy
 from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
-from dmls_ray.workloads.script.revisions import enter, imported_as_they_are
-from dmls_ray.workloads.script.workload import ScriptConfig
+from dmls_ray.workloads.script.revisions import imported_as_they_are
 from dmls_ray.workloads.script.written import FileUse
 
 
@@ -46,12 +47,12 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     device, copy = torch.device(rank.device), config.copy
     clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
     meeting = _become_fresh_process(config, rank)
-    program, words, tree = config.program_in(None), config.words(), None  # seen from the working folder of the command
+    program, words, tree = config.program, config.words(), None
     with clock.untimed():
         if copy is not None:
             # At world size 1, no other process takes part, and other sweeps may have a run of this name.
             tree = copy.take(f"{rank.name} {rank.store_address or os.getpid()}")
-            program, words = config.program_in(tree), config.words_in(tree)
+            program, *words = [word_in_copy(word, copy.root, tree) for word in (program, *words)]
             enter(copy.root, tree)
         if rank.identity.modules:
             # In a copy, which has the files of the beginning whatever the user edits.

@@ -34,6 +34,7 @@ from dmls_ray.util.files import cache_root
 from dmls_ray.util.importing import is_installed
 from dmls_ray.util.mirror import make_equal, make_read_only, picture_of
 from dmls_ray.workloads.script.copied import CopiedFiles
+from dmls_ray.workloads.script.paths import in_copy
 
 AS_IT_IS = "."
 """The revision that means the files as they are, with changes that are not committed."""
@@ -122,6 +123,19 @@ class RepositoryCopy:
             _git(folder, "update-ref", "--no-deref", "HEAD", _git(self.root, "rev-parse", "--verify", "HEAD"))
             _git(folder, "read-tree", "HEAD")
 
+    def check_working_folder(self, revision: str) -> None:
+        """Refuse runs whose working folder, that of this process, would not be in the copy.
+
+        Raises:
+            ConfigError: with the way out.
+        """
+        here = os.getcwd()
+        if not Path(here).is_relative_to(self.root):
+            raise ConfigError(
+                f"--revision {revision}: runs would write into {here}, which is not in the repository {self.root}; "
+                "change to a folder of the repository, or add --own-folder."
+            )
+
     def take(self, run: str) -> Path:
         """A folder that is equal to the tree, for the ranks of one run on this machine, until their processes end.
 
@@ -203,32 +217,6 @@ def repository_of(script: str) -> Path | None:
     return next((folder for folder in folders if (folder / ".git").exists()), None)
 
 
-def in_copy(path: str, root: Path, folder: Path) -> str:
-    """The place in a copy of a repository that a path in it has; other paths as they are."""
-    # The repository may have other names, by links that lead to it.
-    for place, top in ((os.path.abspath(path), root), (os.path.realpath(path), root.resolve())):
-        if Path(place).is_relative_to(top):
-            return str(folder / Path(place).relative_to(top))
-    return path
-
-
-def word_in_copy(word: str, root: Path, folder: Path) -> str:
-    """An argument that is a path in the repository, or ends in `=` and one, with that in the copy."""
-    flag, equals, path = word.rpartition("=")
-    return flag + equals + in_copy(path, root, folder) if os.path.isabs(path) else word
-
-
-def enter(root: Path, folder: Path) -> None:
-    """Let this process work in a copy of a repository: its working folder, its imports and the paths in its variables
-    are those of the copy.
-    """
-    os.environ |= {name: word_in_copy(value, root, folder) for name, value in os.environ.items()}
-    sys.path[:] = [_import_folder(entry, root, folder) for entry in sys.path]
-    here = in_copy(os.getcwd(), root, folder)
-    os.makedirs(here, exist_ok=True)  # which the revision may lack
-    os.chdir(here)
-
-
 def imported_as_they_are(root: Path) -> list[str]:
     """Modules that this process has imported from the repository itself, and not from the copy that it has entered.
 
@@ -237,13 +225,6 @@ def imported_as_they_are(root: Path) -> list[str]:
     files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
     own = {name: file for name, file in files.items() if file and not is_installed(file)}
     return sorted(name for name, file in own.items() if Path(file).is_relative_to(root) and _is_tracked(root, file))
-
-
-def _import_folder(entry: str, root: Path, folder: Path) -> str:
-    """An entry of the search path in a copy; those of environments, and folders that the copy lacks, as they are."""
-    moved = Path(in_copy(entry, root, folder))
-    is_there = moved.is_dir() and moved.resolve().is_relative_to(folder.resolve())
-    return str(moved) if is_there else entry
 
 
 def _is_tracked(root: Path, file: str) -> bool:

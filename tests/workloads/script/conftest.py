@@ -18,7 +18,8 @@ from dmls_ray.training.child_run import run_in_child
 from dmls_ray.training.process import store_at
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.util.fork_server import ForkServer
-from dmls_ray.workloads.script.workload import ScriptConfig, ScriptWorkload
+from dmls_ray.workloads.script.config import ScriptConfig
+from dmls_ray.workloads.script.workload import ScriptWorkload
 
 ENTRY = ScriptWorkload.entrypoint
 NO_IDENTITY = Identity()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.script.workload import ScriptConfig
+from dmls_ray.workloads.script.config import ScriptConfig
 from tests.records.test_model import record
 
 SURE = "loader and model agree"

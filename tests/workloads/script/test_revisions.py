@@ -18,7 +18,8 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.script import copied
-from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for, word_in_copy
+from dmls_ray.workloads.script.paths import word_in_copy
+from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
 from dmls_ray.workloads.script.workload import ScriptWorkload
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
