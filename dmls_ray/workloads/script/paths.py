@@ -18,8 +18,10 @@ def in_copy(path: str, root: Path, folder: Path) -> str:
 
 def word_in_copy(word: str, root: Path, folder: Path) -> str:
     """An argument that is a path in the repository, or ends in `=` and one, with that in the copy."""
-    flag, equals, path = word.rpartition("=")
-    return flag + equals + in_copy(path, root, folder) if os.path.isabs(path) else word
+    if os.path.isabs(word):
+        return in_copy(word, root, folder)
+    flag, found, path = word.partition(f"={os.sep}")
+    return f"{flag}={in_copy(os.sep + path, root, folder)}" if found else word
 
 
 def enter(root: Path, folder: Path) -> None:

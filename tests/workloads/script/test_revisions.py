@@ -485,7 +485,7 @@ def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
     assert [path.name for path in (repository / "later").iterdir()] == ["part.py"]
 
 
-@pytest.mark.parametrize("path", ["data/numbers.txt", "later.log", "results/x"])
+@pytest.mark.parametrize("path", ["data/numbers.txt", "later.log", "results/x", "results/lr=0.1/x"])
 def test_a_path_in_the_repository_is_that_in_the_copy_whether_it_is_there_or_not(repository: Path, path: str) -> None:
     alias = repository.parent / "alias"
     alias.symlink_to(repository)
