@@ -48,7 +48,8 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.grayscale.implementations import ON_A_GPU
 from dmls_ray.workloads.grayscale.train import run_rank
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
-from dmls_ray.workloads.script.workload import ScriptConfig, ScriptWorkload
+from dmls_ray.workloads.script.config import ScriptConfig
+from dmls_ray.workloads.script.workload import ScriptWorkload
 from tests.new_processes import run_inline
 
 PROJECT = Path(__file__).parents[1]

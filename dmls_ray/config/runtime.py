@@ -89,7 +89,8 @@ class RuntimeConfig:
     """Conflicts between the fields of this class; those of base classes are checked as well."""
 
     joins_group: ClassVar[bool] = True
-    """Whether the launcher makes the default process group; without, what the ranks run makes it."""
+    """Whether the launcher makes the default process group and checks the user's sources; without, it is left to what
+    the ranks run."""
 
     DERIVED: ClassVar[frozenset[str]] = frozenset()
     """Fields that follow from others, left out of the canonical form and the hash."""

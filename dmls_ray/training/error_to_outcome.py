@@ -48,9 +48,10 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
     with of_rank if rank.world_size > 1 else nullcontext():
         try:
             began = time.perf_counter()
-            check_code(rank.identity, rank.machine)
-            if rank.identity.code and config.joins_group:
-                wait_for_others(rank)
+            if config.joins_group:
+                check_code(rank.identity, rank.machine)
+                if rank.identity.code:
+                    wait_for_others(rank)
             rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
             returned = train(config, rank, checked_emit)
             facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}

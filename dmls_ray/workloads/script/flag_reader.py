@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from dmls_ray.workloads.script.as_main import place_of, run_as_main
 from dmls_ray.workloads.script.parsers import AbslParser, ArgparseParser, ClickParser, FlagParser
-from dmls_ray.workloads.script.revisions import enter
+from dmls_ray.workloads.script.paths import enter
 from dmls_ray.workloads.script.stops import (
     OWN_TIME_S,
     Imports,

@@ -19,19 +19,20 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.clocks import PhaseClock, device_name
-from dmls_ray.training.error_to_outcome import failure
+from dmls_ray.training.error_to_outcome import check_code, failure
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in_program
+from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.ended import Ended, end_process, flush, run_to_end
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
 from dmls_ray.workloads.script.observer import ScriptSteps
+from dmls_ray.workloads.script.paths import enter, word_in_copy
 from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
-from dmls_ray.workloads.script.revisions import enter, imported_as_they_are
-from dmls_ray.workloads.script.workload import ScriptConfig
+from dmls_ray.workloads.script.revisions import imported_as_they_are
 from dmls_ray.workloads.script.written import FileUse
 
 
@@ -43,16 +44,26 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         rank: this rank.
         emit: receives signs of progress.
     """
-    device = torch.device(rank.device)
+    device, copy = torch.device(rank.device), config.copy
     clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
     meeting = _become_fresh_process(config, rank)
+    program, words, tree = config.program, config.words(), None
+    with clock.untimed():
+        if copy is not None:
+            # At world size 1, no other process takes part, and other sweeps may have a run of this name.
+            tree = copy.take(f"{rank.name} {rank.store_address or os.getpid()}")
+            program, *words = [word_in_copy(word, copy.root, tree) for word in (program, *words)]
+            enter(copy.root, tree)
+        if rank.identity.modules:
+            # In a copy, which has the files of the beginning whatever the user edits.
+            check_code(replace(rank.identity, modules=(program,)), rank.machine)
     memory = MemoryMeter(device)  # after the variables of the script, which CUDA reads when it starts
     steps = ScriptSteps(rank, emit, clock, config.steps, meeting)
     utilization = UtilizationSampler(device)
 
     def measured(ended: Ended) -> dict[str, Any]:
         flush()
-        outcome, reason = _outcome_of(repository, ended, steps, rank, log)
+        outcome, reason = _outcome_of(copy.root if copy is not None else None, ended, steps, rank, log)
         reported = Reported(taken=config.canonical())
         told = logged.or_those_of(numbers_printed(log, config.patterns))
         metrics = reported.read(told.last, set())
@@ -103,15 +114,6 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     steps.end_process = lambda: end_here(Ended())
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
-    copy, tree = config.copy, None
-    if copy is not None:
-        with clock.untimed():
-            # At world size 1, no other process takes part, and other sweeps may have a run of this name.
-            tree = copy.take(f"{rank.name} {rank.store_address or os.getpid()}")
-    program, words = config.program_in(tree), config.words_in(tree)  # seen from the working folder of the command
-    if copy is not None and tree is not None:
-        enter(copy.root, tree)
-    repository = copy.root if copy is not None and copy.commit else None
     with _working_folder(config), numbers_logged(folder) as logged:
         place = os.getcwd()
         files = FileUse(place, folder, [place if config.own_folder else "", str(tree or "")])
@@ -203,8 +205,8 @@ def _outcome_of(
         return Outcome.ERROR, _without_steps(rank, last_line_of(log))
     if as_they_are := imported_as_they_are(repository) if repository is not None else []:
         return Outcome.ERROR, (
-            f"{', '.join(as_they_are)} came from the files as they are and not from the revision, by an editable "
-            "installation, say; uninstall it, and let the script find its modules by their folder"
+            f"{', '.join(as_they_are)} came from the repository itself and not from the copy at the revision, by an "
+            "editable installation, say; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
 

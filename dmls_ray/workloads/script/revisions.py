@@ -1,11 +1,12 @@
 """Revisions of a script: copies of the user's repository at a commit, or as it is, in which runs start.
 
     <cache>/revisions/<repository, commit and what is shared>/
-        lock          held while one of the others is made equal to what it stands for
-        refreshed     when the tree was made equal to the repository
-        tree/         what runs begin with: the files of the commit, and copies of those that git does not track
-        0/, 1/, ...   the folders of runs that go on at once, made equal to the tree before each run
-        0.lock, ...   held by the ranks of the run in the folder; has its name
+        lock                held while one of the others is made equal to what it stands for
+        <sweep>.tree/       what the runs of one sweep begin with: the files of the commit, and copies of those that git
+                            does not track
+        <sweep>.tree.lock   held by the command of the sweep; there is none on other machines
+        0/, 1/, ...         the folders of runs that go on at once, made equal to a tree before each run
+        0.lock, ...         held by the ranks of the run in the folder; has its name
 
 A copy has its own index, and reads the objects of the repository, which stays as it is.
 """
@@ -20,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,12 +34,15 @@ from dmls_ray.util.files import cache_root
 from dmls_ray.util.importing import is_installed
 from dmls_ray.util.mirror import make_equal, make_read_only, picture_of
 from dmls_ray.workloads.script.copied import CopiedFiles
+from dmls_ray.workloads.script.paths import in_copy
 
 AS_IT_IS = "."
 """The revision that means the files as they are, with changes that are not committed."""
 
 _KEPT_S = 7 * 24 * 3600
 """How long a copy is kept that no sweep has used."""
+_BETWEEN_RUNS_S = 24 * 3600
+"""How long after its last run here the tree of another machine's command is not given to another sweep."""
 _KEPT_NAMES = ("__pycache__",)
 """What runs leave in their folders and others may find: compiled code, which names its source."""
 
@@ -55,56 +61,80 @@ class RepositoryCopy:
     shared: Sequence[str] = ()
     """Paths in it that are linked, since the user says that runs only read them; they can do no more where the system
     can see to it."""
-    asked_ns: int = field(default_factory=time.time_ns, compare=False)
-    """When the sweep began: runs find what git does not track as it was then."""
+    sweep: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Name of the sweep: its runs find the files as they were when it began."""
 
     @property
     def tree(self) -> Path:
         """What runs begin with; no run starts there."""
-        return self._folder / "tree"
+        return self._folder / f"{self.sweep}.tree"
 
     @property
     def _folder(self) -> Path:
-        return cache_root() / "revisions" / text_digest("2", str(self.root), self.commit, *self.shared)
+        return cache_root() / "revisions" / text_digest(str(self.root), self.commit, *self.shared)
 
-    def refresh(self) -> None:
-        """Let the tree have what the repository has now.
+    def make(self) -> None:
+        """Make the tree of what the repository has now; no other sweep changes it while this object lives.
 
         Raises:
             ConfigError: the repository of this machine has no such commit, or has too much that git does not track.
         """
         with _locked(self._folder / "lock"):
-            self._refresh()
+            self._make()
+            lock = _open(_lock_of(self.tree))
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            weakref.finalize(self, lock.close)
 
-    def _refresh(self) -> None:
-        stamp = self._folder / "refreshed"
-        if not stamp.exists():
-            shutil.rmtree(self.tree, ignore_errors=True)
-            self._check_out()
-        elif self.commit:
-            # Links that led out of the repository have become what they led to then.
-            _git(self.tree, "checkout", "--quiet", "--force", "--detach", self.commit)
+    def _make(self) -> None:
+        unfinished = self._folder / "unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for tree in filter(_is_left, [*self._folder.glob("*.tree")]):
+            if unfinished.exists():
+                shutil.rmtree(tree)
+            else:
+                tree.rename(unfinished)
+            _lock_of(tree).unlink(missing_ok=True)
+        if not unfinished.exists():
+            self._initialize(unfinished)
+        self._check_out(unfinished)
         files = CopiedFiles(self.root, self.shared)
-        place = self.tree if self.commit else self.root
+        place = unfinished if self.commit else self.root
         files.add_tracked(_names(place, "--cached"), place)
         files.add_untracked(_names(self.root, "--others", "--directory"))
-        make_equal(self.tree, files.picture, left_alone=(".git",))
-        stamp.write_text(str(self.asked_ns), encoding="utf-8")
+        make_equal(unfinished, files.picture, left_alone=(".git",))
+        unfinished.rename(self.tree)
 
-    def _check_out(self) -> None:
-        """Make a repository at the commit; of files as they are, at that of HEAD, and without files."""
-        self.tree.mkdir(parents=True)
-        _git(self.tree, "init", "--quiet", "--template=")
+    def _initialize(self, folder: Path) -> None:
+        """Make a repository with the objects of the user's."""
+        folder.mkdir(parents=True)
+        _git(folder, "init", "--quiet", "--template=")
         objects = _git(self.root, "rev-parse", "--path-format=absolute", "--git-path", "objects")
-        info = self.tree / ".git" / "objects" / "info"
+        info = folder / ".git" / "objects" / "info"
         info.mkdir(parents=True, exist_ok=True)
         (info / "alternates").write_text(f"{objects}\n", encoding="utf-8")
+
+    def _check_out(self, folder: Path) -> None:
+        """Let a repository be at the commit; for files as they are, at that of HEAD, and leave its files alone."""
         if self.commit:
-            _git(self.tree, "checkout", "--quiet", "--detach", self.commit)
+            # By force: links that led out of the repository have become what they led to then.
+            _git(folder, "checkout", "--quiet", "--force", "--detach", self.commit)
             return
         with contextlib.suppress(ConfigError):  # there is no commit yet
-            _git(self.tree, "update-ref", "--no-deref", "HEAD", _git(self.root, "rev-parse", "--verify", "HEAD"))
-            _git(self.tree, "read-tree", "HEAD")
+            _git(folder, "update-ref", "--no-deref", "HEAD", _git(self.root, "rev-parse", "--verify", "HEAD"))
+            _git(folder, "read-tree", "HEAD")
+
+    def check_working_folder(self, revision: str) -> None:
+        """Refuse runs whose working folder, that of this process, would not be in the copy.
+
+        Raises:
+            ConfigError: with the way out.
+        """
+        here = os.getcwd()
+        if not Path(here).is_relative_to(self.root):
+            raise ConfigError(
+                f"--revision {revision}: runs would write into {here}, which is not in the repository {self.root}; "
+                "change to a folder of the repository, or add --own-folder."
+            )
 
     def take(self, run: str) -> Path:
         """A folder that is equal to the tree, for the ranks of one run on this machine, until their processes end.
@@ -115,12 +145,12 @@ class RepositoryCopy:
             run: name of the run; that of no other under way.
 
         Raises:
-            ConfigError: as `refresh`, on another machine than that of the command.
+            ConfigError: as `make`, on another machine than that of the command.
         """
         with _locked(self._folder / "lock"):
-            stamp = self._folder / "refreshed"
-            if not stamp.exists() or int(stamp.read_text(encoding="utf-8")) < self.asked_ns:
-                self._refresh()
+            if not self.tree.exists():
+                self._make()
+            os.utime(self.tree)
             for number in itertools.count():
                 lock = _open(self._folder / f"{number}.lock")
                 if _try_lock(lock):
@@ -140,7 +170,7 @@ class RepositoryCopy:
 
 
 def copy_for(script: str, revision: str, shared: Sequence[str] = ()) -> RepositoryCopy:
-    """The copy of a script's repository at a revision, refreshed.
+    """The copy of a script's repository at a revision, for one sweep.
 
     Raises:
         ConfigError: there is no such revision, it has no such script, or too much is to be copied.
@@ -159,7 +189,7 @@ def copy_for(script: str, revision: str, shared: Sequence[str] = ()) -> Reposito
     paths = sorted({_shared_path(name, root) for name in shared})
     _remove_unused(cache_root() / "revisions")
     copy = RepositoryCopy(root, commit, tuple(paths))
-    copy.refresh()
+    copy.make()
     path = in_copy(script, root, copy.tree)
     is_tracked = not commit or _is_tracked(copy.tree, path)
     if not (os.path.isfile(path) and is_tracked):
@@ -187,32 +217,6 @@ def repository_of(script: str) -> Path | None:
     return next((folder for folder in folders if (folder / ".git").exists()), None)
 
 
-def in_copy(path: str, root: Path, folder: Path) -> str:
-    """The place in a copy of a repository that a path in it has; other paths as they are."""
-    # The repository may have other names, by links that lead to it.
-    for place, top in ((os.path.abspath(path), root), (os.path.realpath(path), root.resolve())):
-        if Path(place).is_relative_to(top):
-            return str(folder / Path(place).relative_to(top))
-    return path
-
-
-def word_in_copy(word: str, root: Path, folder: Path) -> str:
-    """An argument that is a path in the repository, or ends in `=` and one, with that in the copy."""
-    flag, equals, path = word.rpartition("=")
-    return flag + equals + in_copy(path, root, folder) if os.path.isabs(path) else word
-
-
-def enter(root: Path, folder: Path) -> None:
-    """Let this process work in a copy of a repository: its working folder, its imports and the paths in its variables
-    are those of the copy.
-    """
-    os.environ |= {name: word_in_copy(value, root, folder) for name, value in os.environ.items()}
-    sys.path[:] = [_import_folder(entry, root, folder) for entry in sys.path]
-    here = in_copy(os.getcwd(), root, folder)
-    os.makedirs(here, exist_ok=True)  # which the revision may lack
-    os.chdir(here)
-
-
 def imported_as_they_are(root: Path) -> list[str]:
     """Modules that this process has imported from the repository itself, and not from the copy that it has entered.
 
@@ -221,13 +225,6 @@ def imported_as_they_are(root: Path) -> list[str]:
     files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
     own = {name: file for name, file in files.items() if file and not is_installed(file)}
     return sorted(name for name, file in own.items() if Path(file).is_relative_to(root) and _is_tracked(root, file))
-
-
-def _import_folder(entry: str, root: Path, folder: Path) -> str:
-    """An entry of the search path in a copy; those of environments, and folders that the copy lacks, as they are."""
-    moved = Path(in_copy(entry, root, folder))
-    is_there = moved.is_dir() and moved.resolve().is_relative_to(folder.resolve())
-    return str(moved) if is_there else entry
 
 
 def _is_tracked(root: Path, file: str) -> bool:
@@ -263,17 +260,27 @@ def _try_lock(lock: IO[str]) -> bool:
     return True
 
 
+def _lock_of(tree: Path) -> Path:
+    return tree.with_name(f"{tree.name}.lock")
+
+
+def _is_left(tree: Path) -> bool:
+    """Whether the sweep of a tree is over."""
+    if not _lock_of(tree).exists():
+        return time.time() - tree.stat().st_mtime > _BETWEEN_RUNS_S
+    with _open(_lock_of(tree)) as lock:
+        return _try_lock(lock)
+
+
 def _remove_unused(folder: Path) -> None:
     """Remove the copies that no sweep has used for long, and that no run is in."""
-    for copy in folder.glob("*"):
-        last = copy / "lock"
-        # A copy without a lock is of an earlier version.
-        if time.time() - (last if last.exists() else copy).stat().st_mtime < _KEPT_S:
-            continue
+    for lock in folder.glob("*/lock"):
         with contextlib.ExitStack() as locks, contextlib.suppress(FileNotFoundError):
-            held = [locks.enter_context(_open(lock)) for lock in (*copy.glob("*.lock"), *copy.glob("lock"))]
+            if time.time() - lock.stat().st_mtime < _KEPT_S:
+                continue
+            held = [locks.enter_context(_open(each)) for each in (lock, *lock.parent.glob("*.lock"))]
             if all(map(_try_lock, held)):
-                shutil.rmtree(copy, ignore_errors=True)
+                shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _git(folder: Path, *words: str) -> str:

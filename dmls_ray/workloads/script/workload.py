@@ -1,182 +1,27 @@
-"""The workload of training scripts: what can be varied of one, and the words of its command line.
-
-One module because the fields of a configuration and the words that they become are read together.
-"""
+"""The workload of training scripts."""
 
 from __future__ import annotations
 
 import functools
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from dmls_ray.config.fields import Count, FieldSpec, Name, field_defaults, field_specs, setting
+from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.options import RESERVED
-from dmls_ray.config.runtime import Conflict, RuntimeConfig, Schema, without_derived_fields
+from dmls_ray.config.runtime import Schema
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import TRAINING_METRICS
 from dmls_ray.util.digests import file_of_program
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.programs import folder_name_of, module_of
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.script.braces import filled, names_in_braces
+from dmls_ray.workloads.script.braces import names_in_braces
+from dmls_ray.workloads.script.config import ScriptConfig, ScriptOptions
 from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
-from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for, in_copy, word_in_copy
-from dmls_ray.workloads.script.said import counts_said
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScriptOptions(RuntimeConfig):
-    """How a script is run and measured: fields that all scripts have."""
-
-    threads_per_rank: Count | None = setting(None, group="computation", unit="threads")  # type: ignore[assignment]
-    """CPU threads a rank computes with; without it, the cores of its machine, divided among its ranks."""
-    steps: Count | Literal["auto"] | None = setting("auto", group="run")
-    """Optimizer steps after which the script is ended. auto: 50, or fewer, ten at least, where those that count take
-    two seconds; none: it runs to its end."""
-    seed_flag: str = setting("auto", group="run")
-    """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
-    revision: Name | None = setting(None, group="run")
-    """Revision of the script's git repository, in a copy of which a run starts: a branch, a tag or a commit, or . for
-    the files as they are. none: no copy."""
-    own_folder: bool = setting(False, group="run")
-    """Whether each run has an empty working folder of its own."""
-    samples: Name | None = setting(None, group="run")
-    """Samples of a step, of all ranks, as arithmetic over flags and fields, where they are not seen or not seen right:
-    'batch_size * world_size', or with tokens: 'batch_size * world_size, tokens=batch_size * 1024'."""
-
-    CONFLICTS: ClassVar[Sequence[Conflict]] = (
-        Conflict(
-            lambda config: config.launcher != "ray",
-            "launcher={launcher} starts the ranks of built-in workloads and functions; a script needs launcher ray.",
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScriptConfig(ScriptOptions):
-    """One configuration of a script.
-
-    Raises:
-        ConfigError, ConflictError: as `RuntimeConfig`.
-    """
-
-    joins_group: ClassVar[bool] = False
-
-    script: str
-    """Path of the script; or -m and the name of a module, as after python."""
-    arguments: str = ""
-    """Its fixed arguments, as a line of a shell."""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """Flags, variables and names in braces, with their values."""
-    patterns: Mapping[str, str] = field(default_factory=dict)
-    """Name of a metric -> regular expression; the group of its last match in what the script prints is the number."""
-    flags: Mapping[str, ScriptFlag] = field(default_factory=dict, compare=False, repr=False)
-    """How each of the values is given to the script."""
-    aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Other names of flags."""
-    copy: RepositoryCopy | None = field(default=None, compare=False)
-    """The copy of the repository at the revision; None without one."""
-    variables_at_reading: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Variables with which the flags of the script are read: it may read them first."""
-
-    @classmethod
-    def specs_to_check(cls) -> Mapping[str, FieldSpec]:
-        return field_specs(ScriptOptions)
-
-    def canonical(self) -> dict[str, Any]:
-        own = {name: spec.plain(getattr(self, name)) for name, spec in field_specs(ScriptOptions).items()}
-        world_size = own.pop("world_size")
-        recorded = {
-            "script": self.script,
-            "arguments": self.arguments or None,
-            "world_size": world_size,
-            **self.values,
-            **own,
-        }
-        return recorded | ({"metric_regex": dict(self.patterns)} if self.patterns else {})
-
-    def replace(self, **changes: Any) -> ScriptConfig:
-        return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
-
-    @property
-    def file(self) -> str:
-        """The file that is run where no revision is asked for."""
-        return str(file_of_program(self.script) or self.script)
-
-    @property
-    def commit(self) -> str:
-        """The commit that the revision names; empty for the files as they are."""
-        return self.copy.commit if self.copy is not None else ""
-
-    def program_in(self, folder: Path | None) -> str:
-        """What `run_as_main` takes, in a copy of the repository; None: in the repository."""
-        if module_of(self.script):
-            return self.script
-        if self.copy is None or folder is None:
-            return os.path.abspath(self.script)
-        return in_copy(self.script, self.copy.root, folder)
-
-    def words_in(self, folder: Path | None) -> list[str]:
-        """The arguments of the script, with paths in the repository as those in a copy of it."""
-        if self.copy is None or folder is None:
-            return self.words()
-        return [word_in_copy(word, self.copy.root, folder) for word in self.words()]
-
-    def reader(self) -> FlagReader:
-        """The reader of the script's flags, at the revision."""
-        arguments = tuple(shlex.split(self.arguments))
-        if self.copy is None or not self.copy.commit:
-            return reader_of(self.script, arguments, variables=self.variables_at_reading)
-        tree = self.copy.tree
-        copy = str(self.copy.root), str(tree)
-        return reader_of(self.program_in(tree), arguments, copy, self.variables_at_reading)
-
-    def words(self) -> list[str]:
-        """The arguments of the script, with the seed of the run.
-
-        Raises:
-            ConfigError: nothing fills a name in braces.
-        """
-        words = [filled(word, self.value_of) for word in shlex.split(self.arguments)]
-        for name, value in self.values.items():
-            words += self.flags[name].words(value)
-        if self.seed_flag not in ("", "none"):
-            words += [self.seed_flag, str(self.seed)]
-        return words
-
-    def variables(self) -> dict[str, str]:
-        """The variables of the environment that vary or are set."""
-        return {name: str(value) for name, value in self.values.items() if self.flags[name].kind == "variable"}
-
-    def said(self) -> dict[str, float]:
-        """Samples and tokens of a step of all ranks, as `samples` says them; empty where it says nothing.
-
-        Raises:
-            ConfigError: it names what there is not, or is no arithmetic.
-        """
-        if self.samples is None:
-            return {}
-        names = [*dict.fromkeys([*self.values, *self.flags, *field_specs(ScriptOptions)])]
-        return counts_said(self.samples, self.value_of, names)
-
-    def value_of(self, name: str) -> Any:
-        """The value of a flag, a variable, a name in braces or a field, as it is in this run.
-
-        Raises:
-            KeyError: there is no such name.
-        """
-        name = self.aliases.get(name, name)
-        if name in self.values:
-            return self.values[name]
-        if name in field_specs(ScriptOptions):
-            return getattr(self, name)
-        flag = self.flags[name]
-        return flag.default if flag.given is None else " ".join(flag.given)
+from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
 
 
 class ScriptWorkload(Workload):
@@ -349,7 +194,8 @@ class ScriptWorkload(Workload):
 
     def check(self, configs: Sequence[ScriptConfig]) -> None:
         for config in configs:
-            _check_folder(config)
+            if config.copy is not None and not config.own_folder:
+                config.copy.check_working_folder(str(config.revision))
             words = config.words()
             config.said()
             for name in config.values:
@@ -376,20 +222,6 @@ class ScriptWorkload(Workload):
 
     def data_sets(self, config: ScriptConfig) -> Mapping[str, tuple[Any, ...]]:
         return {}  # what a script reads is not known
-
-
-def _check_folder(config: ScriptConfig) -> None:
-    """Refuse a run of a revision whose working folder would not be in its copy.
-
-    Raises:
-        ConfigError: with the way out.
-    """
-    here = os.getcwd()
-    if config.copy is not None and not config.own_folder and not Path(here).is_relative_to(config.copy.root):
-        raise ConfigError(
-            f"--revision {config.revision}: runs would write into {here}, which is not in the repository "
-            f"{config.copy.root}; change to a folder of the repository, or add --own-folder."
-        )
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

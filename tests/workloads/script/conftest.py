@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.config.identity import Identity
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.child_run import run_in_child
 from dmls_ray.training.process import store_at
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.util.fork_server import ForkServer
-from dmls_ray.workloads.script.workload import ScriptConfig, ScriptWorkload
+from dmls_ray.workloads.script.config import ScriptConfig
+from dmls_ray.workloads.script.workload import ScriptWorkload
 
 ENTRY = ScriptWorkload.entrypoint
+NO_IDENTITY = Identity()
 
 BEGIN = """
 import os, sys, time
@@ -75,7 +78,7 @@ class Runner:
             )
         )
 
-    def run(self, config: ScriptConfig) -> list[RankResult]:
+    def run(self, config: ScriptConfig, identity: Identity = NO_IDENTITY) -> list[RankResult]:
         """The results of the ranks of a configuration."""
         self.number += 1
         world_size = config.world_size
@@ -88,7 +91,7 @@ class Runner:
                 rank=rank, world_size=world_size, name=f"{self.folder}-{self.number}",
                 device="cpu" if config.device == "auto" else config.device,
                 store_address=("127.0.0.1", meeting.port) if world_size > 1 else None,
-                artifacts=ArtifactOptions(folder=str(self.folder)),
+                artifacts=ArtifactOptions(folder=str(self.folder)), identity=identity,
             )  # fmt: skip
 
             def finish(result: RankResult) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import workload_of_script
-from dmls_ray.workloads.script.workload import ScriptConfig, ScriptWorkload
+from dmls_ray.workloads.script.config import ScriptConfig
+from dmls_ray.workloads.script.workload import ScriptWorkload
 
 SCRIPT = """
 import argparse

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.flags import ScriptFlag
-from dmls_ray.workloads.script.workload import ScriptConfig
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
 

@@ -13,11 +13,13 @@ import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
+from dmls_ray.execution.planning import Identities
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.script import copied
-from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for, word_in_copy
+from dmls_ray.workloads.script.paths import word_in_copy
+from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
 from dmls_ray.workloads.script.workload import ScriptWorkload
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
@@ -92,6 +94,10 @@ def test_a_point_means_the_files_as_they_are_in_a_copy(repository: Path) -> None
     assert copy.commit == ""
     assert (copy.tree / "settings.txt").read_text() == "edited"
     assert git("status", "--porcelain", folder=copy.tree) == git("status", "--porcelain", folder=repository)
+    del copy
+    git("commit", "--quiet", "-am", "edited", folder=repository)
+    tree = copy_for("train.py", ".").tree
+    assert git("rev-parse", "HEAD", folder=tree) == git("rev-parse", "HEAD", folder=repository)
 
 
 def test_a_file_that_git_tracks_in_the_revision_has_the_place_of_one_that_it_does_not_track_now(
@@ -224,15 +230,15 @@ TAKE = """
 import sys
 from pathlib import Path
 from dmls_ray.workloads.script.revisions import RepositoryCopy
-root, commit, asked_ns, *runs = sys.argv[1:]
-print(*(RepositoryCopy(Path(root), commit, (), int(asked_ns)).take(run).name for run in runs), flush=True)
+root, commit, sweep, *runs = sys.argv[1:]
+print(*(RepositoryCopy(Path(root), commit, (), sweep).take(run).name for run in runs), flush=True)
 sys.stdin.read()
 """
 
 
 def test_a_folder_is_for_one_run_until_its_processes_end(repository: Path) -> None:
     copy = copy_for("train.py", "before")
-    given = (str(copy.root), copy.commit, str(copy.asked_ns))
+    given = (str(copy.root), copy.commit, copy.sweep)
     held = [in_process(TAKE, *given, run) for run in ("one", "two", "one")]
     names = []
     for process in held:
@@ -249,10 +255,10 @@ def test_a_folder_is_for_one_run_until_its_processes_end(repository: Path) -> No
 
 def test_a_folder_is_as_in_the_beginning_for_each_run(repository: Path) -> None:
     copy = copy_for("train.py", "before")
-    given = (str(copy.root), copy.commit, str(copy.asked_ns))
+    given = (str(copy.root), copy.commit, copy.sweep)
     code = """
     import json, os, pathlib
-    os.chdir(RepositoryCopy(Path(root), commit, (), int(asked_ns)).take("run"))
+    os.chdir(RepositoryCopy(Path(root), commit, (), sweep).take("run"))
     here = pathlib.Path()
     seen = {str(path): path.read_text() for path in here.rglob("*.txt")}
     print(json.dumps([seen, len([*here.glob("__pycache__/*.pyc")])]))
@@ -271,26 +277,55 @@ def test_a_folder_is_as_in_the_beginning_for_each_run(repository: Path) -> None:
     assert (repository / "data" / "numbers.txt").read_text() == "untracked"
 
 
-def test_a_rank_on_another_machine_makes_the_copy_and_refreshes_that_of_an_earlier_sweep(repository: Path) -> None:
+def numbers_of_run(copy: RepositoryCopy) -> str:
+    """What a run of a sweep finds in the file that git does not track, on any machine."""
+    name = in_process(TAKE, str(copy.root), copy.commit, copy.sweep, "run").communicate()[0].strip()
+    return (copy.tree.parent / name / "data" / "numbers.txt").read_text()
+
+
+@pytest.mark.parametrize("revision", ["before", "."])
+def test_each_of_two_sweeps_at_once_runs_what_it_began_with(repository: Path, revision: str) -> None:
+    first = copy_for("train.py", revision)
+    (repository / "data" / "numbers.txt").write_text("changed")
+    second = copy_for("train.py", revision)
+    (repository / "data" / "numbers.txt").write_text("again")
+    assert [numbers_of_run(copy) for copy in (first, second, first)] == ["untracked", "changed", "untracked"]
+
+
+def test_the_tree_of_a_sweep_whose_command_has_ended_is_that_of_the_next_one(repository: Path) -> None:
+    code = """
+    import os
+    from dmls_ray.workloads.script.revisions import copy_for
+    copy = copy_for("train.py", "before")
+    print(copy.tree.stat().st_ino, flush=True)
+    os.kill(os.getpid(), 9)
+    """
+    first, second = (in_process(code).communicate()[0] for _ in range(2))
+    assert first == second
+    assert len([*(repository.parent / "cache").glob("revisions/*/*.tree*")]) == 2  # with its lock
+
+
+def test_a_rank_on_another_machine_makes_a_tree_which_is_its_sweeps_for_a_day(repository: Path) -> None:
     commit = git("rev-parse", "before", folder=repository)
-    for asked_ns, text in ((1, "untracked"), (1, "untracked"), (2, "changed")):
-        given = (str(repository), commit, str(asked_ns), "run")
-        name = in_process(TAKE, *given).communicate()[0].strip()
-        folder = RepositoryCopy(repository, commit).tree.parent / name
-        assert (folder / "data" / "numbers.txt").read_text() == text
-        (repository / "data" / "numbers.txt").write_text("changed")
+    first, second = (RepositoryCopy(repository, commit, (), name) for name in ("one", "two"))
+    assert numbers_of_run(first) == "untracked"
+    (repository / "data" / "numbers.txt").write_text("changed")
+    assert [numbers_of_run(first), numbers_of_run(second)] == ["untracked", "changed"]
+    os.utime(first.tree, (0, 0))
+    assert numbers_of_run(RepositoryCopy(repository, commit, (), "three")) == "changed"
+    assert (first.tree.exists(), second.tree.exists()) == (False, True)
 
 
 def test_copies_that_no_sweep_has_used_for_long_are_removed(repository: Path) -> None:
-    old, held = copy_for("train.py", "before"), copy_for("train.py", "HEAD")
-    process = in_process(TAKE, str(held.root), held.commit, str(held.asked_ns), "run")
+    old, held = copy_for("train.py", "before").tree, copy_for("train.py", "HEAD")
+    process = in_process(TAKE, str(held.root), held.commit, held.sweep, "run")
     assert process.stdout is not None
     process.stdout.readline()
-    for copy in (old, held):
-        os.utime(copy.tree.parent / "lock", (0, 0))
+    for tree in (old, held.tree):
+        os.utime(tree.parent / "lock", (0, 0))
     copy_for("train.py", ".")
     process.communicate()
-    assert not old.tree.exists()
+    assert not old.exists()
     assert held.tree.exists()
 
 
@@ -439,7 +474,7 @@ def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
     (repository / "later").mkdir()
     monkeypatch.chdir(repository / "later")
     runner = Runner(servers, tmp_path)
-    (repository / "train.py").write_text("open('written.txt', 'w')\n" + BEGIN + LOOP)
+    (repository / "train.py").write_text("open('written.txt', 'w').write('x')\n" + BEGIN + LOOP)
     git("commit", "--quiet", "-am", "writes", folder=repository)
     (repository / "later" / "part.py").touch()
     git("add", ".", folder=repository)
@@ -450,7 +485,7 @@ def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
     assert [path.name for path in (repository / "later").iterdir()] == ["part.py"]
 
 
-@pytest.mark.parametrize("path", ["data/numbers.txt", "later.log", "results/x"])
+@pytest.mark.parametrize("path", ["data/numbers.txt", "later.log", "results/x", "results/lr=0.1/x"])
 def test_a_path_in_the_repository_is_that_in_the_copy_whether_it_is_there_or_not(repository: Path, path: str) -> None:
     alias = repository.parent / "alias"
     alias.symlink_to(repository)
@@ -466,7 +501,10 @@ def test_a_path_in_the_repository_is_that_in_the_copy_whether_it_is_there_or_not
 def test_variables_that_are_paths_in_the_repository_are_those_in_the_copy(
     repository: Path, servers: list[ForkServer], tmp_path: Path
 ) -> None:
-    script = "import os\nopen(os.path.join(os.environ['PWD'], 'a'), 'w')\nopen(os.environ['TO'], 'w')\n"
+    script = (
+    names = "os.path.join(os.environ['PWD'], 'a'), os.environ['TO']"
+    script = f"import os\nfor name in ({names}): open(name, 'w').write('x')\n"
+    )
     (repository / "train.py").write_text(script + BEGIN + LOOP)
     git("commit", "--quiet", "-am", "writes", folder=repository)
     variables = {"TO": str(repository / "b"), "PWD": str(repository)}
@@ -484,8 +522,40 @@ def test_a_file_whose_name_begins_and_ends_with_white_space_is_copied(repository
     assert {" first", "last\n"} <= {path.name for path in copy_for("train.py", "before").tree.iterdir()}
 
 
-def test_modules_that_come_from_the_files_as_they_are_end_the_run(
+def test_sources_that_are_edited_meanwhile_change_nothing_of_a_sweep_of_the_files_as_they_are(
     repository: Path, servers: list[ForkServer], tmp_path: Path
+) -> None:
+    runner = Runner(servers, tmp_path)
+    workload = ScriptWorkload("train.py")
+    config = workload.schema().make(revision=".", seed_flag="none", steps=12)
+    identity = Identities(workload).of(config)
+    for _ in range(2):
+        (result,) = runner.run(config, identity)
+        assert result.outcome is Outcome.OK, result.reason
+        assert runner.log.startswith("READ new")
+        (repository / "part.py").write_text("NAME = 'edited'\n")
+    later = workload.schema().make(revision=".", seed_flag="none", steps=12)
+    (result,) = runner.run(later, identity)  # as on a machine with other files
+    assert "are not those that the sweep began with (part.py)" in result.reason
+
+
+def test_sources_without_a_revision_are_those_of_the_beginning_or_the_run_ends(
+    repository: Path, servers: list[ForkServer], tmp_path: Path
+) -> None:
+    runner = Runner(servers, tmp_path)
+    workload = ScriptWorkload("train.py")
+    config = workload.schema().make(seed_flag="none", steps=12)
+    identity = Identities(workload).of(config)
+    (result,) = runner.run(config, identity)
+    assert result.outcome is Outcome.OK, result.reason
+    (repository / "part.py").write_text("NAME = 'edited'\n")
+    (result,) = runner.run(config, identity)
+    assert "are not those that the sweep began with (part.py)" in result.reason
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "."])
+def test_modules_that_come_from_the_files_as_they_are_end_the_run(
+    repository: Path, servers: list[ForkServer], tmp_path: Path, revision: str
 ) -> None:
     script = (repository / "train.py").read_text()
     finder = f"""
@@ -497,7 +567,7 @@ def test_modules_that_come_from_the_files_as_they_are_end_the_run(
     (repository / "train.py").write_text(textwrap.dedent(finder) + script)
     git("commit", "--quiet", "-am", "as an editable installation", folder=repository)
     runner = Runner(servers, tmp_path)
-    config = ScriptWorkload("train.py").schema().make(revision="HEAD", seed_flag="none", steps=12)
+    config = ScriptWorkload("train.py").schema().make(revision=revision, seed_flag="none", steps=12)
     (result,) = runner.run(config)
     assert result.outcome is Outcome.ERROR
-    assert "part came from the files as they are" in result.reason
+    assert "part came from the repository itself" in result.reason

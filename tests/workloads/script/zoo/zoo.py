@@ -10,8 +10,8 @@ from statistics import fmean
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.flags import ScriptFlag
-from dmls_ray.workloads.script.workload import ScriptConfig
 from tests.workloads.script.conftest import Runner
 
 FOLDER = Path(__file__).parent

@@ -1,0 +1,157 @@
+"""What can be varied of a training script, and the words of its command line.
+
+One module because the fields of a configuration and the words that they become are read together.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from dmls_ray.config.fields import Count, FieldSpec, Name, field_specs, setting
+from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
+from dmls_ray.util.programs import module_of
+from dmls_ray.workloads.script.braces import filled
+from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
+from dmls_ray.workloads.script.paths import word_in_copy
+from dmls_ray.workloads.script.revisions import RepositoryCopy
+from dmls_ray.workloads.script.said import counts_said
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptOptions(RuntimeConfig):
+    """How a script is run and measured: fields that all scripts have."""
+
+    threads_per_rank: Count | None = setting(None, group="computation", unit="threads")  # type: ignore[assignment]
+    """CPU threads a rank computes with; without it, the cores of its machine, divided among its ranks."""
+    steps: Count | Literal["auto"] | None = setting("auto", group="run")
+    """Optimizer steps after which the script is ended. auto: 50, or fewer, ten at least, where those that count take
+    two seconds; none: it runs to its end."""
+    seed_flag: str = setting("auto", group="run")
+    """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
+    revision: Name | None = setting(None, group="run")
+    """Revision of the script's git repository, in a copy of which a run starts: a branch, a tag or a commit, or . for
+    the files as they are. none: no copy."""
+    own_folder: bool = setting(False, group="run")
+    """Whether each run has an empty working folder of its own."""
+    samples: Name | None = setting(None, group="run")
+    """Samples of a step, of all ranks, as arithmetic over flags and fields, where they are not seen or not seen right:
+    'batch_size * world_size', or with tokens: 'batch_size * world_size, tokens=batch_size * 1024'."""
+
+    CONFLICTS: ClassVar[Sequence[Conflict]] = (
+        Conflict(
+            lambda config: config.launcher != "ray",
+            "launcher={launcher} starts the ranks of built-in workloads and functions; a script needs launcher ray.",
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptConfig(ScriptOptions):
+    """One configuration of a script.
+
+    Raises:
+        ConfigError, ConflictError: as `RuntimeConfig`.
+    """
+
+    joins_group: ClassVar[bool] = False
+
+    script: str
+    """Path of the script; or -m and the name of a module, as after python."""
+    arguments: str = ""
+    """Its fixed arguments, as a line of a shell."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Flags, variables and names in braces, with their values."""
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    """Name of a metric -> regular expression; the group of its last match in what the script prints is the number."""
+    flags: Mapping[str, ScriptFlag] = field(default_factory=dict, compare=False, repr=False)
+    """How each of the values is given to the script."""
+    aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Other names of flags."""
+    copy: RepositoryCopy | None = field(default=None, compare=False)
+    """The copy of the repository at the revision; None without one."""
+    variables_at_reading: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Variables with which the flags of the script are read: it may read them first."""
+
+    @classmethod
+    def specs_to_check(cls) -> Mapping[str, FieldSpec]:
+        return field_specs(ScriptOptions)
+
+    def canonical(self) -> dict[str, Any]:
+        own = {name: spec.plain(getattr(self, name)) for name, spec in field_specs(ScriptOptions).items()}
+        world_size = own.pop("world_size")
+        recorded = {
+            "script": self.script,
+            "arguments": self.arguments or None,
+            "world_size": world_size,
+            **self.values,
+            **own,
+        }
+        return recorded | ({"metric_regex": dict(self.patterns)} if self.patterns else {})
+
+    def replace(self, **changes: Any) -> ScriptConfig:
+        return ScriptConfig(**{**without_derived_fields(vars(self), changes), **changes})
+
+    @property
+    def commit(self) -> str:
+        """The commit that the revision names; empty for the files as they are."""
+        return self.copy.commit if self.copy is not None else ""
+
+    @property
+    def program(self) -> str:
+        """What `run_as_main` takes."""
+        return self.script if module_of(self.script) else os.path.abspath(self.script)
+
+    def reader(self) -> FlagReader:
+        """The reader of the script's flags, at the revision."""
+        arguments = tuple(shlex.split(self.arguments))
+        if self.copy is None or not self.copy.commit:
+            return reader_of(self.script, arguments, variables=self.variables_at_reading)
+        root, tree = self.copy.root, self.copy.tree
+        program = word_in_copy(self.program, root, tree)
+        return reader_of(program, arguments, (str(root), str(tree)), self.variables_at_reading)
+
+    def words(self) -> list[str]:
+        """The arguments of the script, with the seed of the run.
+
+        Raises:
+            ConfigError: nothing fills a name in braces.
+        """
+        words = [filled(word, self.value_of) for word in shlex.split(self.arguments)]
+        for name, value in self.values.items():
+            words += self.flags[name].words(value)
+        if self.seed_flag not in ("", "none"):
+            words += [self.seed_flag, str(self.seed)]
+        return words
+
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment that vary or are set."""
+        return {name: str(value) for name, value in self.values.items() if self.flags[name].kind == "variable"}
+
+    def said(self) -> dict[str, float]:
+        """Samples and tokens of a step of all ranks, as `samples` says them; empty where it says nothing.
+
+        Raises:
+            ConfigError: it names what there is not, or is no arithmetic.
+        """
+        if self.samples is None:
+            return {}
+        names = [*dict.fromkeys([*self.values, *self.flags, *field_specs(ScriptOptions)])]
+        return counts_said(self.samples, self.value_of, names)
+
+    def value_of(self, name: str) -> Any:
+        """The value of a flag, a variable, a name in braces or a field, as it is in this run.
+
+        Raises:
+            KeyError: there is no such name.
+        """
+        name = self.aliases.get(name, name)
+        if name in self.values:
+            return self.values[name]
+        if name in field_specs(ScriptOptions):
+            return getattr(self, name)
+        flag = self.flags[name]
+        return flag.default if flag.given is None else " ".join(flag.given)
