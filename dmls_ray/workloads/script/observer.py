@@ -8,6 +8,7 @@ from typing import Literal
 from torch.optim import Optimizer
 
 from dmls_ray.training.clocks import PhaseClock
+from dmls_ray.training.observed.evaluations import Meaning
 from dmls_ray.training.observed.observer import WARMUP_STEPS, ObservedSteps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.script.meeting import Meeting
@@ -38,13 +39,21 @@ class ScriptSteps(ObservedSteps):
         last: the step after which the script is ended; None: it is not; auto: the 50th, or an earlier one if the
             counted steps have taken two seconds.
         meeting: where the ranks agree on it; None at world size 1.
+        evaluation: what times are that look like tests of the model.
     """
 
     def __init__(
-        self, rank: RankInfo, emit: Emit, clock: PhaseClock, last: int | Literal["auto"] | None, meeting: Meeting | None
+        self,
+        rank: RankInfo,
+        emit: Emit,
+        clock: PhaseClock,
+        last: int | Literal["auto"] | None,
+        meeting: Meeting | None,
+        evaluation: Meaning = "auto",
     ) -> None:
         most = _MOST_STEPS if last == "auto" else last
-        super().__init__(rank, emit, clock, max(WARMUP_STEPS, _MOST_WARMUP if most is None else most // 2))
+        warmup_steps = max(WARMUP_STEPS, _MOST_WARMUP if most is None else most // 2)
+        super().__init__(rank, emit, clock, warmup_steps, evaluation)
         self.first_step_s: float | None = None
         """Seconds of the run up to the end of the first step."""
         self.end_process: Callable[[], None] = lambda: None

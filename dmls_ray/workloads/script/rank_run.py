@@ -58,7 +58,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
             # In a copy, which has the files of the beginning whatever the user edits.
             check_code(replace(rank.identity, modules=(program,)), rank.machine)
     memory = MemoryMeter(device)  # after the variables of the script, which CUDA reads when it starts
-    steps = ScriptSteps(rank, emit, clock, config.steps, meeting)
+    steps = ScriptSteps(rank, emit, clock, config.steps, meeting, config.evaluation)
     utilization = UtilizationSampler(device)
 
     def measured(ended: Ended) -> dict[str, Any]:

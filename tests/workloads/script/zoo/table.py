@@ -19,6 +19,8 @@ def main() -> None:
             seen = run_zoo(Runner(servers, Path(folder)), name)
         stated = seen.stated.samples_per_step
         text = f"not known: {seen.record.facts['samples_unknown']}" if stated is None else f"{stated:.4g}"
+        if "time_unknown" in seen.record.facts:
+            text += "; times are not known"
         print(f"| {shape_of(name)} | {seen.truth.samples_per_step:.4g} | {text} |")
     for server in servers:
         server.close()

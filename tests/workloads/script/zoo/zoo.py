@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
@@ -54,14 +55,14 @@ class Seen:
         return Numbers(metrics.get("samples_per_step"), metrics.get("samples_per_s"), metrics.get("step_ms_mean"))
 
 
-def run_zoo(run: Runner, name: str) -> Seen:
+def run_zoo(run: Runner, name: str, evaluation: Literal["auto", "test", "training"] = "auto") -> Seen:
     """Run a script of the zoo."""
     world_size = ranks_of(name)
     told = run.folder / "truth"
     results = run.run(
         ScriptConfig(
             script=str(FOLDER / f"{name}.py"), world_size=world_size, steps=STEPS, seed_flag="none",
-            threads_per_rank=1, values={"ZOO_TRUTH": str(told)},
+            threads_per_rank=1, evaluation=evaluation, values={"ZOO_TRUTH": str(told)},
             flags={"ZOO_TRUTH": ScriptFlag("ZOO_TRUTH", "variable")},
         )
     )  # fmt: skip
