@@ -47,15 +47,20 @@ def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
         read_later |= {path for path in record.facts.get("read", ()) if path in writers}
         writers.update(record.facts.get("written", ()))
         in_copies.update(record.facts.get("written_in_copy", ()))
-    overwritten = {path for path, runs in writers.items() if runs > 1} - read_later
+    rewritten = {path for path, runs in writers.items() if runs > 1}
     notes = []
-    if read_later:
+    if goes_on := read_later & rewritten:
         notes.append(
-            f"Runs read what earlier runs wrote, {_listed(read_later)}, and may go on from there instead of from the "
+            f"Runs read what earlier runs wrote, {_listed(goes_on)}, and may go on from there instead of from the "
             "beginning: their steps and losses are not those of one start. --own-folder gives each run an empty "
             "working folder; a path outside of it is to be made a relative one."
         )
-    if overwritten:
+    if prepared := read_later - rewritten:
+        notes.append(
+            f"Runs read what an earlier run wrote and no other wrote again, {_listed(prepared)}: data and compiled "
+            "code are prepared once; if it is a checkpoint, --own-folder lets no run go on from it."
+        )
+    if overwritten := rewritten - read_later:
         way_out = "each run overwrites what the one before left; --own-folder gives each a folder"
         notes.append(f"Several runs wrote {_listed(overwritten)}: {way_out}.")
     if in_copies:

@@ -57,7 +57,12 @@ class FileUse:
         self._folders: dict[str, None] = {}
         """Folders that were made, or were to be."""
         notes: Mapping[str, Callable[..., None]]
-        notes = {"open": self._note_open, "os.rename": self._note_rename, "os.mkdir": self._note_folder}
+        notes = {
+            "open": self._note_open,
+            "sqlite3.connect": self._note_database,
+            "os.rename": self._note_rename,
+            "os.mkdir": self._note_folder,
+        }
 
         def audit(event: str, given: tuple[Any, ...]) -> None:
             note = notes.get(event)
@@ -90,6 +95,10 @@ class FileUse:
         if len(self._read) > MOST_NAMED:
             self._latest_left_out_ns = self._read.pop(min(self._read, key=self._read.__getitem__))
 
+    def _note_database(self, path: Any) -> None:
+        # What is written into one that was there is seen as what libraries write.
+        self._note_open(path, None, 0 if os.path.exists(path) else os.O_CREAT)
+
     def _note_rename(self, source: Any, target: Any, *_: Any) -> None:
         source, target = (os.path.realpath(os.fsdecode(path)) for path in (source, target))
         moved = [path for path in self._written if path == source or path.startswith(source + os.sep)]
@@ -121,7 +130,7 @@ class FileUse:
         return [*inside, *outside][:MOST_NAMED]
 
     def _all_written(self) -> set[str]:
-        found = {path for path in self._written if self._counts(path) and os.path.isfile(path)}
+        found = {path for path in self._written if self._counts(path)}
         after = _stamps_of(self._place, self._left_out)
         if self._before is not None and after is not None:
             found |= {path for path, stamp in after.items() if self._before.get(path) != stamp}
@@ -129,7 +138,8 @@ class FileUse:
             files = _stamps_of(folder, self._left_out, depth=0) or {}
             changed = [path for path, (changed_ns, _) in files.items() if changed_ns >= self._began_ns]
             found |= {path for path in changed if self._counts(path)}
-        return found
+        # An empty file, as a lock, has nothing to go on from.
+        return {path for path in found if os.path.isfile(path) and os.path.getsize(path)}
 
     def _is_inside(self, path: str) -> bool:
         return path.startswith(self._place + os.sep)

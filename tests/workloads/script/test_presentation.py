@@ -62,4 +62,8 @@ def test_files_that_runs_read_and_write_are_named() -> None:
     last.facts |= {"read": ["ckpt/latest.pt", "data.txt"], "written_in_copy": ["out.txt"]}
     assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in notes()
     assert "Several runs wrote log.txt: each run overwrites" in notes()
+    last.facts |= {"written": []}
+    middle.facts |= {"written": ["log.txt", "ckpt/latest.pt"]}
+    assert "Runs read what an earlier run wrote and no other wrote again, ckpt/latest.pt: data and" in notes()
+    assert "may go on from there" not in notes()
     assert "Runs wrote out.txt in copies of the repository; yours is as before" in notes()

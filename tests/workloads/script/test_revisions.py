@@ -474,7 +474,7 @@ def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
     (repository / "later").mkdir()
     monkeypatch.chdir(repository / "later")
     runner = Runner(servers, tmp_path)
-    (repository / "train.py").write_text("open('written.txt', 'w')\n" + BEGIN + LOOP)
+    (repository / "train.py").write_text("open('written.txt', 'w').write('x')\n" + BEGIN + LOOP)
     git("commit", "--quiet", "-am", "writes", folder=repository)
     (repository / "later" / "part.py").touch()
     git("add", ".", folder=repository)
@@ -501,7 +501,8 @@ def test_a_path_in_the_repository_is_that_in_the_copy_whether_it_is_there_or_not
 def test_variables_that_are_paths_in_the_repository_are_those_in_the_copy(
     repository: Path, servers: list[ForkServer], tmp_path: Path
 ) -> None:
-    script = "import os\nopen(os.path.join(os.environ['PWD'], 'a'), 'w')\nopen(os.environ['TO'], 'w')\n"
+    names = "os.path.join(os.environ['PWD'], 'a'), os.environ['TO']"
+    script = f"import os\nfor name in ({names}): open(name, 'w').write('x')\n"
     (repository / "train.py").write_text(script + BEGIN + LOOP)
     git("commit", "--quiet", "-am", "writes", folder=repository)
     variables = {"TO": str(repository / "b"), "PWD": str(repository)}

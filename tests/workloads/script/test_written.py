@@ -67,12 +67,33 @@ for name in ("one", "two"):
         file.write(name)
     os.replace(name + ".tmp", name + ".txt")
 os.mkdir("tmp-checkpoint")
-open("tmp-checkpoint/state.json", "w").close()
+open("tmp-checkpoint/state.json", "w").write("x")
 os.rename("tmp-checkpoint", "checkpoint")
-open("gone.txt", "w").close()
+open("gone.txt", "w").write("x")
 os.remove("gone.txt")
 """
     assert files(run, source) == ([], [f"{outside}/{name}" for name in ("checkpoint/state.json", "one.txt", "two.txt")])
+
+
+def test_an_empty_file_such_as_a_lock_is_nothing_to_go_on_from(run: Runner, place: Path) -> None:
+    source = "for name in ('lock', 'state'): print('x' * (name == 'state'), end='', file=open(name, 'w'))"
+    assert files(run, source) == ([], ["state"])
+
+
+@pytest.mark.parametrize("folder", [".", "outside"])
+def test_a_database_that_a_run_goes_on_from_is_known(run: Runner, place: Path, outside: Path, folder: str) -> None:
+    name = "trials.db" if folder == "." else f"{outside}/trials.db"
+    source = f"""
+import sqlite3
+for name in ({name!r}, ":memory:", ""):
+    with sqlite3.connect(name) as database:
+        database.execute("create table if not exists trials (value)")
+        database.execute("insert into trials values (1)")
+    database.close()
+"""
+    assert files(run, source) == ([], [name])
+    assert files(run, source) == ([name], [name])
+    assert files(run, f"import sqlite3\nsqlite3.connect({name!r}).execute('select * from trials')") == ([name], [])
 
 
 def test_files_of_the_system_of_packages_and_hidden_ones_are_nobodys_checkpoints(run: Runner, place: Path) -> None:
