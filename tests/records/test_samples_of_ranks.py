@@ -55,6 +55,15 @@ def test_samples_of_ranks_are_added_up_unless_they_are_shared(
     assert ("same_samples" in record.facts) == is_same
 
 
+def test_where_one_rank_may_have_trained_or_tested_no_time_of_a_step_is_stated() -> None:
+    unclear = rank(0, 16, loaded=16, digests=[1], time_unknown="35%")
+    del unclear.values["step_ms_mean"], unclear.values["samples_per_s"]
+    record = record_of(rank(1, 16, loaded=16, digests=[2]), unclear)
+    assert record.facts["time_unknown"] == "35%"
+    assert record.metrics["samples_per_step"] == 32
+    assert not {"step_ms_mean", "samples_per_s"} & record.metrics.keys()
+
+
 def test_a_run_says_why_its_samples_are_not_known() -> None:
     known = rank(0, 16, loaded=16, digests=[1])
     reason = "loader: 4, model: 3"

@@ -66,7 +66,7 @@ def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
     for names in _grouped(rows, lambda row: fact_of(row, "same_samples")).values():
         yield (
             f"{names}: all ranks were given the same samples, so a step has no more different ones than that of one "
-            "rank; a DistributedSampler gives each rank its own."
+            "rank; under data parallelism a DistributedSampler gives each rank its own."
         )
 
 

@@ -37,6 +37,12 @@ def test_what_is_left_out_is_said_where_it_is_much() -> None:
     assert not any("tests of the model" in note for note in table_of({"counted_share": 0.8}).notes)
 
 
+def test_what_may_be_training_is_not_said_to_be_a_test() -> None:
+    notes = table_of({"counted_share": 0.62, "time_unknown": "38%"}).notes
+    assert any("--evaluation training" in note for note in notes)
+    assert not any("(62%)" in note for note in notes)
+
+
 @pytest.mark.parametrize("name", ["backward_passes", "optimizers"])
 def test_passes_and_optimizers_of_a_step_have_a_column_where_they_are_not_one(name: str) -> None:
     head = {"backward_passes": "backward/step", "optimizers": "optimizers"}[name]
@@ -51,6 +57,7 @@ def test_passes_and_optimizers_of_a_step_have_a_column_where_they_are_not_one(na
         ({"samples_unknown": "loader: 4, model: 3"}, "(loader: 4, model: 3): give --samples."),
         ({"samples_differ": "16"}, "a step was seen to have 16 samples; the number that was given is taken."),
         ({"same_samples": "true"}, "all ranks were given the same samples"),
+        ({"time_unknown": "35%"}, "35% of the time may be tests of the model"),
         ({"observer_fault": "read: KeyError: 1"}, "(read: KeyError: 1)"),
     ],
 )
