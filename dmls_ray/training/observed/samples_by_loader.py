@@ -13,16 +13,10 @@ from dmls_ray.training.observed.given import Given
 from dmls_ray.training.observed.loaders import Batch
 from dmls_ray.training.observed.seen_steps import MOST, Samples, SeenStep, loaded_in, new_passes
 
-_ALIKE = 0.1
-"""Relative difference up to which two sums over steps are the same: a loader may read some batches ahead."""
 _EQUAL = 0.01
-"""The same of two sums of which neither may have a sample more."""
+"""Relative difference up to which two sums over steps are equal."""
 _AHEAD = 2
 """Batches that a loader may have read ahead of the backward passes."""
-
-
-def _are_alike(sum_: float, other: float, slack: float) -> bool:
-    return abs(sum_ - other) <= max(_ALIKE * other, slack)
 
 
 def _are_equal(sum_: float, other: float) -> bool:
@@ -48,6 +42,8 @@ class Read:
         self._all = batches
         self._batches = [batch for step in self._window for batch in step.batches if batch.size]
         self._sizes = {batch.size for batch in batches}
+        self._slack = _AHEAD * max(self._sizes)
+        """Samples by which what was read may differ from what was trained, as a loader reads ahead."""
         self._by_shape: Mapping[Shape, int] = {
             shape: batch.size for batch in batches for shape in batch.shapes if batch.size in shape[:2]
         }
@@ -174,14 +170,13 @@ class Read:
 
     def _of_several_loaders(self, trained: int) -> Samples:
         """Loaders gave more than the passes were given first."""
-        slack = _AHEAD * max(self._sizes)
         given = sum(sum(given.sizes) for given in self._seen)
         by_loader: Counter[int] = Counter()
         for batch in self._batches:
             by_loader[batch.loader] += batch.size
-        if given > trained and (given >= self._read or _are_alike(given, self._read, slack)):
+        if given > trained and (given >= self._read or abs(given - self._read) <= self._slack):
             return Samples(total=self._read, counted_by="loader and model agree")
-        if len(by_loader) == 1 or any(_are_alike(trained, read, slack) for read in by_loader.values()):
+        if len(by_loader) == 1 or any(abs(trained - read) <= self._slack for read in by_loader.values()):
             return Samples(total=trained, counted_by="model")
         return self._contradiction(trained)
 
@@ -191,7 +186,7 @@ class Read:
         if first == given:
             return Samples(total=given, counted_by="model")
         # The parts may have a forward pass each, before the backward passes.
-        if _are_alike(given, self._read, _AHEAD * max(self._sizes)):
+        if abs(given - self._read) <= self._slack:
             return Samples(total=self._read, counted_by="loader and model agree")
         return self._contradiction(given)
 
@@ -214,7 +209,7 @@ class Read:
                 number = fmean(given.size for given in self._seen)
                 than_model = f" (the model was given {number:.4g})" if number else ""
                 return Samples(total=total, counted_by=f"loader{than_model}")
-        elif _are_alike(given, self._read, max(self._sizes)):
+        elif _are_equal(given, self._read):
             return Samples(total=self._read, counted_by="loader and model agree")
         return self._contradiction(given)
 
