@@ -20,6 +20,9 @@ from dmls_ray.workloads.script.paths import word_in_copy
 from dmls_ray.workloads.script.revisions import RepositoryCopy
 from dmls_ray.workloads.script.said import counts_said
 
+THREADS = "OMP_NUM_THREADS"
+"""The variable by which libraries know how many threads to compute with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptOptions(RuntimeConfig):

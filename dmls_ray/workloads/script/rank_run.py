@@ -25,7 +25,7 @@ from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in_program
-from dmls_ray.workloads.script.config import ScriptConfig
+from dmls_ray.workloads.script.config import THREADS, ScriptConfig
 from dmls_ray.workloads.script.ended import Ended, end_process, flush, run_to_end
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
@@ -132,12 +132,12 @@ def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | Non
         del os.environ[name]
     os.environ |= config.variables()
     threads = config.threads_per_rank or max(1, usable_cores() // rank.local_world_size)
-    if "OMP_NUM_THREADS" in config.variables():
-        threads = int(config.variables()["OMP_NUM_THREADS"])
+    if THREADS in config.variables():
+        threads = int(config.variables()[THREADS])
     torch.set_num_threads(threads)
     # Unseeded generators would draw the same in all forks. A rank has its own seed, as a process of torchrun has.
     seed_process(config.seed + rank.rank)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ[THREADS] = str(threads)
     if rank.store_address is None:
         return None  # as `python train.py`, which has no ranks
     meeting = Meeting(rank, *rank.store_address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.programs import folder_name_of, module_of
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.script.braces import names_in_braces
-from dmls_ray.workloads.script.config import ScriptConfig, ScriptOptions
+from dmls_ray.workloads.script.config import THREADS, ScriptConfig, ScriptOptions
 from dmls_ray.workloads.script.flags import FlagReader, ScriptFlag, reader_of
 from dmls_ray.workloads.script.revisions import RepositoryCopy, copy_for
 
@@ -184,7 +185,7 @@ class ScriptWorkload(Workload):
         assert isinstance(config, ScriptConfig)
         variables = config.variables()
         if config.threads_per_rank is not None:
-            variables |= {"OMP_NUM_THREADS": str(config.threads_per_rank)}
+            variables |= {THREADS: str(config.threads_per_rank)}
         program = ["python"]
         if config.world_size > 1:
             program = ["torchrun", "--standalone", "--nproc-per-node", str(config.world_size)]
@@ -209,6 +210,15 @@ class ScriptWorkload(Workload):
                 way_out = f"; {ours[0]} is a flag of dmls-ray, which stands before --" if ours else ""
                 at = f" at --revision {config.revision}" if config.commit else ""
                 raise ConfigError(f"{config.script} {shlex.join(words)}{at}: {error.rstrip('.')}{way_out}.")
+
+    def prepare(self, configs: Sequence[ScriptConfig], notify: Callable[[str], None]) -> None:
+        """Say that a number of threads that the user may have exported is not taken."""
+        threads = os.environ.get(THREADS)
+        if threads and any(config.threads_per_rank is None and THREADS not in config.variables() for config in configs):
+            notify(
+                f"{THREADS}={threads} is set here and does not reach the runs, whose ranks share the cores of their "
+                f"machine; --threads-per-rank {threads} takes it."
+            )
 
     def check_recorded(self, config: Mapping[str, Any]) -> None:
         check_field_values(field_specs(ScriptOptions), config)
