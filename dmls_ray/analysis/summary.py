@@ -53,6 +53,9 @@ class AnswerTable:
         """What follows the headline: the training, where the difference of steps goes, and what other fields do."""
         self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
+        has_intervals = any(effect.contrast.half_width for effects in self.answer.comparisons for effect in effects)
+        self.intervals = words.INTERVALS if has_intervals else ""
+        """What the intervals of the tables are; empty without any."""
         count = len(self.answer.comparisons) - MOST_ROWS
         text = f"Left out: {count} more comparisons; --format json of dmls-ray table has them."
         self.left_out = text if count > 0 else ""
@@ -71,6 +74,8 @@ class AnswerTable:
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
         for frame in self.frames:
             lines += ["", *_fitted(frame, width)]
+        if self.intervals:
+            lines += textwrap.wrap(self.intervals, width, break_on_hyphens=False)
         if self.frames:
             lines.append("")
         for text in (self.left_out, self.undecided):
@@ -172,7 +177,7 @@ class SweepSummary:
     @cached_property
     def table(self) -> Table:
         """A row a trial; of a search, the best one first."""
-        table = make_table(self.results, self.question.varied, best_by=self.question.best_by)
+        table = make_table(self.results, self.question.varied, best_by=self.question.best_by, given=self.question.given)
         self.question.ask(table)
         if self.unfinished:
             table.typed_notes.append(Note("unfinished", self.unfinished))

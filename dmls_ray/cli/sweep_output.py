@@ -24,7 +24,7 @@ from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.planning import FolderState, results_location, search_minimizes
+from dmls_ray.execution.planning import FolderState, kept_records, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.model import Durations
@@ -60,7 +60,9 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     results = load(location) if records else Results(Path(), [])
     planned = plan.run_ids
-    results = results.of([record for record in results.records if record.run_id in planned])
+    results = results.of(
+        [record for record in kept_records(plan, results.records, options) if record.run_id in planned]
+    )
     results.until = options.until
     state = FolderState(plan, options, records, lambda: results)
     if joined is None:
@@ -110,6 +112,7 @@ def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
     question = SweepQuestion(
         text=options.question,
         varied=plan.varied,
+        given=plan.axes,
         axis=options.axis,
         changed=plan.changed,
         minimizes=search_minimizes(options),

@@ -267,6 +267,8 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
         assert (found["kind"], found["verdict"], found["exit_code"]) == ("ab", word, code_of_exit)
         (speed,) = found["speed"]
         assert speed["low"] <= speed["value"] <= speed["high"]
+        # The first revision has runs of the call before, which this one does not take.
+        assert [trial["n"] for trial in found["trials"]] == [speed["n"]] * 2
         assert speed["n"] >= 3
     written = ["--format", "github", "--out", "out", "--equivalent", "10%"]
     done = dmls_ray("ab", "old", "same", *written, "--", "sweep", "train.py", "--", "--data", "d", folder=folder)

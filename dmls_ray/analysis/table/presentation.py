@@ -38,6 +38,8 @@ class Presentation(Hooks):
 
     samples_by: ClassVar[str] = "rank.count(samples=...) in the function says them"
     """What tells the samples of a step where they are not known."""
+    seeds_by: ClassVar[str] = "If the function sets a seed itself, let it take that of the run (config['seed'])"
+    """What gives each repeat a seed of its own."""
 
     def add_speed_up(self, rows: Sequence[Trial], fixed_batch_field: str) -> None:
         """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal.

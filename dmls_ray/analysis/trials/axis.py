@@ -87,6 +87,11 @@ class Pair:
     trial: Trial
     base: Trial
 
+    @property
+    def text(self) -> str:
+        """`batch_per_rank 128 vs 16 (1 rank)`."""
+        return f"{self.label} ({self.where})" if self.where else self.label
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -180,6 +185,9 @@ def _in_order(group: Sequence[Trial], name: str, *, is_amount: bool) -> list[Tri
     if is_amount:
         return sorted(group, key=lambda trial: 1 if trial.factors[name] is None else trial.factors[name])
     spec = group[0].workload.specs().get(name)
-    default = None if spec is None else spec.default
-    # Sorting is stable: the one at the default comes first, or the first one stays.
-    return sorted(group, key=lambda trial: trial.factors[name] != default)
+    baseline = None if spec is None else spec.default
+    values = [trial.factors[name] for trial in group]
+    if baseline not in values:
+        baseline = next((value for value in group[0].given.get(name, ()) if value in values), None)
+    # Sorting is stable: without a baseline the first one stays.
+    return sorted(group, key=lambda trial: trial.factors[name] != baseline)

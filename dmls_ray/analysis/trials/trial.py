@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import EXACT, format_of, is_time, limit_of, quantity_of, resolution_of, table_metrics
+from dmls_ray.analysis.metrics import (
+    EXACT,
+    drifts,
+    format_of,
+    is_time,
+    limit_of,
+    quantity_of,
+    resolution_of,
+    table_metrics,
+)
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
@@ -50,7 +59,8 @@ def speed_metric(*trials: Trial) -> str:
 class Comparisons:
     """Comparisons of the trials of one table, with intervals of 95% for all pairs and measures of its answer together.
 
-    Only values of one block with the same versions are compared; times only of the same machine and device, too.
+    Only values of one block with the same versions are compared; what drifts, as times do, only of the same session,
+    machine and device, too.
 
     Args:
         trials: all trials of the table.
@@ -126,14 +136,14 @@ class Comparisons:
             looks: how the number of blocks came about, if otherwise than for all comparisons.
         """
         trials = [self._trials[trial_id] for trial_id in samples]
-        is_timed = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or is_time(metric)
+        is_drifting = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or drifts(metric)
         records = []
         measured: list[float] = []
         values: dict[str, dict[Hashable, float]] = {}
         for trial in trials:
             records += trial.counted
             measured += trial.by_block(metric).values()
-            values[trial.trial_id] = _by_environment(trial, samples[trial.trial_id], is_timed=is_timed)
+            values[trial.trial_id] = _by_environment(trial, samples[trial.trial_id], is_drifting=is_drifting)
         return BlockModel(
             values,
             is_ratio=is_ratio,
@@ -146,13 +156,13 @@ class Comparisons:
         )
 
 
-def _by_environment(trial: Trial, values: Mapping[int, float], *, is_timed: bool) -> dict[Hashable, float]:
+def _by_environment(trial: Trial, values: Mapping[int, float], *, is_drifting: bool) -> dict[Hashable, float]:
     """Values with block and environment as their key, so that a model pairs only what may be compared."""
     found: dict[Hashable, float] = {}
     for block, value in values.items():
         if block in trial.environments:
-            software, hardware = trial.environments[block]
-            found[block, software, hardware if is_timed else ()] = value
+            software, place = trial.environments[block]
+            found[block, software, place if is_drifting else ()] = value
     return found
 
 
@@ -166,6 +176,8 @@ class Trial:
     records: list[RunRecord]
     speed_up: Contrast | None = None
     """Against the trial that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
+    given: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Field -> the values of the sweep, in the order in which they were given."""
 
     @cached_property
     def comparisons(self) -> Comparisons:
@@ -226,19 +238,24 @@ class Trial:
 
     @cached_property
     def environments(self) -> dict[int, tuple[Hashable, Hashable]]:
-        """Block -> versions and commit of its counted run, and machine and device; a device that the configuration
-        names does not count.
+        """Block -> versions and commit of its counted run; and its session, machine and device. A device that the
+        configuration names does not count.
         """
         environments: dict[int, tuple[Hashable, Hashable]] = {}
         for record in self.counted:
             device = record.device if record.config.get("device", "auto") == "auto" else ""
             software = tuple(sorted(software_facts(record.versions, record.git).items()))
-            environments[record.repeat] = software, (*hardware_key(record.machine), device)
+            environments[record.repeat] = software, (*hardware_key(record.machine), device, record.session)
         return environments
 
     def common_blocks(self, base: Trial) -> set[int]:
         """The blocks in which the times of this trial and of another one may be compared."""
         return {block for block, _ in self.environments.items() & base.environments.items()}
+
+    def ran_apart(self, base: Trial) -> bool:
+        """Whether this trial and another one both have times, and of no block in one session."""
+        blocks, base_blocks = ({(record.repeat, record.session) for record in item.timed} for item in (self, base))
+        return bool(blocks and base_blocks) and blocks.isdisjoint(base_blocks)
 
     @cached_property
     def same_results(self) -> list[str]:

@@ -18,6 +18,7 @@ class ScriptPresentation(Presentation):
     """Notes on what was seen of a script."""
 
     samples_by = "give --samples"
+    seeds_by = "If the script sets a seed itself, let it take that of the run: --seed-flag names its flag"
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """Also which trials have one loss, and which files runs share."""
