@@ -173,6 +173,8 @@ class SweepSummary:
 
     results: Results
     question: SweepQuestion
+    has_verdict: bool = False
+    """Whether a verdict follows, which says what is open and how many repeats decide it, in place of the answer."""
 
     @cached_property
     def table(self) -> Table:
@@ -198,8 +200,8 @@ class SweepSummary:
     @cached_property
     def answer(self) -> AnswerTable:
         """The answer: a headline, a table of effects, what is undecided, and why."""
-        decision = None if self.question.metric or self.unfinished else self.decision
-        return AnswerTable(answer_of(self.table, self.question), decision)
+        is_decided_elsewhere = self.has_verdict or self.question.metric or self.unfinished
+        return AnswerTable(answer_of(self.table, self.question), None if is_decided_elsewhere else self.decision)
 
     def json_fields(self) -> dict[str, Any]:
         """The fields of an `AnswerObject`: the answer and the trials for programs."""

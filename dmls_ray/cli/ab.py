@@ -53,7 +53,7 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
         print_json(found)
         return code
     console = ProgressConsole()
-    show_results(results, plan, request, console)
+    show_results(results, plan, request, console, has_verdict=True)
     line = f"{verdict.word}: {_reason(verdict, first, second)}."
     if request.given["format"] == "github":
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"

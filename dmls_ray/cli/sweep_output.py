@@ -6,6 +6,7 @@ import functools
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,12 @@ def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
     return SweepSummary(results, question)
 
 
-def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the table, the answer, how to go on, and where the files are."""
+def show_results(
+    results: Results, plan: Plan, request: Request, console: ProgressConsole, *, has_verdict: bool = False
+) -> None:
+    """Print the table, the answer, how to go on, and where the files are; a verdict may follow."""
     options = request.options
-    summary = summary_of(results, plan, options)
+    summary = replace(summary_of(results, plan, options), has_verdict=has_verdict)
     print_summary(summary, "text", console, by=options.layout)
     say(console, "")
     if options.search:

@@ -72,3 +72,10 @@ def test_a_line_below_the_table_says_what_its_intervals_are() -> None:
     assert lines[place - 1].startswith("batch_per_rank"), "right below it"
     once = results(GRID, lambda values, repeat: 100.0 + values["batch_per_rank"], repeats=1)
     assert SweepSummary(once, SweepQuestion.of([session()])).answer.intervals == ""
+
+
+def test_where_a_verdict_follows_it_alone_says_how_many_repeats_decide() -> None:
+    noisy = results(GRID, lambda values, repeat: 100.0 + 20 * ((repeat * values["batch_per_rank"] // 16) % 3))
+    question = SweepQuestion.of([session()])
+    assert "repeats" in SweepSummary(noisy, question).answer.undecided
+    assert SweepSummary(noisy, question, has_verdict=True).answer.undecided == ""

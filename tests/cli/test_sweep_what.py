@@ -322,6 +322,7 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
     sessions = Counter(json.loads(line)["session"] for line in lines)
     assert [*sessions.values()] == [4, 4], "HEAD is measured again, beside the files as they are"
     assert "revision . vs HEAD" in done.stdout, done.stderr
+    assert "1 comparison" not in done.stdout, "the last line says what is open"
 
     done = dmls_ray("sweep", "train.py", "--repeats", "2", "--out", "results/plain", folder=tmp_path)
     assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in done.stdout, done.stderr

@@ -186,7 +186,7 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
     sessions = []
     for group in axis.groups:
         pairs = {pair.label: pair for pair in (*axis.against_first(group), *axis.steps(group))}
-        sessions += [pair.text for pair in pairs.values() if pair.trial.ran_apart(pair.base)]
+        sessions += [pair.text for pair in pairs.values() if pair.ran_apart]
     caveats = {
         "not_measured": lost,
         "independent": apart,

@@ -92,6 +92,13 @@ class Pair:
         """`batch_per_rank 128 vs 16 (1 rank)`."""
         return f"{self.label} ({self.where})" if self.where else self.label
 
+    @property
+    def ran_apart(self) -> bool:
+        """Whether both trials have times, and of no block in one session."""
+        trials = (self.trial, self.base)
+        blocks, base_blocks = ({(record.repeat, record.session) for record in trial.timed} for trial in trials)
+        return bool(blocks and base_blocks) and blocks.isdisjoint(base_blocks)
+
 
 @dataclass(frozen=True)
 class Axis:

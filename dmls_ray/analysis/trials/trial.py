@@ -7,16 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import (
-    EXACT,
-    drifts,
-    format_of,
-    is_time,
-    limit_of,
-    quantity_of,
-    resolution_of,
-    table_metrics,
-)
+from dmls_ray.analysis import metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
@@ -36,8 +27,6 @@ RUNS_PER_S = "runs_per_s"
 """Name of the rate of runs, by which trials without a throughput are compared."""
 TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
-
-
 STEPS_PER_S = "steps_per_s"
 """Name of the rate of steps, by which trials are compared whose steps are known to have the same samples."""
 
@@ -84,9 +73,9 @@ class Comparisons:
         model = BlockModel(
             {name: trial.by_block(name) for name in (metric, base)},
             is_ratio=is_ratio,
-            resolution=resolution_of(metric, trial.counted),
+            resolution=metrics.resolution_of(metric, trial.counted),
             looks=self._looks,
-            limit=limit_of(metric),
+            limit=metrics.limit_of(metric),
             once=(metric, base) if trial.is_once(metric) else (),
             families=self._measures * max(len(compared), 1),
         )
@@ -136,7 +125,7 @@ class Comparisons:
             looks: how the number of blocks came about, if otherwise than for all comparisons.
         """
         trials = [self._trials[trial_id] for trial_id in samples]
-        is_drifting = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or drifts(metric)
+        is_drifting = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or metrics.drifts(metric)
         records = []
         measured: list[float] = []
         values: dict[str, dict[Hashable, float]] = {}
@@ -147,10 +136,10 @@ class Comparisons:
         return BlockModel(
             values,
             is_ratio=is_ratio,
-            resolution=resolution_of(metric, records),
-            is_exact=metric in EXACT,
+            resolution=metrics.resolution_of(metric, records),
+            is_exact=metric in metrics.EXACT,
             looks=looks or self._looks,
-            limit=limit_of(metric, measured),
+            limit=metrics.limit_of(metric, measured),
             once=[trial.trial_id for trial in trials if trial.is_once(metric)],
             families=self._measures,
         )
@@ -252,11 +241,6 @@ class Trial:
         """The blocks in which the times of this trial and of another one may be compared."""
         return {block for block, _ in self.environments.items() & base.environments.items()}
 
-    def ran_apart(self, base: Trial) -> bool:
-        """Whether this trial and another one both have times, and of no block in one session."""
-        blocks, base_blocks = ({(record.repeat, record.session) for record in item.timed} for item in (self, base))
-        return bool(blocks and base_blocks) and blocks.isdisjoint(base_blocks)
-
     @cached_property
     def same_results(self) -> list[str]:
         """The losses of its runs, if they are the same in each, though their seeds differ: the repeats repeat one run.
@@ -281,7 +265,7 @@ class Trial:
         steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
         """
         if metric in LEARNED:
-            return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
+            return any(map(is_loss, self.same_results)) or not metrics.resolution_of(metric, self.counted)
         return metric not in registered_metrics() and any(metric in record.metrics for record in self.counted)
 
     @cached_property
@@ -290,10 +274,10 @@ class Trial:
         reported = field_names(record.metrics for record in self.counted)
         without_entry = [name for name in reported if name not in registered_metrics()]
         found = {}
-        for name in (*table_metrics(), *without_entry):
+        for name in (*metrics.table_metrics(), *without_entry):
             values = list(self.by_block(name).values())
             if values:
-                quantity, resolution = quantity_of(name, values), resolution_of(name, self.counted)
+                quantity, resolution = metrics.quantity_of(name, values), metrics.resolution_of(name, self.counted)
                 found[name] = estimate(values, quantity, resolution=resolution, is_once=self.is_once(name))
         return found
 
@@ -310,7 +294,7 @@ class Trial:
         if metric == RUNS_PER_S:
             seconds = self.by_block("total_s") if self.workload.durations_compare else {}
             return {block: 1 / value for block, value in seconds.items() if value > 0}
-        records = self.timed if is_time(metric) else self.counted
+        records = self.timed if metrics.is_time(metric) else self.counted
         return {record.repeat: record.metrics[metric] for record in records if metric in record.metrics}
 
     def rates(self) -> dict[int, float]:
@@ -333,7 +317,7 @@ class Trial:
     def text(self, metric: str, *, interval: bool = False) -> str:
         """A metric as tables write it, with its interval or without; empty if no run reports it."""
         write = format_interval if interval else format_value
-        return write(self.estimates.get(metric), format_of(metric))
+        return write(self.estimates.get(metric), metrics.format_of(metric))
 
     @cached_property
     def overfit_epoch(self) -> int | None:
