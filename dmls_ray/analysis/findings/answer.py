@@ -183,10 +183,8 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
-    sessions = []
-    for group in axis.groups:
-        pairs = {pair.label: pair for pair in (*axis.against_first(group), *axis.steps(group))}
-        sessions += [pair.text for pair in pairs.values() if pair.ran_apart]
+    others = map(trials.axis_of, _other_fields(trials, axis))
+    sessions = [pair.text for item in (axis, *others) for pair in _pairs_of(item) if pair.ran_apart]
     caveats = {
         "not_measured": lost,
         "independent": apart,
@@ -195,6 +193,13 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
         "other_work": describe_other_work(trials.rows),
     }
     return {kind: {"names": names} for kind, names in caveats.items() if names}
+
+
+def _pairs_of(axis: Axis) -> Iterator[Pair]:
+    """The values of an axis against its first one, and neighbours, each pair once."""
+    for group in axis.groups:
+        pairs = (*axis.against_first(group), *axis.steps(group))
+        yield from {pair.label: pair for pair in pairs}.values()
 
 
 def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:
