@@ -14,7 +14,7 @@ from dmls_ray.analysis.stats.formatting import MEMORY as MEMORY_FORMAT
 from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.registry import registered_metrics
+from dmls_ray.workloads.registry import metric_direction, registered_metrics
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.trials.trial import Trial
@@ -88,6 +88,17 @@ def resolution_of(name: str, records: Iterable[RunRecord]) -> float:
 def is_time(name: str) -> bool:
     """Whether a metric means nothing where runs shared the machine."""
     return metric_of(name).is_time
+
+
+def drifts(name: str) -> bool:
+    """Whether the state of the machine may change a metric from one session to the next.
+
+    So do times, and the memory of processes, which may serve all runs of a session. A result of training follows from
+    seed, code and data. What else a function reports may be either.
+    """
+    if name not in registered_metrics():
+        return metric_direction(name) == "none"  # neither a loss nor an accuracy
+    return is_time(name) or name == "peak_mem_mib"
 
 
 MEMORY_METRICS: Mapping[str, str] = {

@@ -53,6 +53,9 @@ class AnswerTable:
         """What follows the headline: the training, where the difference of steps goes, and what other fields do."""
         self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
+        has_intervals = any(effect.contrast.half_width for effects in self.answer.comparisons for effect in effects)
+        self.intervals = words.INTERVALS if has_intervals else ""
+        """What the intervals of the tables are; empty without any."""
         count = len(self.answer.comparisons) - MOST_ROWS
         text = f"Left out: {count} more comparisons; --format json of dmls-ray table has them."
         self.left_out = text if count > 0 else ""
@@ -71,6 +74,8 @@ class AnswerTable:
             lines += textwrap.wrap(text, width, break_on_hyphens=False)
         for frame in self.frames:
             lines += ["", *_fitted(frame, width)]
+        if self.intervals:
+            lines += textwrap.wrap(self.intervals, width, break_on_hyphens=False)
         if self.frames:
             lines.append("")
         for text in (self.left_out, self.undecided):
@@ -168,11 +173,13 @@ class SweepSummary:
 
     results: Results
     question: SweepQuestion
+    has_verdict: bool = False
+    """Whether a verdict follows, which says what is open and how many repeats decide it, in place of the answer."""
 
     @cached_property
     def table(self) -> Table:
         """A row a trial; of a search, the best one first."""
-        table = make_table(self.results, self.question.varied, best_by=self.question.best_by)
+        table = make_table(self.results, self.question.varied, best_by=self.question.best_by, given=self.question.given)
         self.question.ask(table)
         if self.unfinished:
             table.typed_notes.append(Note("unfinished", self.unfinished))
@@ -193,8 +200,8 @@ class SweepSummary:
     @cached_property
     def answer(self) -> AnswerTable:
         """The answer: a headline, a table of effects, what is undecided, and why."""
-        decision = None if self.question.metric or self.unfinished else self.decision
-        return AnswerTable(answer_of(self.table, self.question), decision)
+        is_decided_elsewhere = self.has_verdict or self.question.metric or self.unfinished
+        return AnswerTable(answer_of(self.table, self.question), None if is_decided_elsewhere else self.decision)
 
     def json_fields(self) -> dict[str, Any]:
         """The fields of an `AnswerObject`: the answer and the trials for programs."""

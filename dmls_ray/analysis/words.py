@@ -11,7 +11,6 @@ from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
-from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import PARTS, StepChange
@@ -63,6 +62,7 @@ VERDICTS: Mapping[str, str] = {
 CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
     "independent": "not compared, since their ranks trained apart: {names}",
+    "sessions": "speeds not compared, since no block of one session has both: {names}; --whole-blocks measures both",
     "held_clocks": "the clocks of GPUs were held down: {names}",
     "other_work": "other programs computed beside: {names}",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
@@ -75,6 +75,8 @@ CAVEATS: Mapping[str, str] = {
     "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
 }
 """What a reader must know -> the words."""
+INTERVALS = "Intervals [95%] hold for all comparisons together: with few repeats, wider than those of trials."
+"""What the intervals of a table of effects are."""
 _PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
@@ -98,12 +100,12 @@ def headline_text(answer: Answer) -> str:
 def beside_text(comparison: Comparison) -> str:
     """What another field does, in a sentence: to speed and results; empty where neither can be compared."""
     effects = [effect_text(effect) for effect in comparison if effect.measure.is_judged]
-    return f"{_pair_text(comparison[0].pair)}: {', '.join(effects)}." if effects else ""
+    return f"{comparison[0].pair.text}: {', '.join(effects)}." if effects else ""
 
 
 def _facts_of(comparison: Comparison) -> dict[str, str]:
     effects = [effect_text(effect) for effect in comparison if _is_said(effect)]
-    return {"pair": _pair_text(comparison[0].pair), "effects": ", ".join(effects)}
+    return {"pair": comparison[0].pair.text, "effects": ", ".join(effects)}
 
 
 def effect_text(effect: Effect) -> str:
@@ -221,7 +223,7 @@ def _open_text(decision: Decision) -> str:
     if realistic:
         texts.append(f"about {realistic[-1]} repeats would decide {len(realistic)}: {_flags(decision)}")
     if hopeless := decision.hopeless:
-        names = join_names([f"{_pair_text(claim.pair)}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
+        names = join_names([f"{claim.pair.text}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
         texts.append(f"no realistic number of repeats decides {len(hopeless)} on this machine ({names})")
     if stage is None and not decision.repeats_wanted:
         texts.append(f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides")
@@ -253,12 +255,7 @@ def _names(claims: Sequence[Effect]) -> str:
 
 def claim_text(claim: Effect) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
-    return f"{_pair_text(claim.pair)}: {claim.measure.noun} {amount_text(claim)}"
-
-
-def _pair_text(pair: Pair) -> str:
-    """`batch_per_rank 128 vs 16 (1 rank)`."""
-    return f"{pair.label} ({pair.where})" if pair.where else pair.label
+    return f"{claim.pair.text}: {claim.measure.noun} {amount_text(claim)}"
 
 
 def disturbance_notes(trials: Sequence[Trial]) -> list[str]:

@@ -53,7 +53,7 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
         print_json(found)
         return code
     console = ProgressConsole()
-    show_results(results, plan, request, console)
+    show_results(results, plan, request, console, has_verdict=True)
     line = f"{verdict.word}: {_reason(verdict, first, second)}."
     if request.given["format"] == "github":
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
@@ -72,11 +72,14 @@ def _reason(verdict: Verdict, first: str, second: str) -> str:
         where = f" with {effect.pair.where}" if effect.pair.where else ""
         phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
         told.append(f"{phrase} {first}{where} (n={effect.contrast.n})")
+    told += [f"was not measured beside {first}{f' with {where}' if where else ''}" for where in verdict.apart]
     allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
     ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is open"}
     text = f"{second} {', '.join(told)}; {ends[verdict.word]}"
     if verdict.word != "cannot say":
         return text
+    if verdict.apart:
+        return f"{text}: no block has both on one machine with the same versions"
     if verdict.more_repeats is None:
         return f"{text}, and more repeats hardly decide it"
     return f"{text}; about {verdict.more_repeats} more repeats decide it"

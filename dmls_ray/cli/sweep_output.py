@@ -6,6 +6,7 @@ import functools
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.planning import FolderState, results_location, search_minimizes
+from dmls_ray.execution.planning import FolderState, kept_records, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.model import Durations
@@ -60,7 +61,9 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     results = load(location) if records else Results(Path(), [])
     planned = plan.run_ids
-    results = results.of([record for record in results.records if record.run_id in planned])
+    results = results.of(
+        [record for record in kept_records(plan, results.records, options) if record.run_id in planned]
+    )
     results.until = options.until
     state = FolderState(plan, options, records, lambda: results)
     if joined is None:
@@ -110,6 +113,7 @@ def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
     question = SweepQuestion(
         text=options.question,
         varied=plan.varied,
+        given=plan.axes,
         axis=options.axis,
         changed=plan.changed,
         minimizes=search_minimizes(options),
@@ -118,10 +122,12 @@ def summary_of(results: Results, plan: Plan, options: Options) -> SweepSummary:
     return SweepSummary(results, question)
 
 
-def show_results(results: Results, plan: Plan, request: Request, console: ProgressConsole) -> None:
-    """Print the table, the answer, how to go on, and where the files are."""
+def show_results(
+    results: Results, plan: Plan, request: Request, console: ProgressConsole, *, has_verdict: bool = False
+) -> None:
+    """Print the table, the answer, how to go on, and where the files are; a verdict may follow."""
     options = request.options
-    summary = summary_of(results, plan, options)
+    summary = replace(summary_of(results, plan, options), has_verdict=has_verdict)
     print_summary(summary, "text", console, by=options.layout)
     say(console, "")
     if options.search:

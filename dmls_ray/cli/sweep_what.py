@@ -136,7 +136,7 @@ def tune_what(words: Sequence[str]) -> NoReturn:
         axes={},
         description=f"Find the fastest settings of {what}. --budget is the time of the whole search.",
         given=("--train", what) if is_program(what) or ":" in what else ("--workload", what),
-        options={"budget": 600.0},
+        options={"budget": 600.0, "whole_blocks": True},
         command="dmls_ray.cli.tune:tune",
     )
     main(preset, skipped=1 + count)
@@ -163,7 +163,7 @@ def ab_what(words: Sequence[str]) -> NoReturn:
         description=f"Compare revisions {' and '.join(revisions)} of {what}.",
         given=("--train", what, "--revision", *revisions, *flags),
         # A verdict needs an interval much narrower than the 2% that may be lost.
-        options={"budget": 600.0, "within": 0.005},
+        options={"budget": 600.0, "within": 0.005, "whole_blocks": True},
         formats=("text", "json", "github"),
         command="dmls_ray.cli.ab:ab",
     )

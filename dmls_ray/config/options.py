@@ -100,6 +100,9 @@ class Options(RunLimits, Until):
     search 1."""
     order_seed: WholeNumber = setting(0, group="repeats")
     """Seed of the order of runs within a block."""
+    whole_blocks: bool = setting(False, group="repeats")
+    """Run a whole block again where only some of its runs are there, or where they are of several sessions: speeds of
+    different sessions are not compared."""
     out: str | None = setting(None, group="results")
     """Results folder, or its URI (s3://BUCKET/NAME, gs://BUCKET/NAME); without it, results/<sweep>."""
     fresh: bool = setting(False, group="results")

@@ -10,6 +10,7 @@ All that are missing come at once, or, with `--repeats auto`, more blocks until 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.stale import describe_stale
 from dmls_ray.storage.location import first_free_location
 from dmls_ray.util.digests import source_digests
@@ -143,8 +145,27 @@ def results_location(options: Options) -> Path | str:
     return location if options.is_remote else Path(location)
 
 
+def kept_records(plan: Plan, records: Iterable[RunRecord], options: Options) -> list[RunRecord]:
+    """The records without those of blocks that are run again as a whole."""
+    kept = list(records)
+    if not options.whole_blocks:
+        return kept
+    by_id = {record.run_id: record for record in kept}
+    sessions: dict[int, set[str]] = defaultdict(set)
+    lacking: set[int] = set()
+    for run in plan.runs:
+        record = by_id.get(run.run_id)
+        if record is not None and record.outcome.is_final():
+            sessions[run.repeat].add(record.session)
+        elif record is None or record.outcome is not Outcome.SKIPPED:
+            lacking.add(run.repeat)
+    planned = plan.run_ids
+    again = lacking | {repeat for repeat, names in sessions.items() if len(names) > 1}
+    return [record for record in kept if record.run_id not in planned or record.repeat not in again]
+
+
 def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options) -> set[str]:
-    """The runs of a plan that need not be run again.
+    """The runs of a plan that need not be run again, by the records that are kept.
 
     A run of a search counts for searches only, since its times were not measured alone. One that a search has stopped
     early does not count where nothing is to be stopped.
@@ -158,7 +179,7 @@ def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options)
             return False
         return not (options.search and options.scheduler == "none" and record.is_stopped)
 
-    return {record.run_id for record in records if counts(record)}
+    return {record.run_id for record in kept_records(plan, records, options) if counts(record)}
 
 
 class FolderState:
@@ -216,11 +237,12 @@ class FolderState:
 
     def _next_blocks(self, left: Sequence[Run]) -> tuple[Run, ...]:
         """Of the runs that are left: those that ended without an answer and the first blocks, then the next blocks."""
-        again = {record.run_id for record in self.records}
+        again = {record.run_id for record in kept_records(self.plan, self.records, self.options)}
         first = tuple(run for run in left if run.repeat < FIRST_LOOK or run.run_id in again)
         if first:
             return first
-        question = SweepQuestion(varied=self.plan.varied, axis=self.options.axis, changed=self.plan.changed)
+        plan = self.plan
+        question = SweepQuestion(varied=plan.varied, given=plan.axes, axis=self.options.axis, changed=plan.changed)
         decision = SweepSummary(self._results(), question).decision
         stage = decision.stage
         if stage is None or not decision.goes_on:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import (
     FolderState,
     finished_run_ids,
+    kept_records,
     plan_sweep,
     proposed_before,
     results_location,
@@ -199,7 +200,9 @@ def run_plan(
     with open_store(folder, view.note) as store:
         if options.is_remote:
             check_plan(plan, options, store.all_records, folder)
-        results_so_far = functools.partial(_results_so_far, store, plan, options, space)
+        present = store.all_records
+        measured_again = set(map(_call_of, present)) - set(map(_call_of, kept_records(plan, present, options)))
+        results_so_far = functools.partial(_results_so_far, store, plan, options, space, measured_again)
         state = FolderState(plan, options, store.all_records, results_so_far, space)
         if summary := state.summary():
             view.note(summary)
@@ -229,12 +232,20 @@ def run_plan(
         return results_so_far()
 
 
-def _results_so_far(store: Store, plan: Plan, options: Options, space: SearchSpace | None) -> Results:
-    """The results of the runs that this call asks for."""
+def _call_of(record: RunRecord) -> tuple[str, str]:
+    """A run and the call that made it."""
+    return record.run_id, record.session
+
+
+def _results_so_far(
+    store: Store, plan: Plan, options: Options, space: SearchSpace | None, measured_again: Collection[tuple[str, str]]
+) -> Results:
+    """The results of the runs that this call asks for, without those of other calls that it measures again."""
     split = store.split
     if space is None:
         wanted = plan.run_ids
         current = [record for record in split.current if record.run_id in wanted]
+        current = [record for record in current if _call_of(record) not in measured_again]
     else:
         current = proposed_before(space, split.current)
     results = results_of(store.folder, replace(split, current=current), mirror=store.mirror, stale=options.stale)

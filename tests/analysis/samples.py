@@ -119,4 +119,11 @@ def record_of(run: Any, **changes: Any) -> RunRecord:
     )  # fmt: skip
 
 
+def in_sessions(runs: Results, session_of: Any) -> Results:
+    """The same runs, each in the session that is told of its configuration and repeat."""
+    for record in runs.records:
+        record.session = session_of(record.config, record.repeat)
+    return runs
+
+
 def _train(config: dict[str, Any], rank: Any, emit: Any) -> None: ...

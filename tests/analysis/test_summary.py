@@ -63,3 +63,19 @@ def test_the_answer_counts_what_is_undecided() -> None:
     assert found.json_fields()["open"]
     assert f"within 5%): {len(found.decision.open)} of 6 comparisons" in found.undecided
     assert reading(2, session()).answer.decision is None, "the sweep is not finished"
+
+
+def test_a_line_below_the_table_says_what_its_intervals_are() -> None:
+    noisy = results(GRID, lambda values, repeat: 100.0 + repeat * values["batch_per_rank"])
+    lines = SweepSummary(noisy, SweepQuestion.of([session()])).answer.lines(100)
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("Intervals [95%] hold for all")]
+    assert lines[place - 1].startswith("batch_per_rank"), "right below it"
+    once = results(GRID, lambda values, repeat: 100.0 + values["batch_per_rank"], repeats=1)
+    assert SweepSummary(once, SweepQuestion.of([session()])).answer.intervals == ""
+
+
+def test_where_a_verdict_follows_it_alone_says_how_many_repeats_decide() -> None:
+    noisy = results(GRID, lambda values, repeat: 100.0 + 20 * ((repeat * values["batch_per_rank"] // 16) % 3))
+    question = SweepQuestion.of([session()])
+    assert "repeats" in SweepSummary(noisy, question).answer.undecided
+    assert SweepSummary(noisy, question, has_verdict=True).answer.undecided == ""

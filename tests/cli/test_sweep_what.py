@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -267,6 +268,8 @@ def test_ab_discards_a_revision_that_is_slower_and_keeps_one_that_is_not(folder:
         assert (found["kind"], found["verdict"], found["exit_code"]) == ("ab", word, code_of_exit)
         (speed,) = found["speed"]
         assert speed["low"] <= speed["value"] <= speed["high"]
+        # The first revision has runs of the call before, which this one does not take.
+        assert [trial["n"] for trial in found["trials"]] == [speed["n"]] * 2
         assert speed["n"] >= 3
     written = ["--format", "github", "--out", "out", "--equivalent", "10%"]
     done = dmls_ray("ab", "old", "same", *written, "--", "sweep", "train.py", "--", "--data", "d", folder=folder)
@@ -312,6 +315,14 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
     assert (checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns) == before
     logs = [*(tmp_path / "results" / "ab" / "runs").glob("*/rank0.log")]
     assert [log.read_text().splitlines()[0] for log in logs] == ["resumed from step 400"] * 4
+
+    (tmp_path / "train.py").write_text(f"# three\n{RESUMES}")
+    done = dmls_ray("ab", "HEAD", ".", *how, folder=tmp_path)
+    lines = (tmp_path / "results" / "ab" / "runs.jsonl").read_text().splitlines()
+    sessions = Counter(json.loads(line)["session"] for line in lines)
+    assert [*sessions.values()] == [4, 4], "HEAD is measured again, beside the files as they are"
+    assert "revision . vs HEAD" in done.stdout, done.stderr
+    assert "1 comparison" not in done.stdout, "the last line says what is open"
 
     done = dmls_ray("sweep", "train.py", "--repeats", "2", "--out", "results/plain", folder=tmp_path)
     assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in done.stdout, done.stderr

@@ -71,6 +71,34 @@ def test_what_no_run_can_have_is_refused_before_anything_starts(
         plan_sweep(axes, Options(race="aim" in options, **options), chosen or workload("classification"))
 
 
+def test_a_block_is_run_again_as_a_whole_where_that_is_asked() -> None:
+    plan = make_plan({"batch_per_rank": [16, 17]}, repeats=6)
+    records = results({"batch_per_rank": [16, 17]}, lambda values, repeat: 100.0, repeats=6).records
+    for made in records:
+        made.session = "now"
+    by_repeat = {repeat: [made for made in records if made.repeat == repeat] for repeat in range(6)}
+    by_repeat[1][0].session = "minutes ago"
+    by_repeat[2][1].outcome = Outcome.KILLED
+    by_repeat[3][1].outcome = Outcome.SKIPPED
+    records.remove(by_repeat[4][0])
+
+    def finished_of(**options: bool) -> dict[int, int]:
+        ids = finished_run_ids(plan, records, Options(repeats=6, **options))
+        counts = {repeat: sum(made.run_id in ids for made in found) for repeat, found in by_repeat.items()}
+        return {repeat: count for repeat, count in counts.items() if count}
+
+    assert finished_of() == {0: 2, 1: 2, 2: 1, 3: 1, 4: 1, 5: 2}
+    assert finished_of(whole_blocks=True) == {0: 2, 3: 1, 5: 2}
+
+
+def test_whole_blocks_of_one_session_come_next_and_nothing_else() -> None:
+    """One trial has ten repeats of an earlier call, and the other none."""
+    ended = [run.run_id for run in BLOCKS.runs if run.values["batch_per_rank"] == 16 and run.repeat < 10]
+    options = Options(max_repeats=MOST, budget=None, whole_blocks=True)
+    assert Folder(noisy, options, ended).next() == [0, 0, 1, 1, 2, 2]
+    assert Folder(noisy, ended=ended).next() == [0, 1, 2]
+
+
 AXES = {"batch_per_rank": [16, 17]}
 MOST = 12
 UNTIL = Options(max_repeats=MOST, budget=None)

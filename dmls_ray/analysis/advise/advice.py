@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -62,6 +62,13 @@ class Ranked:
         )  # fmt: skip
 
 
+_RIVALS: Mapping[Verdict, str] = {
+    "not distinguished": "Not distinguished from it",
+    "not compared": "Not compared with it",
+}
+"""Verdict on trials that may be as good as the best one -> what the headline says of them."""
+
+
 @dataclass
 class Advice:
     """What the runs of a sweep say to an objective."""
@@ -99,20 +106,21 @@ class Advice:
         )  # fmt: skip
 
     def headline(self) -> str:
-        """The configuration to use, or those that are not told apart; how many others have which verdict."""
+        """The configuration to use, or those that may be as good; how many others have which verdict."""
         objective, best = self.objective, self.best
         if best is None:
             return f"For {objective.name} no configuration can be chosen; the column verdict says why."
         value = f"{objective.label} {best.text}, n={len(objective.samples(best.row))}"
         counts = Counter(item.verdict for item in self.trials)
-        others = f"{counts['worse']} worse, {counts['not compared']} not compared, {len(self.excluded)} left out"
-        equals = [describe_configuration(row.factors) for row in self.with_verdict("not distinguished")]
-        if not equals:
-            return f"For {objective.name} use {best.name}: {value}. Others: {others}."
-        return (
-            f"For {objective.name} {best.name} comes first: {value}. "
-            f"Not distinguished from it: {join_names(equals, separator=', ')}. Others: {others}."
-        )
+        others = f"Others: {counts['worse']} worse, {len(self.excluded)} left out."
+        rivals = []
+        for verdict, text in _RIVALS.items():
+            names = [describe_configuration(row.factors) for row in self.with_verdict(verdict)]
+            if names:
+                rivals.append(f"{text}: {join_names(names, separator=', ')}.")
+        if not rivals:
+            return f"For {objective.name} use {best.name}: {value}. {others}"
+        return " ".join([f"For {objective.name} {best.name} comes first: {value}.", *rivals, others])
 
     def notes(self) -> list[str]:
         """What a reader must know to follow the advice."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
-from dmls_ray.analysis.metrics import EXACT, is_time, limit_of, quantity_of
+from dmls_ray.analysis.metrics import EXACT, drifts, limit_of, quantity_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.build import make_table
@@ -20,7 +20,6 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import commit_text
 from dmls_ray.util.digests import AND_IMPORTS
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.registry import metric_direction, registered_metrics
 
 IN_THESE_SESSIONS = "different in these sessions"
 """The verdict on what depends on the session, where too few sessions say how much."""
@@ -51,15 +50,8 @@ class Basis:
 
     @property
     def drifts(self) -> bool:
-        """Whether the state of the machine may change the metric from one session to the next.
-
-        So do times, and the memory of processes, which may serve all runs of a session. A result of training follows
-        from seed, code and data. What else a function reports may be either.
-        """
-        metric = self.measure.metric
-        if metric not in registered_metrics():
-            return metric_direction(metric) == "none"  # neither a loss nor an accuracy
-        return is_time(metric) or self.measure.kind == "speed" or metric == "peak_mem_mib"
+        """Whether the state of the machine may change the metric from one session to the next."""
+        return drifts(self.measure.metric) or self.measure.kind == "speed"
 
     @property
     def knows_drift(self) -> bool:

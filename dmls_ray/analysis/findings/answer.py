@@ -55,10 +55,10 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         name: the field that the sweep asks about.
     """
     compared = trials.compared
-    caveats = _caveats(trials)
     measures = trials.questions.measures(compared)
     within = trials.questions.comparisons_within_trials(trials)
     axis = trials.axis_of(axis_that_varies(trials, name))
+    caveats = _caveats(trials, axis)
     candidates = within
     if axis.groups and not within:
         candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
@@ -174,7 +174,7 @@ def axis_that_varies(trials: SweepTrials, name: str) -> str:
     return next(iter([*alone, *others]), "")
 
 
-def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
+def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
     """Which trials are not compared, or not as they would be on a quiet machine at full clocks."""
     lost, apart = [], []
     for trial in trials.rows:
@@ -183,13 +183,23 @@ def _caveats(trials: SweepTrials) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
+    others = map(trials.axis_of, _other_fields(trials, axis))
+    sessions = [pair.text for item in (axis, *others) for pair in _pairs_of(item) if pair.ran_apart]
     caveats = {
         "not_measured": lost,
         "independent": apart,
+        "sessions": sessions,
         "held_clocks": describe_held_clocks(trials.rows),
         "other_work": describe_other_work(trials.rows),
     }
     return {kind: {"names": names} for kind, names in caveats.items() if names}
+
+
+def _pairs_of(axis: Axis) -> Iterator[Pair]:
+    """The values of an axis against its first one, and neighbours, each pair once."""
+    for group in axis.groups:
+        pairs = (*axis.against_first(group), *axis.steps(group))
+        yield from {pair.label: pair for pair in pairs}.values()
 
 
 def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,8 @@ class SweepQuestion:
     """In words."""
     varied: tuple[str, ...] = ()
     """Fields that were given several values."""
+    given: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Field -> its values, in the order in which they were given."""
     axis: str | None = None
     """The field that it asks about; None for the first that varies."""
     changed: tuple[str, ...] = ()
@@ -47,15 +49,19 @@ class SweepQuestion:
     @classmethod
     def of(cls, sessions: Sequence[Mapping[str, Any]]) -> SweepQuestion:
         """What the calls that filled a folder asked: what any of them varied, and the last one's axis."""
-        values: dict[str, set[str]] = {}
-        for session in sessions:
+        values: dict[str, dict[str, Any]] = {}
+        # In the order of the last call, and then those of calls before it.
+        for session in reversed(sessions):
             for name, given in session.get("axes", {}).items():
-                values.setdefault(name, set()).update(map(repr, given))
+                for value in given:
+                    values.setdefault(name, {}).setdefault(repr(value), value)
+        names = itertools.chain.from_iterable(session.get("axes", {}) for session in sessions)
         last = sessions[-1] if sessions else {}
         asked = itertools.product(last.get("trials", []), range(last.get("repeats", 0)))
         return cls(
             text=last.get("question", ""),
-            varied=tuple(name for name, given in values.items() if len(given) > 1),
+            varied=tuple(name for name in dict.fromkeys(names) if len(values[name]) > 1),
+            given={name: list(found.values()) for name, found in values.items()},
             axis=last.get("axis"),
             changed=tuple(last.get("changed", ())),
             metric=last["metric"] if last.get("mode") == "search" else None,

@@ -30,6 +30,9 @@ class Verdict:
     the time of a step, or of a run."""
     outcomes: Sequence[str] = ()
     """How runs of the value ended where those of the other one trained and its own did not."""
+    apart: Sequence[str] = ()
+    """The configurations of which both trained, and not side by side: in one block of one session, on one machine, with
+    the same versions."""
 
     @property
     def open(self) -> list[Effect]:
@@ -46,15 +49,19 @@ class Verdict:
     @property
     def word(self) -> Word:
         """The verdict."""
-        if not self.effects and not self.outcomes:
+        if not self.effects and not self.outcomes and not self.apart:
             return "failed"
         if self.outcomes or any(map(self._is_slower, self.effects)):
             return "discard"
-        return "cannot say" if self.open else "keep"
+        return "cannot say" if self.open or self.apart else "keep"
 
     @property
     def more_repeats(self) -> int | None:
-        """About how many further repeats decide it, if the noise stays as it is; None if more are not advised."""
+        """About how many further repeats decide it, if the noise stays as it is; None if more are not advised, or
+        where that is not known.
+        """
+        if self.apart:
+            return None
         most = 0
         for effect in self.open:
             limit = math.log1p(self.allowed) * effect.measure.better
@@ -78,6 +85,7 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
     axis = trials.axis_of(name)
     effects: list[Effect] = []
     outcomes: list[str] = []
+    apart: list[str] = []
     for group in group_by_other_factors(trials.rows, {name}):
         by_value = {trial.factors[name]: trial for trial in group}
         base, trial = (by_value.get(value) for value in values)
@@ -91,5 +99,9 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
             continue
         pair = axis.pair(group, trial, base)
         times = [replace(duration(metric), better=-1) for metric in durations_of([trial, base])]
-        effects += compare([pair], [speed(speed_metric(trial, base)), *times], until)[:1]
-    return Verdict(until.equivalent, effects, outcomes)
+        found = compare([pair], [speed(speed_metric(trial, base)), *times], until)
+        timed = [effect for effect in found if effect.measure.kind in ("speed", "duration")]
+        effects += timed[:1]
+        if not timed:
+            apart.append(pair.where)
+    return Verdict(until.equivalent, effects, outcomes, apart)

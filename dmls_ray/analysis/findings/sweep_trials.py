@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import pandas as pd
@@ -237,7 +238,11 @@ class SweepTrials:
 
 
 def sweep_trials(
-    results: Results, varied: Sequence[str] | None = None, *, best_by: tuple[str, bool] | None = None
+    results: Results,
+    varied: Sequence[str] | None = None,
+    *,
+    best_by: tuple[str, bool] | None = None,
+    given: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> SweepTrials:
     """The trials of a sweep, or of a search, with their comparisons.
 
@@ -246,6 +251,8 @@ def sweep_trials(
         varied: fields that were given several values; without it, those in which the runs differ.
         best_by: a metric, and whether it is to be small, for the best trial first, and those that were stopped after
             those that trained to the end; without it, by the factors.
+        given: field -> its values in the order in which they were given: others are compared with the first, unless one
+            is the default.
     """
     by_trial: dict[str, list[RunRecord]] = {}
     for record in results.records:
@@ -254,7 +261,7 @@ def sweep_trials(
     names = _factor_names(factors, varied)
     trials = []
     for values, (trial_id, records) in zip(factors, by_trial.items(), strict=True):
-        trials.append(Trial(trial_id, {name: values.get(name) for name in names}, records))
+        trials.append(Trial(trial_id, {name: values.get(name) for name in names}, records, given=given))
     trials = at_the_same_step(with_known_samples(trials))
     trials.sort(key=lambda trial: trial.position(names))
     if best_by is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
@@ -32,7 +33,11 @@ _NO_RUN = "The reports have no run of these configurations."
 
 @gc_disabled()
 def make_table(
-    results: Results, varied: Sequence[str] | None = None, *, best_by: tuple[str, bool] | None = None
+    results: Results,
+    varied: Sequence[str] | None = None,
+    *,
+    best_by: tuple[str, bool] | None = None,
+    given: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> Table:
     """The table of a sweep, or of a search.
 
@@ -41,8 +46,10 @@ def make_table(
         varied: fields to show as columns; without it, those in which the runs differ.
         best_by: a metric, and whether it is to be small, for the best trial first, and those that were stopped after
             those that trained to the end; without it, by the factors.
+        given: field -> its values in the order in which they were given: others are compared with the first, unless one
+            is the default.
     """
-    trials = sweep_trials(results, varied, best_by=best_by)
+    trials = sweep_trials(results, varied, best_by=best_by, given=given)
     presentation = Presentation.of_trials(trials.rows)
     presentation.add_speed_up(trials.rows, trials.fixed_batch_field)
     if best_by is None:
@@ -73,8 +80,7 @@ def with_published(table: Table) -> Table:
 
 
 _SAME_RUNS = (
-    "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. If the "
-    "function sets a seed itself, let it take that of the run (config['seed'])."
+    "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. {}."
 )
 _UNEVEN_STEPS = (
     "{}: the mean step of a run is at least twice its median step, since something that is no step is timed with the "
@@ -100,7 +106,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
-        texts.append(_SAME_RUNS.format(join_names(same)))
+        texts.append(_SAME_RUNS.format(join_names(same), table.presentation.seeds_by))
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
         texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
@@ -175,7 +181,8 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
             devices.add(record.device)
     if len(sessions) > 1:
         yield (
-            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
+            f"Measured in {len(sessions)} sessions: times are only compared of runs of one block and one session, and "
+            "rows may have runs of others."
         )
     if "search" in modes:
         yield "Runs of a search go side by side and some are stopped early: their times are left out."

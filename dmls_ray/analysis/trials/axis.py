@@ -87,6 +87,18 @@ class Pair:
     trial: Trial
     base: Trial
 
+    @property
+    def text(self) -> str:
+        """`batch_per_rank 128 vs 16 (1 rank)`."""
+        return f"{self.label} ({self.where})" if self.where else self.label
+
+    @property
+    def ran_apart(self) -> bool:
+        """Whether both trials have times, and of no block in one session."""
+        trials = (self.trial, self.base)
+        blocks, base_blocks = ({(record.repeat, record.session) for record in trial.timed} for trial in trials)
+        return bool(blocks and base_blocks) and blocks.isdisjoint(base_blocks)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -180,6 +192,9 @@ def _in_order(group: Sequence[Trial], name: str, *, is_amount: bool) -> list[Tri
     if is_amount:
         return sorted(group, key=lambda trial: 1 if trial.factors[name] is None else trial.factors[name])
     spec = group[0].workload.specs().get(name)
-    default = None if spec is None else spec.default
-    # Sorting is stable: the one at the default comes first, or the first one stays.
-    return sorted(group, key=lambda trial: trial.factors[name] != default)
+    baseline = None if spec is None else spec.default
+    values = [trial.factors[name] for trial in group]
+    if baseline not in values:
+        baseline = next((value for value in group[0].given.get(name, ()) if value in values), None)
+    # Sorting is stable: without a baseline the first one stays.
+    return sorted(group, key=lambda trial: trial.factors[name] != baseline)

@@ -48,7 +48,10 @@ def step_parts(trial: Trial) -> dict[str, float]:
     They add up to the step. Those that are not known, as forward and backward pass of a user-defined function that
     calls no `backward()`, are 0: their time is in the rest.
     """
-    runs = parts_by_block(trial)
+    return _mean_parts(parts_by_block(trial))
+
+
+def _mean_parts(runs: pd.DataFrame) -> dict[str, float]:
     return {} if runs.empty else dict(zip(PARTS, runs.mean(), strict=True))
 
 
@@ -130,17 +133,18 @@ class StepChange:
 
 
 def step_change(trial: Trial, base: Trial) -> StepChange | None:
-    """Where the difference between the steps of two trials goes.
+    """Where the difference between the steps of two trials goes, in the blocks in which their times may be compared.
 
-    None where a part is not known, or no block has both on one machine and device with the same versions.
+    None where a part is not known, or there is no such block.
 
     Args:
         trial: a trial.
         base: the one that it is compared with.
     """
-    after, before = step_parts(trial), step_parts(base)
+    common = trial.common_blocks(base)
+    after, before = (_mean_parts(runs[runs.index.isin(common)]) for runs in map(parts_by_block, (trial, base)))
     # Of a user-defined function, the parts may not be known.
-    if not before or not after.get("forward_ms") or not trial.common_blocks(base):
+    if not before or not after.get("forward_ms"):
         return None
     changes = {name: after[name] - before[name] for name in PARTS}
     samples, base_samples = samples_of_step(trial), samples_of_step(base)

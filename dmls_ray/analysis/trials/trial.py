@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import EXACT, format_of, is_time, limit_of, quantity_of, resolution_of, table_metrics
+from dmls_ray.analysis import metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
@@ -27,8 +27,6 @@ RUNS_PER_S = "runs_per_s"
 """Name of the rate of runs, by which trials without a throughput are compared."""
 TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
-
-
 STEPS_PER_S = "steps_per_s"
 """Name of the rate of steps, by which trials are compared whose steps are known to have the same samples."""
 
@@ -50,7 +48,8 @@ def speed_metric(*trials: Trial) -> str:
 class Comparisons:
     """Comparisons of the trials of one table, with intervals of 95% for all pairs and measures of its answer together.
 
-    Only values of one block with the same versions are compared; times only of the same machine and device, too.
+    Only values of one block with the same versions are compared; what drifts, as times do, only of the same session,
+    machine and device, too.
 
     Args:
         trials: all trials of the table.
@@ -74,9 +73,9 @@ class Comparisons:
         model = BlockModel(
             {name: trial.by_block(name) for name in (metric, base)},
             is_ratio=is_ratio,
-            resolution=resolution_of(metric, trial.counted),
+            resolution=metrics.resolution_of(metric, trial.counted),
             looks=self._looks,
-            limit=limit_of(metric),
+            limit=metrics.limit_of(metric),
             once=(metric, base) if trial.is_once(metric) else (),
             families=self._measures * max(len(compared), 1),
         )
@@ -126,33 +125,33 @@ class Comparisons:
             looks: how the number of blocks came about, if otherwise than for all comparisons.
         """
         trials = [self._trials[trial_id] for trial_id in samples]
-        is_timed = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or is_time(metric)
+        is_drifting = metric in (RUNS_PER_S, STEPS_PER_S, TIME_TO_TARGET) or metrics.drifts(metric)
         records = []
         measured: list[float] = []
         values: dict[str, dict[Hashable, float]] = {}
         for trial in trials:
             records += trial.counted
             measured += trial.by_block(metric).values()
-            values[trial.trial_id] = _by_environment(trial, samples[trial.trial_id], is_timed=is_timed)
+            values[trial.trial_id] = _by_environment(trial, samples[trial.trial_id], is_drifting=is_drifting)
         return BlockModel(
             values,
             is_ratio=is_ratio,
-            resolution=resolution_of(metric, records),
-            is_exact=metric in EXACT,
+            resolution=metrics.resolution_of(metric, records),
+            is_exact=metric in metrics.EXACT,
             looks=looks or self._looks,
-            limit=limit_of(metric, measured),
+            limit=metrics.limit_of(metric, measured),
             once=[trial.trial_id for trial in trials if trial.is_once(metric)],
             families=self._measures,
         )
 
 
-def _by_environment(trial: Trial, values: Mapping[int, float], *, is_timed: bool) -> dict[Hashable, float]:
+def _by_environment(trial: Trial, values: Mapping[int, float], *, is_drifting: bool) -> dict[Hashable, float]:
     """Values with block and environment as their key, so that a model pairs only what may be compared."""
     found: dict[Hashable, float] = {}
     for block, value in values.items():
         if block in trial.environments:
-            software, hardware = trial.environments[block]
-            found[block, software, hardware if is_timed else ()] = value
+            software, place = trial.environments[block]
+            found[block, software, place if is_drifting else ()] = value
     return found
 
 
@@ -166,6 +165,8 @@ class Trial:
     records: list[RunRecord]
     speed_up: Contrast | None = None
     """Against the trial that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
+    given: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Field -> the values of the sweep, in the order in which they were given."""
 
     @cached_property
     def comparisons(self) -> Comparisons:
@@ -226,14 +227,14 @@ class Trial:
 
     @cached_property
     def environments(self) -> dict[int, tuple[Hashable, Hashable]]:
-        """Block -> versions and commit of its counted run, and machine and device; a device that the configuration
-        names does not count.
+        """Block -> versions and commit of its counted run; and its session, machine and device. A device that the
+        configuration names does not count.
         """
         environments: dict[int, tuple[Hashable, Hashable]] = {}
         for record in self.counted:
             device = record.device if record.config.get("device", "auto") == "auto" else ""
             software = tuple(sorted(software_facts(record.versions, record.git).items()))
-            environments[record.repeat] = software, (*hardware_key(record.machine), device)
+            environments[record.repeat] = software, (*hardware_key(record.machine), device, record.session)
         return environments
 
     def common_blocks(self, base: Trial) -> set[int]:
@@ -264,7 +265,7 @@ class Trial:
         steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
         """
         if metric in LEARNED:
-            return any(map(is_loss, self.same_results)) or not resolution_of(metric, self.counted)
+            return any(map(is_loss, self.same_results)) or not metrics.resolution_of(metric, self.counted)
         return metric not in registered_metrics() and any(metric in record.metrics for record in self.counted)
 
     @cached_property
@@ -273,10 +274,10 @@ class Trial:
         reported = field_names(record.metrics for record in self.counted)
         without_entry = [name for name in reported if name not in registered_metrics()]
         found = {}
-        for name in (*table_metrics(), *without_entry):
+        for name in (*metrics.table_metrics(), *without_entry):
             values = list(self.by_block(name).values())
             if values:
-                quantity, resolution = quantity_of(name, values), resolution_of(name, self.counted)
+                quantity, resolution = metrics.quantity_of(name, values), metrics.resolution_of(name, self.counted)
                 found[name] = estimate(values, quantity, resolution=resolution, is_once=self.is_once(name))
         return found
 
@@ -293,7 +294,7 @@ class Trial:
         if metric == RUNS_PER_S:
             seconds = self.by_block("total_s") if self.workload.durations_compare else {}
             return {block: 1 / value for block, value in seconds.items() if value > 0}
-        records = self.timed if is_time(metric) else self.counted
+        records = self.timed if metrics.is_time(metric) else self.counted
         return {record.repeat: record.metrics[metric] for record in records if metric in record.metrics}
 
     def rates(self) -> dict[int, float]:
@@ -316,7 +317,7 @@ class Trial:
     def text(self, metric: str, *, interval: bool = False) -> str:
         """A metric as tables write it, with its interval or without; empty if no run reports it."""
         write = format_interval if interval else format_value
-        return write(self.estimates.get(metric), format_of(metric))
+        return write(self.estimates.get(metric), metrics.format_of(metric))
 
     @cached_property
     def overfit_epoch(self) -> int | None:

@@ -55,7 +55,7 @@ def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> 
     assert advice.frame()["verdict"].tolist() == ["best", "not distinguished", "worse"]
     assert advice.headline() == (
         "For throughput batch_per_rank=32 comes first: images/s 300 [300, 300], n=3. "
-        "Not distinguished from it: batch_per_rank=64. Others: 1 worse, 0 not compared, 0 left out."
+        "Not distinguished from it: batch_per_rank=64. Others: 1 worse, 0 left out."
     )
 
 
@@ -405,3 +405,13 @@ def test_the_front_is_what_comparing_every_pair_leaves(points: list[tuple[int, i
         return any(any(a < b for a, b in zip(other, point, strict=True)) for other in as_good)
 
     assert front(points) == [place for place, point in enumerate(points) if not beaten(point)]
+
+
+def test_no_configuration_is_advised_over_one_of_another_session() -> None:
+    swept = results(BATCHES, uneven)
+    for record in swept.records:
+        record.session = "first" if record.config["batch_per_rank"] == 16 else "second"
+    advice = advise(swept, "throughput")
+    assert batches(advice, "not compared") == [16]
+    assert "batch_per_rank=32 comes first" in advice.headline()
+    assert "Not compared with it: batch_per_rank=16." in advice.headline()

@@ -10,13 +10,13 @@ import pytest
 
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer, answer_of_search, answer_on_changes
 from dmls_ray.analysis.findings.effects import Effect
-from dmls_ray.analysis.findings.question import answer_on_axis
+from dmls_ray.analysis.findings.question import SweepQuestion, answer_on_axis
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary import AnswerTable
+from dmls_ray.analysis.summary import AnswerTable, SweepSummary
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words import undecided_text
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.samples import along, own_results, results, set_value
+from tests.analysis.samples import along, in_sessions, own_results, results, set_value
 
 
 def answer(runs: Results, axis: str, varied: list[str] | None = None) -> Answer:
@@ -360,3 +360,24 @@ def test_the_best_of_those_that_trained_to_the_end_leads() -> None:
     most = answer_of_search(make_table(runs, best_by=("bits", False)))
     assert most.lead[0].pair.label == "lr=0.6"
     assert answer_of_search(make_table(runs, best_by=("absent", False))).headline == "not_reported"
+
+
+def test_speeds_of_different_sessions_are_not_compared_and_that_is_said() -> None:
+    runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 1000.0 + values["batch_per_rank"])
+    runs = in_sessions(runs, lambda values, repeat: "later" if values["batch_per_rank"] == 64 else "first")
+    found = answer(runs, "batch_per_rank")
+    assert "speed" in effects(found, "batch_per_rank 32 vs 16")
+    assert [*effects(found, "batch_per_rank 64 vs 16")][:2] == ["test_accuracy", "tensor_mem_mib"]
+    text = "batch_per_rank 64 vs 16, batch_per_rank 64 vs 32"
+    assert f"speeds not compared, since no block of one session has both: {text};" in undecided_text(found, None)
+    together = answer(in_sessions(runs, lambda values, repeat: "first"), "batch_per_rank")
+    assert "sessions" not in together.caveats
+
+
+@pytest.mark.parametrize(("given", "label"), [(["new", "old"], "old vs new"), (["old", "new"], "new vs old")])
+def test_of_texts_of_users_the_first_that_is_given_is_the_baseline(given: list[str], label: str) -> None:
+    runs = own_results({"branch": ["old", "new"]}, lambda values, repeat: (1.0 + repeat / 9, {}))
+    # An earlier call may have given others.
+    sessions = [{"axes": {"branch": ["older", "old"]}}, {"axes": {"branch": given}}]
+    found = SweepSummary(runs, SweepQuestion.of(sessions)).answer.answer
+    assert keys(found) == [(f"branch {label}", "")]

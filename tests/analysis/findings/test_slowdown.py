@@ -9,7 +9,7 @@ import pytest
 from dmls_ray.analysis.findings.slowdown import judge_slowdown
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.options import Until
-from tests.analysis.samples import results
+from tests.analysis.samples import in_sessions, results
 
 NOISE = (1.001, 0.999, 1.0, 1.0005, 0.9995)
 OLD, NEW = "fp32", "amp-bf16"
@@ -76,3 +76,15 @@ def test_what_does_not_train_is_discarded_where_the_other_one_does(
     table = table_of(dict(zip((OLD, NEW), speed, strict=True)))
     verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
     assert (verdict.word, len(verdict.outcomes)) == (word, outcomes)
+
+
+def test_what_was_not_measured_side_by_side_is_not_judged() -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return (50 if values["precision"] == NEW else 100) + NOISE[repeat]
+
+    runs = results({"precision": [OLD, NEW], "batch_per_rank": 16}, rate, repeats=5)
+    table = make_table(in_sessions(runs, lambda values, repeat: values["precision"]))
+    verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
+    assert (verdict.word, verdict.effects, len(verdict.apart), verdict.more_repeats) == ("cannot say", [], 1, None)
+    table = make_table(in_sessions(runs, lambda values, repeat: "now"))
+    assert judge_slowdown(table, "precision", (OLD, NEW), Until()).word == "discard"

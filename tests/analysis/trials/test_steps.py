@@ -159,6 +159,19 @@ def test_trials_of_different_versions_have_no_account() -> None:
     assert step_change(two, one_rank) is None
 
 
+def test_the_account_is_of_the_blocks_of_one_session() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6})
+    for record in (*one_rank.records, *two.records):
+        record.session = "first" if record.repeat == 0 else "second"
+    for record in one_rank.records[:1]:
+        record.session = "long ago"
+        record.metrics["forward_ms"] += 100.0
+    one_rank, two = make_table(Results(Path(), [*one_rank.records, *two.records])).rows
+    change = step_change(two, one_rank)
+    assert change is not None
+    assert change.step_ms - change.base_ms == pytest.approx(0.6)
+
+
 def test_a_function_that_waits_for_its_data_is_input_bound() -> None:
     parts = {"data_wait_ms": 3.0, "optimizer_ms": 0.5, "rest_ms": 4.0}
     (row,) = make_table(own_results({"depth": 1}, lambda values, repeat: (1.0, {}))).rows

@@ -9,7 +9,7 @@ import pytest
 from dmls_ray.analysis.findings.question import claims_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.samples import own_results
+from tests.analysis.samples import in_sessions, own_results
 
 
 def sweep(measures: Any, *, repeats: int = 3) -> Results:
@@ -78,3 +78,25 @@ def test_a_trial_that_seeds_itself_is_compared_with_one_that_does_not_by_the_noi
     contrast = one.comparisons.against(other, one, "validation_loss", is_ratio=True)
     assert contrast is not None
     assert contrast.low is not None
+
+
+@pytest.mark.parametrize(
+    ("sessions", "count"),
+    [
+        ({0.1: "a", 0.2: "a"}, 4),
+        ({0.1: "a", 0.2: "b"}, None),  # the second one was measured later, alone
+        ({0.1: "a", 0.2: "ab"}, 2),  # and from its third repeat on
+    ],
+)
+def test_times_are_compared_in_blocks_of_one_session_and_losses_in_all(
+    sessions: dict[float, str], count: int | None
+) -> None:
+    runs = sweep(lambda lr, repeat: {"validation_loss": 2.5 + lr + repeat / 9, "score": lr + repeat}, repeats=4)
+    runs = in_sessions(runs, lambda values, repeat: sessions[values["lr"]][repeat // 2 % len(sessions[values["lr"]])])
+    one, other = make_table(runs).rows
+    found = {
+        name: one.comparisons.against(other, one, name, is_ratio=True)
+        for name in ("total_s", "score", "validation_loss")
+    }
+    counts = {name: contrast and contrast.n for name, contrast in found.items()}
+    assert counts == {"total_s": count, "score": count, "validation_loss": 4}

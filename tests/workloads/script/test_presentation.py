@@ -32,6 +32,14 @@ def test_a_script_that_seeds_itself_is_named() -> None:
     assert any("seeds itself" in note for note in same.notes)
 
 
+def test_a_script_whose_repeats_are_equal_is_spoken_of_as_a_script() -> None:
+    records = runs(1.0, 1.0, 1.0)
+    for made in records:
+        made.seed, made.metrics = made.repeat, {**made.metrics, "train_loss": 1.25}
+    (note,) = [note for note in make_table(Results("", records)).notes if "though seeds differ" in note]
+    assert note.endswith("If the script sets a seed itself, let it take that of the run: --seed-flag names its flag.")
+
+
 def test_ranks_that_compute_with_other_threads_are_not_compared_in_silence() -> None:
     records = runs(1.0, 2.0)
     for number, made in enumerate(records):
