@@ -48,8 +48,8 @@ def step_parts(trial: Trial) -> dict[str, float]:
     They add up to the step. Those that are not known, as forward and backward pass of a user-defined function that
     calls no `backward()`, are 0: their time is in the rest.
     """
-    runs = parts_by_block(trial)
-    return {} if runs.empty else dict(zip(PARTS, runs.mean(), strict=True))
+    runs = _parts_of_runs(trial).values()
+    return {name: fmean(parts[name] for parts in runs) for name in PARTS} if runs else {}
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
@@ -222,6 +222,12 @@ def has_uneven_steps(trial: Trial) -> bool:
 
 def parts_by_block(trial: Trial) -> pd.DataFrame:
     """The parts of a step, of shape (blocks that have them, parts)."""
+    runs = _parts_of_runs(trial)
+    return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])
+
+
+def _parts_of_runs(trial: Trial) -> dict[int, dict[str, float]]:
+    """The parts of a step, by block, of the runs that have them."""
     runs = {}
     for record in trial.timed:
         if "data_wait_ms" in record.metrics:
@@ -230,4 +236,4 @@ def parts_by_block(trial: Trial) -> pd.DataFrame:
             exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
             parts["waiting_ms"] = fmean(exposed) - min(exposed) if exposed else 0.0
             runs[record.repeat] = parts
-    return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])
+    return runs
