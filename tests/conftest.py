@@ -142,6 +142,20 @@ def run(capsys: pytest.CaptureFixture[str]) -> DmlsRay:
     return run
 
 
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Function that does in this process what a command of dmls-ray does that is typed in the working folder."""
+    from dmls_ray.cli.main import main
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["dmls-ray", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), *capfd.readouterr())
+
+    return run
+
+
 def command_line(script: str, *flags: str) -> list[str]:
     """Return the command line of a sweep script."""
     return [sys.executable, str(PROJECT / "sweeps" / f"{script}.py"), *flags]

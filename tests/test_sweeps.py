@@ -420,16 +420,16 @@ def test_a_run_whose_rank_always_dies_is_killed_and_other_failures_have_other_ou
 
 
 def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
-    sweep_command: Command, tmp_path: Path
+    sweep_in_process: Command, tmp_path: Path
 ) -> None:
     many = str(os.cpu_count() or 1) + "0"
     flags = ("--dataset", SMALL, "--batch-per-rank", "8", "--world-size", many, "--repeats", "2", "--device", "cpu")
-    done = sweep_command("grid", *flags)
+    done = sweep_in_process("grid", *flags)
     assert done.returncode == 1, done.stderr
     assert f"world_size={many} does not fit on this machine of" in done.stdout
     records = load(tmp_path / "results" / "grid").records
     assert [record.outcome.value for record in records] == ["skipped", "skipped"]
-    sweep_command("grid", *flags)
+    sweep_in_process("grid", *flags)
     assert len(lines(tmp_path / "results" / "grid")) == 2, "a skipped run is recorded once"
 
 

@@ -145,15 +145,17 @@ def cluster_resources() -> Resources:
     return Resources(tuple(sorted(machines, key=place)))
 
 
+_NO_GPU = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
+
+
 def usable_gpus() -> int:
     """GPUs of this machine that ranks of this process can use: those of CUDA that PyTorch finds."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in _NO_GPU:
+        return 0  # PyTorch, which says the same, takes two seconds to load
     import torch
 
     return torch.cuda.device_count() if torch.version.cuda else 0
-
-
-_NO_GPU = ("", "-1", "NoDevFiles")
-"""Values of CUDA_VISIBLE_DEVICES that leave out all GPUs on purpose."""
 
 
 def _other_accelerators() -> list[str]:

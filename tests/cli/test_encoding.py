@@ -40,9 +40,9 @@ LOCALES = {
 
 def run(folder: Path, locale: str, *words: str | bytes) -> subprocess.CompletedProcess[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in ("LANG", "LC_ALL", "LC_CTYPE")}
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env={**environment, **LOCALES[locale]}, capture_output=True, check=False
-    )
+    # Without GPUs, a plan needs no PyTorch.
+    environment |= {"CUDA_VISIBLE_DEVICES": "", **LOCALES[locale]}
+    return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, check=False)
 
 
 @pytest.mark.parametrize("locale", LOCALES)

@@ -389,7 +389,10 @@ def own_modules(empty_folder: Path) -> Path:
     return empty_folder
 
 
-def test_a_script_finds_the_users_modules_and_is_no_module_itself(own_modules: Path, sweep_command: Command) -> None:
+def test_a_script_finds_the_users_modules_and_is_no_module_itself(
+    own_modules: Path, sweep_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # a plan without GPUs needs no PyTorch
     (own_modules / "mine_finds.py").write_text(
         "from mine_imports import train as original\ndef train(config, rank, emit): ...\n"
         "assert original(None, None, None) == {'sum': 6, 'others': 0}\n"

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from dmls_ray import load, sweep
-from dmls_ray.cli.main import main
 from dmls_ray.cli.presets import PRESETS
 from dmls_ray.util.errors import ConfigError
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, Command
 
 SCRIPT = """
 import argparse
@@ -75,15 +74,15 @@ def test_the_names_of_presets_are_those_of_the_scripts_in_sweeps() -> None:
 
 
 @pytest.mark.parametrize("words", [["sweep"], ["sweep", "--help"]])
-def test_help_says_what_can_be_swept(folder: Path, words: list[str]) -> None:
-    shown = dmls_ray(*words, folder=folder)
+def test_help_says_what_can_be_swept(typed: Command, words: list[str]) -> None:
+    shown = typed(*words)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "train.py" in shown.stdout
     assert "batch_size, critical_batch" in shown.stdout
 
 
-def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
-    shown = dmls_ray("sweep", "train.py", "--help", folder=folder)
+def test_help_shows_the_flags_of_the_script(folder: Path, typed: Command) -> None:
+    shown = typed("sweep", "train.py", "--help")
     assert shown.returncode == 0, shown.stderr
     for text in (
         "--batch-size INT",
@@ -139,20 +138,14 @@ def test_help_shows_the_flags_of_the_script(folder: Path) -> None:
         ("sweep batch_size --share plain.py", "--share plain.py is for a script with --revision"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line_before_anything_starts(
-    folder: Path, words: str, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    # In this process, which has PyTorch already.
-    monkeypatch.setattr(sys, "argv", ["dmls-ray", *words.split()])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capfd.readouterr()
-    assert (ended.value.code, out) == (2, "")
-    assert line in err
-    assert len(err.splitlines()) == 1
+def test_bad_input_is_one_line_before_anything_starts(folder: Path, words: str, line: str, typed: Command) -> None:
+    done = typed(*words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) -> None:
+def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path, typed: Command) -> None:
     flags = (
         "--batch-size",
         "8",
@@ -181,11 +174,9 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) 
         assert "step 10" in log
     # Each repeat has its own seed, and both trials of a block have the same.
     assert len({record.metrics["first_loss"] for record in results.records}) == 6
-    shown = dmls_ray("show", results.records[0].run_id, "out", folder=folder)
-    assert "step 10" in shown.stdout
-    again = dmls_ray("sweep", "train.py", *flags, "--", "--data", "d", folder=folder)
-    assert "all runs are there" in again.stdout
-    done = dmls_ray("sweep", "out/sweep.toml", "--format", "json", folder=folder)
+    assert "step 10" in typed("show", results.records[0].run_id, "out").stdout
+    assert "all runs are there" in typed("sweep", "train.py", *flags, "--", "--data", "d").stdout
+    done = typed("sweep", "out/sweep.toml", "--format", "json")
     answer = json.loads(done.stdout)
     assert "all runs are there" in done.stderr
     assert (answer["schema"], answer["kind"], answer["folder"]) == (1, "sweep", "out")
@@ -194,7 +185,7 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path) 
     assert (small["values"], small["n"]) == ({"batch_size": 8}, 3)
     rate = large["metrics"]["samples_per_s"]
     assert rate["low"] <= rate["value"] <= rate["high"]
-    other = dmls_ray("sweep", "out/sweep.toml", "--batch-size", "16", "--dry-run", folder=folder)
+    other = typed("sweep", "out/sweep.toml", "--batch-size", "16", "--dry-run")
     assert "3 runs in 3 blocks" in other.stdout
 
 
@@ -211,8 +202,8 @@ def test_arguments_of_a_script_are_for_a_script(folder: Path) -> None:
         sweep({"batch_per_rank": 8}, args=["--lr", "1"])
 
 
-def test_help_says_where_flags_are_not_known_and_what_works(folder: Path) -> None:
-    shown = dmls_ray("sweep", "writes.py", "--help", folder=folder)
+def test_help_says_where_flags_are_not_known_and_what_works(folder: Path, typed: Command) -> None:
+    shown = typed("sweep", "writes.py", "--help")
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     assert "The flags of writes.py are not known: it opens log for writing (writes.py, line 1)" in text
@@ -220,8 +211,8 @@ def test_help_says_where_flags_are_not_known_and_what_works(folder: Path) -> Non
     assert not (folder / "log").exists()
 
 
-def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path) -> None:
-    done = dmls_ray("sweep", "commands.py", "--bs", "2", "4", "--dry-run", "--", "train", folder=folder)
+def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path, typed: Command) -> None:
+    done = typed("sweep", "commands.py", "--bs", "2", "4", "--dry-run", "--", "train")
     assert "batch_size=4" in done.stdout, done.stderr
 
 
@@ -242,8 +233,8 @@ def test_any_name_of_a_flag_and_a_subcommand_make_a_plan(folder: Path) -> None:
         ("main next --share d -- sweep train.py -- --data d", "--revision main: train.py is in no git repository"),
     ],
 )
-def test_ab_refuses_wrong_words_in_one_line(folder: Path, words: str, line: str) -> None:
-    done = dmls_ray("ab", *words.split(), folder=folder)
+def test_ab_refuses_wrong_words_in_one_line(folder: Path, words: str, line: str, typed: Command) -> None:
+    done = typed("ab", *words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -12,19 +12,25 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.workloads.registry import workload, workload_of_script
+from tests.conftest import Command
 
 SCRIPT = """
 import argparse, time
-import torch
-from torch.utils.data import DataLoader, Dataset
+
+def numbers(text):
+    import torch
+    return torch.tensor([float(part) for part in text.split(",")])
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
 parser.add_argument("-j", "--workers", type=int, default=0)
 parser.add_argument("--amp", action="store_true")
 parser.add_argument("--no-amp", action="store_false", dest="amp")
-parser.add_argument("--betas", type=lambda text: torch.tensor([float(part) for part in text.split(",")]))
+parser.add_argument("--betas", type=numbers)
 given = parser.parse_args()
+
+import torch
+from torch.utils.data import DataLoader, Dataset
 
 class Slow(Dataset):
     def __len__(self):
@@ -54,8 +60,8 @@ def tune(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_help_says_what_can_be_tuned(folder: Path) -> None:
-    shown = tune("--help", folder=folder)
+def test_help_says_what_can_be_tuned(typed: Command) -> None:
+    shown = typed("tune", "--help")
     assert shown.returncode == 0
     assert "--change-training" in shown.stdout
 
@@ -72,8 +78,11 @@ def test_help_says_what_can_be_tuned(folder: Path) -> None:
         ("train.py --flag batch=--size", "--flag batch=--size: there is no flag --size"),
     ],
 )
-def test_bad_input_is_one_line_before_anything_starts(folder: Path, words: str, line: str) -> None:
-    done = tune(*words.split(), folder=folder)
+def test_bad_input_is_one_line_before_anything_starts(
+    folder: Path, words: str, line: str, typed: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    done = typed("tune", *words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1

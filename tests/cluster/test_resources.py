@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from dmls_ray.cluster.resources import (
     local_resources,
     place_ranks,
     slots_for,
+    usable_gpus,
 )
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -117,6 +119,13 @@ def test_gpus_that_are_left_out_on_purpose_are_no_reason_to_refuse(
     has_gpus(["L4"], 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     check_accelerator(local_resources(), [config()])
+
+
+@pytest.mark.parametrize("visible", ["", "-1"])
+def test_where_gpus_are_left_out_on_purpose_pytorch_is_not_asked(monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert usable_gpus() == 0
 
 
 ROOMS = {"large": 4, "small": 2, "tiny": 1}

@@ -79,15 +79,17 @@ def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str
     return {"run": {"returned": {"epochs": epoch}}}
 
 
-def new_server() -> ForkServer:
-    return ForkServer("dmls_ray.training.rank:preload", __name__)
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    started = new_server()
-    yield started
-    started.close()
+def servers() -> Iterator[list[ForkServer]]:
+    servers = [ForkServer("dmls_ray.training.rank:preload", __name__) for _ in range(2)]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def server(servers: list[ForkServer]) -> ForkServer:
+    return servers[0]
 
 
 def result_of(
@@ -147,15 +149,12 @@ def test_a_prunable_run_waits_for_the_decision_after_each_epoch(server: ForkServ
     assert [event.epoch.epoch for event in taken if isinstance(event, EpochEnded)] == [1, 2, 3]
 
 
-def test_the_children_of_two_ranks_form_a_process_group() -> None:
+def test_the_children_of_two_ranks_form_a_process_group(servers: list[ForkServer]) -> None:
     store = store_at("127.0.0.1")
     address = ("127.0.0.1", store.port)
     ranks = [RankInfo(rank=rank, world_size=2, backend="gloo", store_address=address) for rank in range(2)]
-    servers = [new_server(), new_server()]
     with ThreadPoolExecutor(2) as threads:
         results = list(threads.map(result_of, servers, [add_up, add_up], ranks))
-    for server in servers:
-        server.close()
     assert [result.run["returned"] for result in results] == [{"total": 3.0}] * 2
 
 

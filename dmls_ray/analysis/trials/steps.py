@@ -48,11 +48,11 @@ def step_parts(trial: Trial) -> dict[str, float]:
     They add up to the step. Those that are not known, as forward and backward pass of a user-defined function that
     calls no `backward()`, are 0: their time is in the rest.
     """
-    return _mean_parts(parts_by_block(trial))
+    return _mean_parts(_parts_of_runs(trial).values())
 
 
-def _mean_parts(runs: pd.DataFrame) -> dict[str, float]:
-    return {} if runs.empty else dict(zip(PARTS, runs.mean(), strict=True))
+def _mean_parts(runs: Collection[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(parts[name] for parts in runs) for name in PARTS} if runs else {}
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
@@ -142,7 +142,10 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
         base: the one that it is compared with.
     """
     common = trial.common_blocks(base)
-    after, before = (_mean_parts(runs[runs.index.isin(common)]) for runs in map(parts_by_block, (trial, base)))
+    after, before = (
+        _mean_parts([parts for block, parts in _parts_of_runs(item).items() if block in common])
+        for item in (trial, base)
+    )
     # Of a user-defined function, the parts may not be known.
     if not before or not after.get("forward_ms"):
         return None
@@ -226,6 +229,12 @@ def has_uneven_steps(trial: Trial) -> bool:
 
 def parts_by_block(trial: Trial) -> pd.DataFrame:
     """The parts of a step, of shape (blocks that have them, parts)."""
+    runs = _parts_of_runs(trial)
+    return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])
+
+
+def _parts_of_runs(trial: Trial) -> dict[int, dict[str, float]]:
+    """The parts of a step, by block, of the runs that have them."""
     runs = {}
     for record in trial.timed:
         if "data_wait_ms" in record.metrics:
@@ -234,4 +243,4 @@ def parts_by_block(trial: Trial) -> pd.DataFrame:
             exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
             parts["waiting_ms"] = fmean(exposed) - min(exposed) if exposed else 0.0
             runs[record.repeat] = parts
-    return pd.DataFrame(runs.values(), index=[*runs], columns=[*PARTS])
+    return runs

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import studentized_range, t, ttest_rel
+from scipy.stats import bartlett, studentized_range, t, ttest_rel
 
 from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, is_decided
 from dmls_ray.analysis.stats.looks import Looks, critical_value, error_of_look, next_look
@@ -96,6 +96,19 @@ def test_of_trials_that_clearly_differ_in_noise_a_noisy_pair_has_its_separate_va
     critical = t.ppf((1 + 0.95 ** (1 / 28)) / 2, degrees)  # Sidak's level for 28 pairs
     found = BlockModel(quiet | {"c": loud["0"], "d": loud["1"]}, is_ratio=True).against("c", "d")
     assert found.half_width == pytest.approx(critical * math.sqrt(max(own, variances.sum()) / 4), rel=0.02)
+
+
+def test_noise_differs_where_bartletts_test_of_the_residuals_says_so_at_the_level_of_a_fifth() -> None:
+    found = set()
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        deviations = np.exp(random.normal(0, 0.5, 4))
+        residuals = residuals_of(random.normal(size=(4, 5)) * deviations[:, None])
+        values = {str(trial): blocks(*row) for trial, row in enumerate(residuals)}
+        is_unequal = BlockModel(values, is_ratio=False)._noise.by_trial is not None
+        assert is_unequal == (bartlett(*residuals).pvalue < 0.2)
+        found.add(is_unequal)
+    assert found == {False, True}
 
 
 def test_a_trial_without_noise_among_noisy_ones_has_an_interval() -> None:

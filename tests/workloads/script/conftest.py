@@ -51,8 +51,9 @@ for epoch in range(100):
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def servers() -> Iterator[list[ForkServer]]:
+    """Of all modules of a process, since each loads PyTorch when it starts."""
     servers = [ForkServer("dmls_ray.training.rank:preload", ENTRY) for _ in range(2)]
     yield servers
     for server in servers:
