@@ -36,7 +36,8 @@ from torch.utils.data import DataLoader, TensorDataset
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
-from dmls_ray.training.clocks import PhaseClock, synchronize
+from dmls_ray.training.clocks import PhaseClock
+from dmls_ray.training.marks import synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.rank import Emit, RankInfo

@@ -16,8 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, with_interval
-from dmls_ray.training.clocks import StepPhases
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.step_phases import StepPhases
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
 

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 from torchvision import transforms
 
-from dmls_ray.training.clocks import elapsed_ms, marker, synchronize
+from dmls_ray.training.marks import elapsed_ms, marker, synchronize
 from dmls_ray.training.precision import autocast, make_scaler, set_tf32
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig

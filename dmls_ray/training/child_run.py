@@ -20,8 +20,8 @@ import torch.distributed as dist
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
-from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.error_to_outcome import failure, run_guarded
+from dmls_ray.training.marks import synchronize
 from dmls_ray.training.process import process_group, wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, limit_progress
 from dmls_ray.util.fork_server import ForkedProcess, ForkServer

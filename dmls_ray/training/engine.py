@@ -19,12 +19,13 @@ from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
-from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
+from dmls_ray.training.clocks import PhaseClock, StepTimer
 from dmls_ray.training.ddp import DDPModel, warm_up, warmup_steps
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.further_steps import measure_tensors, write_trace
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
+from dmls_ray.training.marks import device_name
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
 from dmls_ray.training.ddp import compile_mode
+from dmls_ray.training.marks import synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.rank import RankInfo

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from dmls_ray.records.provenance import has_cpp_compiler
-from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.compat import inductor_freezing
+from dmls_ray.training.marks import synchronize
 from dmls_ray.training.sharding import hold_out
 from dmls_ray.training.task import Forward
 from dmls_ray.util.errors import UnavailableError

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dmls_ray.training.clocks import elapsed_ms, marker, synchronize
+from dmls_ray.training.marks import elapsed_ms, marker, synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, IMPLEMENTATIONS, RED

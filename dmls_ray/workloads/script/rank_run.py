@@ -18,8 +18,9 @@ import torch
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.clocks import PhaseClock, device_name
+from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.error_to_outcome import check_code, failure
+from dmls_ray.training.marks import device_name
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo

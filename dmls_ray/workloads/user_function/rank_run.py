@@ -15,7 +15,8 @@ from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported, part_of
 from dmls_ray.records.run_events import EpochEnded, Progress
-from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
+from dmls_ray.training.clocks import PhaseClock
+from dmls_ray.training.marks import device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.process import prepare_process
