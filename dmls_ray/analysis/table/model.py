@@ -281,6 +281,11 @@ def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:
     return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
 
 
+def percent_of(share: float) -> str:
+    """A share in percent, never more than it is."""
+    return f"{math.floor(100 * share + _ROUNDING)}%"
+
+
 def _counted_text(row: Trial) -> str:
     """How many of its steps count, and which share of its time: `45/50, 93%`; the least of its runs."""
     shares = row.by_block(COUNTED)
@@ -288,7 +293,7 @@ def _counted_text(row: Trial) -> str:
         return ""
     block = min(shares, key=shares.__getitem__)
     counted, made = (row.by_block(name).get(block, 0) for name in ("counted_steps", "steps_made"))
-    return f"{counted:.0f}/{made:.0f}, {math.floor(100 * shares[block] + _ROUNDING)}%"
+    return f"{counted:.0f}/{made:.0f}, {percent_of(shares[block])}"
 
 
 def _speed_up_text(row: Trial) -> str:

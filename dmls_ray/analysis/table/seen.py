@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dmls_ray.analysis.table.model import COUNTED, Note
+from dmls_ray.analysis.table.model import COUNTED, Note, percent_of
 from dmls_ray.analysis.trials.same_step import COMPARED_VALUE
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
@@ -84,7 +84,7 @@ def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
             continue
         share = min(row.by_block(COUNTED).values(), default=1.0)
         if share < _MOST:
-            small.append(f"{describe_configuration(row.factors)} ({share:.0%})")
+            small.append(f"{describe_configuration(row.factors)} ({percent_of(share)})")
     if small:
         yield (
             f"{join_names(small)}: so much of the time is counted; the rest are tests of the model, which no rate "

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import Literal
 
 from dmls_ray.training.clocks import LeftOut
 from dmls_ray.training.observed.seen_steps import SeenStep
@@ -23,41 +20,27 @@ class Evaluation:
 
     time: LeftOut
     data: frozenset[int]
-    """The data sets that loaders read in it."""
-    tensors: frozenset[int]
-    """What models were given in it, as `Met` identifies it."""
-
-
-class Met:
-    """Identifies tensors that models are given: one that comes again as it was has the same number."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[int, int], tuple[weakref.ref[Tensor], int]] = {}
-        self._next = 0
-
-    def number_of(self, tensor: Tensor) -> int:
-        """The number of a tensor; of a view, that of the tensor of which it shows a part."""
-        whole = tensor if tensor._base is None else tensor._base
-        key = id(whole), 0 if whole.is_inference() else whole._version
-        known = self._numbers.get(key)
-        if known is None or known[0]() is not whole:
-            self._next += 1
-            known = self._numbers[key] = weakref.ref(whole), self._next
-        return known[1]
+    """The data sets that loaders read in it, by their sizes."""
 
 
 def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) -> float:
     """Milliseconds that were left out as tests, and may be a part of the training.
 
-    A model generates samples, plays, or labels data in evaluation mode, too. It is tested beyond doubt where
-    other data are read than in training, or where it is given nothing but tensors that it is given in another test.
+    A model generates samples, plays, or scores and labels data in evaluation mode, too. It is tested beyond doubt where
+    a loader reads other data than the training, which are no larger set that training reads a part of; and reads the
+    same data again, where the data of the training change, as they do if the model chooses them.
     """
-    trained = {batch.data for step in steps for batch in step.batches}
-    tests = Counter(tensor for item in evaluations for tensor in item.tensors)
-    return sum(item.time.ms for item in evaluations if not _is_test(item, trained, tests))
+    trained = {size for step in steps for batch in step.batches for size in batch.data}
+    reading = [step for step in steps if step.batches]
+    do_change = bool(reading) and _read_in(reading[0]) != _read_in(reading[-1])
+    reads = Counter(size for item in evaluations for size in item.data)
+    doubtful = 0.0
+    for item in evaluations:
+        others = item.data - trained
+        if not others or (do_change and min(reads[size] for size in others) < 2):
+            doubtful += item.time.ms
+    return doubtful
 
 
-def _is_test(item: Evaluation, trained: set[int], tests: Counter[Any]) -> bool:
-    if item.data:
-        return not item.data <= trained
-    return bool(item.tensors) and all(tests[tensor] > 1 for tensor in item.tensors)
+def _read_in(step: SeenStep) -> set[int]:
+    return {batch.data[0] for batch in step.batches if batch.data}

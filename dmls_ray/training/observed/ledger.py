@@ -145,11 +145,16 @@ class Ledger:
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}
 
-    def parts_ms(self) -> dict[str, float]:
-        """Milliseconds of the parts of a counted step, and of its communication under DDP.
+    def times(self) -> dict[str, Any]:
+        """Milliseconds of counted steps and of their parts, with communication under DDP; none where they are in doubt.
 
         Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
         """
+        if self._doubtful_share:
+            return {}
+        return {**self._timer.percentiles(), **self._parts_ms()}
+
+    def _parts_ms(self) -> dict[str, float]:
         communication = self._communication_ms()
         parts = self._timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
         seen = parts if self.backward_passes else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
@@ -11,6 +12,8 @@ from dmls_ray.training.observed.contents import Content, Shape
 
 _BEFORE = "_dmls_ray_batch"
 """Attribute of an iterator: the batch before; most batches are like it."""
+_MOST_PARTS = 4
+"""Data sets that are parts of each other that are looked through."""
 
 
 class Batch(NamedTuple):
@@ -22,8 +25,8 @@ class Batch(NamedTuple):
     """Identifies the loader, by the kind and size of its data set and of its batches: both may be made anew."""
     shapes: tuple[Shape, ...] = ()
     """Shapes of its tensors."""
-    data: int = 0
-    """Identifies the data set, by the number of its samples, which copies of it share; a stream, by itself."""
+    data: tuple[int, ...] = ()
+    """The number of samples of the data set, and of those that it is a part of; of a stream, what identifies it."""
 
 
 def batch_of(iterator: Any, content: Content) -> Batch:
@@ -51,4 +54,13 @@ def _new_batch(iterator: Any, size: int, shapes: tuple[Shape, ...], lengths: lis
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    return Batch(size, loader, shapes, samples or id(dataset))
+    return Batch(size, loader, shapes, (samples or id(dataset), *_wholes(dataset)))
+
+
+def _wholes(dataset: Any) -> Iterator[int]:
+    """The sizes of the data sets of which one is a part, as `Subset` is, the smallest first."""
+    for _ in range(_MOST_PARTS):
+        dataset = getattr(dataset, "dataset", None)
+        if not hasattr(dataset, "__len__"):
+            return
+        yield len(dataset)

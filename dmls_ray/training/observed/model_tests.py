@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dmls_ray.training.clocks import StepTimer
-from dmls_ray.training.observed.evaluations import Evaluation, Met
+from dmls_ray.training.observed.evaluations import Evaluation
 from dmls_ray.training.observed.loaders import Batch
 
 _IS_TRAINED_ON = "_dmls_ray_is_trained_on"
@@ -45,9 +45,6 @@ class ModelTests:
     ) -> None:
         self._timer, self._keep, self._drop = timer, keep, drop
         self._note, self._are_training = note, are_training
-        self._met = Met()
-        self._given: set[int] = set()
-        """What models were given in what may be a test."""
         self._modules: list[weakref.ref[nn.Module]] = []
         """One within each model, whose mode is that of the model."""
         self._began: Any = None
@@ -105,13 +102,11 @@ class ModelTests:
 
     def compute(self, *, with_gradients: bool, leaves: Sequence[Any] = ()) -> None:
         """A model that trains is given some tensors."""
-        is_evaluation = self.look()
-        if self._began is None:
-            return
-        self._given |= {self._met.number_of(leaf) for leaf in leaves if isinstance(leaf, Tensor)}
-        if is_evaluation:
+        if self.look():
             # A rollout, or the accuracy of the batch that is trained on, is no test.
             self._is_on_next = self._is_on_next or any(ref() is leaf for ref in self._next for leaf in leaves)
+            return
+        if self._began is None:
             return
         if with_gradients:
             self._end(is_read_on=False)
@@ -173,11 +168,10 @@ class ModelTests:
         else:
             for batch in self._batches:
                 self._keep(batch)
-        self._began, self._batches, self._given, self._is_on_next = None, [], set(), False
+        self._began, self._batches, self._is_on_next = None, [], False
         self._is_evaluation = self._is_pass = self._without_gradients = False
 
     def _leave_out(self) -> None:
         time = self._timer.leave_out(self._began, self._timer.mark())
         self._timer.phases.restore(self._phases)
-        data = frozenset(batch.data for batch in self._batches)
-        self._note(Evaluation(time, data, frozenset(self._given)))
+        self._note(Evaluation(time, frozenset(batch.data[0] for batch in self._batches)))

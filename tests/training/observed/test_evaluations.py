@@ -4,58 +4,70 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, random_split
 
 from dmls_ray.training.clocks import LeftOut
-from dmls_ray.training.observed.evaluations import Evaluation, Met, doubtful_ms
-from dmls_ray.training.observed.loaders import Batch
+from dmls_ray.training.observed.contents import Content
+from dmls_ray.training.observed.evaluations import Evaluation, doubtful_ms
+from dmls_ray.training.observed.loaders import Batch, batch_of
 from dmls_ray.training.observed.seen_steps import SeenStep
 
 TRAINED, TESTED = 320, 80
-STEPS = [SeenStep([Batch(32, 1, data=TRAINED)], [None])] * 10
 
 
-def evaluation(ms: float, data: set[int] = frozenset(), tensors: set[int] = frozenset()) -> Evaluation:
-    return Evaluation(LeftOut(1, 0.0, 0.0, ms), frozenset(data), frozenset(tensors))
+def steps_on(*sizes: int) -> list[SeenStep]:
+    return [SeenStep([Batch(32, 1, data=(size,))], [None]) for size in sizes]
+
+
+def evaluation(ms: float, *data: int) -> Evaluation:
+    return Evaluation(LeftOut(1, 0.0, 0.0, ms), frozenset(data))
 
 
 @pytest.mark.parametrize(
-    "evaluations",
+    ("steps", "evaluations"),
     [
-        [evaluation(5, {TESTED})],
-        [evaluation(5, {TESTED, TRAINED}, {7})],
-        [evaluation(5, tensors={7, 8}), evaluation(5, tensors={7, 8})],
+        (steps_on(TRAINED, TRAINED), [evaluation(5, TESTED)]),
+        (steps_on(TRAINED, TRAINED), [evaluation(5, TESTED), evaluation(5, 70)]),
+        (steps_on(60, 120, TRAINED), [evaluation(5, TESTED), evaluation(6, TESTED)]),
     ],
-    ids=["other data", "other data besides those of the training", "the same tensors each time"],
+    ids=["other data", "other data of two kinds", "the same each time, while the data of the training change"],
 )
-def test_a_model_is_tested_beyond_doubt_on_other_data_and_on_tensors_that_come_again(
-    evaluations: list[Evaluation],
+def test_a_model_is_tested_beyond_doubt_on_data_that_training_does_not_read(
+    steps: list[SeenStep], evaluations: list[Evaluation]
 ) -> None:
-    assert doubtful_ms(evaluations, STEPS) == 0
+    assert doubtful_ms(evaluations, steps) == 0
 
 
 @pytest.mark.parametrize(
-    ("evaluations", "ms"),
+    ("steps", "evaluations", "ms"),
     [
-        ([evaluation(5, {TRAINED}), evaluation(2, {TESTED})], 5),
-        ([evaluation(5, tensors={7}), evaluation(6, tensors={8})], 11),
-        ([evaluation(5, tensors={7, 8}), evaluation(6, tensors={7})], 5),
-        ([evaluation(5), evaluation(6)], 11),
+        (steps_on(TRAINED, TRAINED), [evaluation(5, TRAINED), evaluation(2, TESTED)], 5),
+        (steps_on(TRAINED, TRAINED), [evaluation(5), evaluation(6)], 11),
+        (steps_on(60, 120, TRAINED), [evaluation(5, 700), evaluation(6, 640)], 11),
+        ([], [evaluation(5)], 5),
     ],
-    ids=["the data of the training", "new tensors each time", "some that are new", "nothing that was seen"],
+    ids=[
+        "the data of the training",
+        "no loader",
+        "others each time, as those that are left to label",
+        "no loader at all",
+    ],
 )
-def test_on_what_is_trained_or_new_a_model_may_work_for_the_training(evaluations: list[Evaluation], ms: float) -> None:
-    assert doubtful_ms(evaluations, STEPS) == ms
+def test_on_other_data_a_model_may_work_for_the_training(
+    steps: list[SeenStep], evaluations: list[Evaluation], ms: float
+) -> None:
+    assert doubtful_ms(evaluations, steps) == ms
 
 
-def test_a_tensor_that_comes_again_has_its_number_and_one_that_was_changed_has_another() -> None:
-    met, tensor = Met(), torch.zeros(8, 2)
-    first = met.number_of(tensor[:4])
-    assert met.number_of(tensor[4:]) == met.number_of(tensor) == first
-    assert met.number_of(tensor.clone()) != first
-    assert met.number_of(tensor.add_(1)) != first
+def data_of(dataset: Dataset[object]) -> tuple[int, ...]:
+    iterator = iter(DataLoader(dataset, batch_size=4))
+    next(iterator)
+    return batch_of(iterator, Content([], [])).data
 
 
-def test_a_tensor_in_the_place_of_one_that_is_gone_is_another() -> None:
-    met = Met()
-    numbers = {met.number_of(torch.zeros(2)) for _ in range(10)}
-    assert len(numbers) == 10
+def test_a_part_of_a_data_set_is_of_the_whole_one_and_not_of_another_part() -> None:
+    whole = TensorDataset(torch.zeros(100, 2))
+    train, test = random_split(whole, [80, 20])
+    assert data_of(Subset(train, range(40))) == (40, 80, 100)
+    assert data_of(whole) == (100,)
+    assert not doubtful_ms([evaluation(5, *data_of(test)[:1])], [SeenStep([Batch(4, 1, data=data_of(train))])])
