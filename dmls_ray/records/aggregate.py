@@ -13,7 +13,7 @@ from statistics import fmean
 from dmls_ray.records.metrics import BY_NAME, Metric
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord, RunValues
 from dmls_ray.records.returned import part_of, run_of
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult
 from dmls_ray.records.samples_of_ranks import have_same_samples, take_samples
 
 _COMBINE: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -61,8 +61,11 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
             record.metrics.setdefault(metric.name, value)
     if unclear := [str(item.run["time_unknown"]) for item in results if "time_unknown" in item.run]:
         record.facts["time_unknown"] = unclear[0]
-    reasons = [str(item.run["samples_unknown"]) for item in results if item.run.get("samples_unknown")]
-    take_samples(record, reasons, record.facts.pop("said", {}))
+    # A rank may serve others, as one that plays the games that another trains on.
+    trained = {item.rank: item.run for item in results if WITHOUT_STEPS not in item.run}
+    reasons = [str(run["samples_unknown"]) for run in trained.values() if run.get("samples_unknown")]
+    ranks = [rank for rank in record.ranks if rank.rank in trained]
+    take_samples(record, ranks, reasons, record.facts.pop("said", {}))
     rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")
     if rate and "power_w" in record.metrics:
         record.metrics["joules_per_sample"] = record.metrics["power_w"] / rate

@@ -15,6 +15,9 @@ from dmls_ray.records.model import EpochRecord, RankRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import part_of, plain_values, run_of
 
+WITHOUT_STEPS = "without_steps"
+"""Key of `RankResult.run`: why a rank has made no step, where others may have trained."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankResult:

@@ -14,15 +14,18 @@ _AHEAD = 0.1
 """Relative difference by which ranks may be given more than was read for them: a reader is ahead of some steps."""
 
 
-def take_samples(record: RunRecord, reasons: Sequence[str], said: Mapping[str, float]) -> None:
+def take_samples(
+    record: RunRecord, ranks: Sequence[RankRecord], reasons: Sequence[str], said: Mapping[str, float]
+) -> None:
     """Fill in the samples and tokens of all ranks, how they are known, and why they are not.
 
     Args:
-        record: a run, with the metrics of its ranks.
+        record: a run.
+        ranks: those of its ranks that trained.
         reasons: why ranks do not know their samples.
         said: samples and tokens of a step of all ranks, as the user says them.
     """
-    ranks, facts = record.ranks, record.facts
+    facts = record.facts
     record.metrics.pop("step_ms_mean", None)  # the most of the ranks that know theirs
     step_s = {} if "time_unknown" in facts else _step_s(ranks, is_together=not record.independent_ranks)
     if step_s:

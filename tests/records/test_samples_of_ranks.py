@@ -10,7 +10,7 @@ import pytest
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult
 
 
 def rank(number: int, samples: float | None, *, loaded: float, digests: list[int], **run: Any) -> RankResult:
@@ -53,6 +53,13 @@ def test_samples_of_ranks_are_added_up_unless_they_are_shared(
     assert record.metrics.get("samples_per_step") == samples
     assert record.metrics.get("samples_per_s") == (None if samples is None else samples * 100)
     assert ("same_samples" in record.facts) == is_same
+
+
+def test_a_rank_that_trains_nothing_has_no_part_in_the_samples() -> None:
+    actor = RankResult(rank=1, outcome=Outcome.ERROR, values={}, run={WITHOUT_STEPS: "none", "samples_unknown": "none"})
+    record = record_of(rank(0, 16, loaded=0, digests=[1]), actor)
+    assert (record.metrics["samples_per_step"], record.metrics["samples_per_s"]) == (16, 1600)
+    assert "samples_unknown" not in record.facts
 
 
 def test_where_one_rank_may_have_trained_or_tested_no_time_of_a_step_is_stated() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from dmls_ray.cluster.messages import Job
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
+from dmls_ray.records.run_events import WITHOUT_STEPS, EarlierAttempt, RankResult, RunStarted, Verdict
 
 
 def now() -> float:
@@ -173,7 +173,9 @@ class Attempt:
 
         # Only symptoms: every rank reports that another is gone.
         symptom = next(iter(self._failed), None)
-        if symptom is None:
+        if symptom is None and (reason := self._without_steps):
+            return Verdict(outcome=Outcome.ERROR, reason=reason)
+        if symptom is None or self._served_others:
             return Verdict(outcome=Outcome.OK)
         verdict = _verdict_of(symptom)
         if uneven := self._uneven:
@@ -182,6 +184,18 @@ class Attempt:
             reason = f"the ranks lost each other: {verdict.reason}"
             verdict = replace(verdict, outcome=Outcome.KILLED, reason=reason)
         return verdict
+
+    @property
+    def _without_steps(self) -> str:
+        """Why the run has no result, if no rank trained; empty if one did, for which others may have worked."""
+        reasons = [str(result.run.get(WITHOUT_STEPS, "")) for result in self.results.values()]
+        return reasons[0] if reasons and all(reasons) else ""
+
+    @property
+    def _served_others(self) -> bool:
+        """Whether all ranks that failed made no steps, and lost those that do since these were told to end."""
+        were_ended = any(result.run.get("was_ended") for result in self.results.values())
+        return were_ended and all(result.is_symptom and not result.steps for result in self._failed)
 
     @property
     def _first_ended(self) -> RankResult | None:

@@ -44,9 +44,9 @@ class ScriptOptions(RuntimeConfig):
     """Samples of a step, of all ranks, as arithmetic over flags and fields, where they are not seen or not seen right:
     'batch_size * world_size', or with tokens: 'batch_size * world_size, tokens=batch_size * 1024'."""
     evaluation: Literal["auto", "test", "training"] = setting("auto", group="run")
-    """What the times are in which a model is in evaluation mode, or reads data without gradients: a test, which is left
-    out of the times of steps, or a part of the training, as samples that a model generates, games or labels. auto: a
-    test, if it reads other data than the training, or is given the same tensors each time; else times are not known."""
+    """What the times are in which a model is in evaluation mode, or a loader is read without gradients: a test, which
+    is left out of the times of steps, or a part of the training, as samples that a model generates, games or labels.
+    auto: a test where a loader reads other data than the training; else, above 5%, times are not known."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         Conflict(

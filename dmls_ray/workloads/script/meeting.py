@@ -60,8 +60,16 @@ class Meeting:
                 return bool(int(self._steps.get(key)))
         return False
 
-    def wait_for_all(self) -> None:
-        """Wait until all ranks have made their last step: the end of one would end a collective of the others."""
+    def begin(self) -> None:
+        """This rank has made its first step."""
         with contextlib.suppress(dist.DistError):  # rank 0 may have ended before, and the store with it
+            self._steps.set(f"first {self._rank.rank}", "")
+
+    def wait_for_all(self) -> None:
+        """Wait until all ranks that make steps have made their last one: the end of one would end a collective of the
+        others.
+        """
+        with contextlib.suppress(dist.DistError):
             self._steps.set(f"last {self._rank.rank}", "")
-            self._steps.wait([f"last {rank}" for rank in range(self._rank.world_size)], _WAIT)
+            training = [rank for rank in range(self._rank.world_size) if self._steps.check([f"first {rank}"])]
+            self._steps.wait([f"last {rank}" for rank in training], _WAIT)

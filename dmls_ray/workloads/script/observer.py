@@ -77,6 +77,8 @@ class ScriptSteps(ObservedSteps):
         super()._end_step(optimizer)
         if self.first_step_s is None:
             self.first_step_s = self._clock.total_s
+            if self._meeting is not None:
+                self._meeting.begin()
         if not self._is_last():
             return
         if self._raised == _MOST_RAISED:

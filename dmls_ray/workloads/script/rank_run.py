@@ -17,7 +17,7 @@ import torch
 
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import Reported
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult
 from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.error_to_outcome import check_code, failure
 from dmls_ray.training.marks import device_name
@@ -92,6 +92,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.ledger.facts(),
+                **({} if steps.count else {WITHOUT_STEPS: _without_steps(rank, last_line_of(log))}),
                 "said": config.said(),
                 "last_loss": steps.last_loss,
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
@@ -201,7 +202,7 @@ def _outcome_of(
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
         said = last_exception_in(log) or ("" if steps.count else last_line_of(log))
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said and f': {said}'}"
-    if not steps.count:
+    if not steps.count and rank.world_size == 1:
         return Outcome.ERROR, _without_steps(rank, last_line_of(log))
     if as_they_are := imported_as_they_are(repository) if repository is not None else []:
         return Outcome.ERROR, (

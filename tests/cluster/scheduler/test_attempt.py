@@ -16,7 +16,7 @@ from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.retry import retry
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult, Verdict
+from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult, Verdict
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -134,6 +134,26 @@ def test_only_ranks_that_began_more_collectives_waited_for_one_that_ended(
     verdict, again = verdict_of(results)
     assert (verdict.outcome.value, again) == (outcome, is_tried_again)
     assert verdict.reason.startswith(reason)
+
+
+IDLE = {"run": {WITHOUT_STEPS: "no step was seen"}}
+AT_END = {"steps": 50, "run": {"was_ended": True}}
+
+
+@pytest.mark.parametrize(
+    ("results", "outcome"),
+    [
+        ([result(0, steps=50), result(1, **IDLE)], "ok"),
+        ([result(0, **AT_END), result(1, "error", **GONE, **IDLE)], "ok"),
+        ([result(0, **IDLE), result(1, **IDLE)], "error"),
+        # It lost a rank that ended by itself, or had made steps.
+        ([result(0, steps=50), result(1, "error", **GONE, **IDLE)], "killed"),
+        ([result(0, **AT_END), result(1, "error", steps=50, collectives=3, **GONE)], "error"),
+    ],
+    ids=["it ends", "it is left", "no rank trains", "it is left by one that ends by itself", "it trains, too"],
+)
+def test_a_rank_without_steps_may_serve_one_that_trains(results: Sequence[RankResult], outcome: str) -> None:
+    assert verdict_of(results)[0].outcome.value == outcome
 
 
 def test_a_rank_that_hangs_while_another_has_ended_is_a_timeout_that_says_so() -> None:

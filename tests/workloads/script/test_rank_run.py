@@ -10,6 +10,7 @@ import time
 import pytest
 
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import WITHOUT_STEPS
 from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.flags import ScriptFlag
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
@@ -158,8 +159,8 @@ def test_ranks_that_train_nothing_are_not_told_to_ask_for_ranks(run: Runner) -> 
     source = "import subprocess\nsubprocess.run(['sleep', '0.01'])"
     assert "--world-size 2" in run.one(source).reason
     for result in run.ranks(source, world_size=2):
-        assert "--world-size" not in result.reason
-        assert "--metric-regex" in result.reason
+        assert "--world-size" not in result.run[WITHOUT_STEPS]
+        assert "--metric-regex" in result.run[WITHOUT_STEPS]
 
 
 CAUGHT = """
@@ -274,7 +275,7 @@ for epoch in range(100):
         time.sleep(0.3)
     model.train()
 """
-    result = run.one(BEGIN + loop, steps=40)
+    result = run.one(BEGIN + loop, steps=40, evaluation="test")
     assert result.values["step_ms_p95"] < 100
     assert result.values["rest_ms"] < 30
 
@@ -338,6 +339,25 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         results = run.ranks(BEGIN + loop, world_size=2)
         assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK], results[0].reason
         assert all(result.values["comm_ms"] > 0 for result in results)
+
+
+def test_a_rank_that_sends_batches_to_one_that_trains_is_no_failure(run: Runner) -> None:
+    loop = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+x, y = data[:16]
+while True:
+    if dist.get_rank():
+        dist.send(x, dst=0)
+    else:
+        dist.recv(x, src=1)
+        step(x, y)
+"""
+    began = time.perf_counter()
+    learner, actor = run.ranks(BEGIN + loop, world_size=2)
+    assert time.perf_counter() - began < 25  # the learner waits for no step of the actor
+    assert (learner.outcome, actor.is_symptom, actor.steps) == (Outcome.OK, True, 0)
+    assert actor.run[WITHOUT_STEPS]
 
 
 def test_a_later_run_is_that_of_a_fresh_process(run: Runner) -> None:

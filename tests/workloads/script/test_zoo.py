@@ -66,6 +66,7 @@ TIMES_UNKNOWN = {
     "ddp_distributed_sampler": "test",
     "deep_cluster": "training",
     "estimate_loss_without_loader": "test",
+    "full_batch_graph_convolution": "test",
     "pictures_drawn_now_and_then": "test",
     "swa_with_update_bn": "test",
     "training_data_tested": "test",
