@@ -205,7 +205,10 @@ class ModelInputs:
         """Whether the step was given this tensor before; it is known from now on."""
         base = tensor._base
         whole = tensor if base is None else base
-        version = 0 if tensor.is_inference() else tensor._version
+        try:
+            version = tensor._version
+        except RuntimeError:  # of a tensor of inference mode, which has none
+            version = 0
         part = version if base is None else (tensor.storage_offset(), tensor.shape, version)
         for reference, known in self._tensors:
             if reference() is whole and known == part:
