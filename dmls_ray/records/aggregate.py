@@ -47,7 +47,9 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
 
     if len(results) == record.config.get("world_size"):
         record.independent_ranks = independence_of(record.ranks)
-    values, epochs = run_of(results[0].run, "a run")
+    # A rank may serve others, as one that plays the games that another trains on.
+    trained = {item.rank: item.run for item in results if WITHOUT_STEPS not in item.run}
+    values, epochs = run_of(next(iter(trained.values()), results[0].run), "a run")
     for name in RunValues.__struct_fields__:
         setattr(record, name, getattr(values, name))
     record.metrics = dict(values.metrics)
@@ -61,8 +63,8 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
             record.metrics.setdefault(metric.name, value)
     if unclear := [str(item.run["time_unknown"]) for item in results if "time_unknown" in item.run]:
         record.facts["time_unknown"] = unclear[0]
-    # A rank may serve others, as one that plays the games that another trains on.
-    trained = {item.rank: item.run for item in results if WITHOUT_STEPS not in item.run}
+    if 0 < len(trained) < len(results):
+        record.facts["without_steps"] = ", ".join(str(item.rank) for item in results if item.rank not in trained)
     reasons = [str(run["samples_unknown"]) for run in trained.values() if run.get("samples_unknown")]
     ranks = [rank for rank in record.ranks if rank.rank in trained]
     take_samples(record, ranks, reasons, record.facts.pop("said", {}))

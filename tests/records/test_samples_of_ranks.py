@@ -60,6 +60,7 @@ def test_a_rank_that_trains_nothing_has_no_part_in_the_samples() -> None:
     record = record_of(rank(0, 16, loaded=0, digests=[1]), actor)
     assert (record.metrics["samples_per_step"], record.metrics["samples_per_s"]) == (16, 1600)
     assert "samples_unknown" not in record.facts
+    assert record.facts["without_steps"] == "1"
 
 
 def test_where_one_rank_may_have_trained_or_tested_no_time_of_a_step_is_stated() -> None:

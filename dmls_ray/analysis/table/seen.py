@@ -68,6 +68,11 @@ def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
             f"{names}: all ranks were given the same samples, so a step has no more different ones than that of one "
             "rank; under data parallelism a DistributedSampler gives each rank its own."
         )
+    for ranks, names in _grouped(rows, lambda row: fact_of(row, "without_steps")).items():
+        yield (
+            f"{names}: rank {ranks} made no optimizer step, as one that serves the others; if it was to train, look at "
+            "its data and at its log."
+        )
 
 
 def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:

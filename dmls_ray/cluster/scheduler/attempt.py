@@ -195,7 +195,7 @@ class Attempt:
     def _served_others(self) -> bool:
         """Whether all ranks that failed made no steps, and lost those that do since these were told to end."""
         were_ended = any(result.run.get("was_ended") for result in self.results.values())
-        return were_ended and all(result.is_symptom and not result.steps for result in self._failed)
+        return were_ended and all(result.is_symptom and WITHOUT_STEPS in result.run for result in self._failed)
 
     @property
     def _first_ended(self) -> RankResult | None:

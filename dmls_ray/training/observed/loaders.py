@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
@@ -14,6 +17,9 @@ _BEFORE = "_dmls_ray_batch"
 """Attribute of an iterator: the batch before; most batches are like it."""
 _MOST_PARTS = 4
 """Data sets that are parts of each other that are looked through."""
+_NUMBERS: dict[int, tuple[Callable[[], Any], int]] = {}
+"""The data sets that were read, by their ids, with their numbers: one may be made in the place of one that is gone."""
+_NEXT = itertools.count()
 
 
 class Batch(NamedTuple):
@@ -27,6 +33,8 @@ class Batch(NamedTuple):
     """Shapes of its tensors."""
     data: tuple[int, ...] = ()
     """The number of samples of the data set, and of those that it is a part of; of a stream, what identifies it."""
+    dataset: int = 0
+    """The number of the data set, among all that were read."""
 
 
 def batch_of(iterator: Any, content: Content) -> Batch:
@@ -54,7 +62,22 @@ def _new_batch(iterator: Any, size: int, shapes: tuple[Shape, ...], lengths: lis
         heads = {shape[0] for shape in shapes if shape}
         if len(heads) == 1:
             size = min(size, *heads)
-    return Batch(size, loader, shapes, (samples or id(dataset), *_wholes(dataset)))
+    return Batch(size, loader, shapes, (samples or id(dataset), *_wholes(dataset)), _number_of(dataset))
+
+
+def _number_of(dataset: Any) -> int:
+    known = _NUMBERS.get(id(dataset))
+    if known is None or known[0]() is not dataset:
+        try:
+            reference: Callable[[], Any] = weakref.ref(dataset)
+        except TypeError:  # of a list, say
+            reference = functools.partial(_itself, dataset)
+        _NUMBERS[id(dataset)] = known = reference, next(_NEXT)
+    return known[1]
+
+
+def _itself(dataset: Any) -> Any:
+    return dataset
 
 
 def _wholes(dataset: Any) -> Iterator[int]:

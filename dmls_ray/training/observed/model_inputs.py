@@ -6,7 +6,7 @@ import gc
 import weakref
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,6 +101,8 @@ class ModelInputs:
             self.has_sequences_first |= any(getattr(part, "batch_first", True) is False for part in module.modules())
             owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
             module.register_forward_pre_hook(self._begin, with_kwargs=True)
+            for wrapped in _wrapped_by(module):
+                wrapped.register_forward_pre_hook(self._begin_evaluation)
         return owners
 
     def _elements_of(self, tensors: Iterable[Tensor]) -> int:
@@ -181,6 +183,11 @@ class ModelInputs:
             self._take_note(module, content, is_list=bool(args) and isinstance(args[0], list | tuple))
         except Exception as error:  # noqa: BLE001 - what users give to models may be anything
             self._on_fault(error)
+
+    def _begin_evaluation(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """What a wrapper holds, as DDP does a model, is tested without it."""
+        if not module.training and not torch.compiler.is_compiling():
+            self._begin(module, args, {})
 
     def _take_note(self, module: nn.Module, content: Content, *, is_list: bool) -> None:
         leaves = content.leaves
@@ -271,6 +278,16 @@ def _note_rows(module: nn.Module, input_: Input) -> None:
             input_.rows = len(returned)
 
     handle = module.register_forward_hook(end, always_call=True)
+
+
+def _wrapped_by(module: nn.Module) -> Iterator[nn.Module]:
+    """What a module holds that has nothing else, and no parameters of its own."""
+    while not _has_parameters(module):
+        children = [*module.children()]
+        if len(children) != 1:
+            return
+        (module,) = children
+        yield module
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -52,6 +52,8 @@ class Meeting:
         if self._rank.rank == 0:
             self._steps.set(key, str(int(wanted)))
             return wanted
+        if not self._steps.check(["first 0"]):
+            return wanted  # rank 0 serves others, and never answers
         if self._has_answer:
             self._has_answer = False
             with contextlib.suppress(dist.DistError):
@@ -64,6 +66,13 @@ class Meeting:
         """This rank has made its first step."""
         with contextlib.suppress(dist.DistError):  # rank 0 may have ended before, and the store with it
             self._steps.set(f"first {self._rank.rank}", "")
+
+    def was_left(self) -> bool:
+        """Whether others have made their last step."""
+        try:
+            return any(self._steps.check([f"last {rank}"]) for rank in range(self._rank.world_size))
+        except dist.DistError:
+            return True  # rank 0 has ended, and the store with it
 
     def wait_for_all(self) -> None:
         """Wait until all ranks that make steps have made their last one: the end of one would end a collective of the

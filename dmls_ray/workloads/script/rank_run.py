@@ -92,7 +92,7 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.ledger.facts(),
-                **({} if steps.count else {WITHOUT_STEPS: _without_steps(rank, last_line_of(log))}),
+                **({WITHOUT_STEPS: _without_steps(rank, last_line_of(log))} if serves_others(ended) else {}),
                 "said": config.said(),
                 "last_loss": steps.last_loss,
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
@@ -105,6 +105,11 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 **metrics,
             },
         }
+
+    def serves_others(ended: Ended) -> bool:
+        if steps.count or meeting is None:
+            return False
+        return ended.error is None or meeting.was_left()
 
     def end_here(ended: Ended) -> NoReturn:
         facts: dict[str, Any] = {"rank": rank.rank, "machine": rank.machine, "device": rank.device}

@@ -56,6 +56,7 @@ def test_passes_and_optimizers_of_a_step_have_a_column_where_they_are_not_one(na
         ({"counted_by": "loader"}, "samples of a step are those of the loader."),
         ({"samples_unknown": "loader: 4, model: 3"}, "(loader: 4, model: 3): give --samples."),
         ({"samples_differ": "16"}, "a step was seen to have 16 samples; the number that was given is taken."),
+        ({"without_steps": "1"}, "rank 1 made no optimizer step"),
         ({"same_samples": "true"}, "all ranks were given the same samples"),
         ({"time_unknown": "35%"}, "35% of the time may be tests of the model"),
         ({"observer_fault": "read: KeyError: 1"}, "(read: KeyError: 1)"),

@@ -146,11 +146,19 @@ AT_END = {"steps": 50, "run": {"was_ended": True}}
         ([result(0, steps=50), result(1, **IDLE)], "ok"),
         ([result(0, **AT_END), result(1, "error", **GONE, **IDLE)], "ok"),
         ([result(0, **IDLE), result(1, **IDLE)], "error"),
-        # It lost a rank that ended by itself, or had made steps.
+        # It failed before the others were told to end, lost a rank that ended by itself, or had made steps.
+        ([result(0, **AT_END), result(1, "error", reason="Connection refused", is_symptom=True)], "error"),
         ([result(0, steps=50), result(1, "error", **GONE, **IDLE)], "killed"),
         ([result(0, **AT_END), result(1, "error", steps=50, collectives=3, **GONE)], "error"),
     ],
-    ids=["it ends", "it is left", "no rank trains", "it is left by one that ends by itself", "it trains, too"],
+    ids=[
+        "it ends",
+        "it is left",
+        "no rank trains",
+        "it fails before",
+        "it is left by one that ends by itself",
+        "it trains, too",
+    ],
 )
 def test_a_rank_without_steps_may_serve_one_that_trains(results: Sequence[RankResult], outcome: str) -> None:
     assert verdict_of(results)[0].outcome.value == outcome

@@ -280,6 +280,47 @@ for epoch in range(100):
     assert result.values["rest_ms"] < 30
 
 
+def test_a_model_is_tested_within_what_holds_it(run: Runner) -> None:
+    loop = """
+class Wrapper(nn.Module):
+    def __init__(self, held):
+        super().__init__()
+        self.held = held
+
+    def forward(self, x):
+        return self.held(x)
+
+net = nn.Sequential(model, nn.Identity())
+model = Wrapper(net)
+for epoch in range(100):
+    for x, y in loader:
+        step(x, y)
+    net.eval()
+    with torch.no_grad():
+        for _ in range(3):
+            net(data.tensors[0])
+            time.sleep(0.1)
+    net.train()
+"""
+    result = run.one(BEGIN + loop, steps=40, evaluation="test")
+    assert result.values["counted_share"] < 0.8
+    assert result.values["step_ms_mean"] < 15
+
+
+def test_a_rank_that_fails_before_it_makes_a_step_serves_no_other(run: Runner) -> None:
+    loop = """
+if os.environ["RANK"] == "1":
+    raise RuntimeError("data server: Connection refused")
+for epoch in range(100):
+    for x, y in loader:
+        step(x, y)
+        time.sleep(0.05)
+"""
+    trained, failed = run.ranks(BEGIN + loop, world_size=2)
+    assert (trained.outcome, failed.outcome) == (Outcome.OK, Outcome.ERROR)
+    assert WITHOUT_STEPS not in failed.run
+
+
 def test_integers_of_two_dimensions_are_tokens(run: Runner) -> None:
     loop = """
 model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))

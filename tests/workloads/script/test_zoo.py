@@ -62,6 +62,7 @@ ABSENT = frozenset(
 )
 """Shapes whose samples may be unknown."""
 TIMES_UNKNOWN = {
+    "cross_validation": "test",
     "dagger_growing_data": "training",
     "ddp_distributed_sampler": "test",
     "deep_cluster": "training",
