@@ -105,7 +105,7 @@ def beside_text(comparison: Comparison) -> str:
 
 def _facts_of(comparison: Comparison) -> dict[str, str]:
     effects = [effect_text(effect) for effect in comparison if _is_said(effect)]
-    return {"pair": comparison[0].pair.text, "effects": ", ".join(effects)}
+    return {"pair": comparison[0].pair.text, "effects": ", ".join(effects) or "not compared in speed"}
 
 
 def effect_text(effect: Effect) -> str:

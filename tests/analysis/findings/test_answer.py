@@ -14,9 +14,9 @@ from dmls_ray.analysis.findings.question import SweepQuestion, answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.words import undecided_text
+from dmls_ray.analysis.words import headline_text, undecided_text
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.samples import along, in_sessions, own_results, results, set_value
+from tests.analysis.samples import along, in_sessions, own_results, results, script_results, set_value
 
 
 def answer(runs: Results, axis: str, varied: list[str] | None = None) -> Answer:
@@ -372,6 +372,13 @@ def test_speeds_of_different_sessions_are_not_compared_and_that_is_said() -> Non
     assert f"speeds not compared, since no block of one session has both: {text};" in undecided_text(found, None)
     together = answer(in_sessions(runs, lambda values, repeat: "first"), "batch_per_rank")
     assert "sessions" not in together.caveats
+
+
+def test_a_headline_says_that_speeds_are_not_compared() -> None:
+    seen = {"samples_per_s": 10.0, "tensor_mem_mib": 64.0, "samples_per_step": 16.0}
+    runs = script_results({"lr": [1, 3]}, lambda values, repeat: seen)
+    found = answer(in_sessions(runs, lambda values, repeat: str(values["lr"])), "lr")
+    assert headline_text(found) == "lr 3 vs 1: not compared in speed."
 
 
 @pytest.mark.parametrize(("given", "label"), [(["new", "old"], "old vs new"), (["old", "new"], "new vs old")])
