@@ -13,7 +13,7 @@ from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
-from dmls_ray.analysis.trials.steps import PARTS, StepChange
+from dmls_ray.analysis.trials.steps import PARTS, TOGETHER, StepChange
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.value_texts import duration
 
@@ -77,7 +77,9 @@ CAVEATS: Mapping[str, str] = {
 """What a reader must know -> the words."""
 INTERVALS = "Intervals [95%] hold for all comparisons together: with few repeats, wider than those of trials."
 """What the intervals of a table of effects are."""
-_PARTS = {**PARTS, "exposed_comm_ms": "communication", "rest_ms": "other"}
+_PARTS = {
+    **PARTS, "exposed_comm_ms": "communication", TOGETHER: "backward pass with communication", "rest_ms": "other"
+}  # fmt: skip
 _NAMED_FROM = 0.1
 """Share of the change of a step from which on a part is named."""
 _KNOWN_ROUGHLY = 0.3

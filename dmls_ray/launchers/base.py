@@ -95,7 +95,7 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
     from dmls_ray.training.error_to_outcome import failure, run_guarded
     from dmls_ray.training.process import process_group
 
-    rank = RankInfo()
+    rank, result = RankInfo(), None
     try:
         meeting = meet()
         rank = rank_info(
@@ -105,11 +105,14 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
         store = PrefixStore("run", meeting.store) if meeting.store is not None else None
         rank = begin_run(rank, store)
         with folder.events(rank.rank) as emit, process_group(rank, store):
-            result = run_guarded(train, job.config, rank, emit)
-            folder.write_result(result)
+            returned = run_guarded(train, job.config, rank, emit)
+            folder.write_result(returned)
+            result = returned
     except Exception as error:  # noqa: BLE001 - a group that cannot be made is a result like any other
-        result = failure(error, rank)
-        folder.write_result(result)
+        # One that cannot be unmade takes no result away: the first of a rank counts, as under Ray.
+        if result is None:
+            result = failure(error, rank)
+            folder.write_result(result)
     if result.outcome is not Outcome.OK and not result.is_symptom:
         # Other ranks may wait for this one in a collective; only the end of its process ends that.
         os._exit(1)

@@ -48,10 +48,10 @@ def describe_versions() -> dict[str, str]:
     """Versions of Python and of the packages that do the work; none of the packages is imported."""
     versions = {"python": platform.python_version()}
     for package in ("dmls_ray", "torch", "torchvision", "ray", "numpy"):
-        versions[package] = _version(package) or "not installed"
+        versions[package] = version_of(package) or "not installed"
     # PyTorch may come with CUDA and NCCL as wheels of their own names.
     for label, package in (("cuda", "nvidia-cuda-runtime"), ("nccl", "nvidia-nccl")):
-        if version := _version(package) or _version(f"{package}-cu13") or _version(f"{package}-cu12"):
+        if version := version_of(package) or version_of(f"{package}-cu13") or version_of(f"{package}-cu12"):
             versions[label] = version
     return versions
 
@@ -120,7 +120,7 @@ def differing_facts(described: Sequence[Mapping[str, str]]) -> list[str]:
     return [", ".join(f"{name} {facts.get(name, 'unknown')}" for name in differing) for facts in described]
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
     """Version of a package; empty where it is not installed."""
     try:
         return importlib.metadata.version(package)

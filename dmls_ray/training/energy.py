@@ -20,7 +20,7 @@ class PowerMeter:
     """Energy between `begin` and `end`, of all these times together.
 
     Args:
-        counted_j: reads the joules that each counter has counted; empty without a meter.
+        counted_j: reads the joules that each counter has counted; empty without a meter, or where it does not answer.
         share: part of them that is this rank's.
     """
 
@@ -37,15 +37,17 @@ class PowerMeter:
         gpu = nvml_handle(device)
         if gpu is None or energy_j(gpu) is None:
             return cls(list)
-        return cls(lambda: [energy_j(gpu) or 0.0])
+        return cls(lambda: [joules for joules in [energy_j(gpu)] if joules is not None])
 
     def begin(self) -> None:
         self._began, self._before = time.perf_counter(), self._counted_j()
 
     def end(self) -> None:
         after, seconds = self._counted_j(), time.perf_counter() - self._began
-        parts = [last - first for first, last in zip(self._before, after, strict=True)]
-        if parts and min(parts) >= 0 and seconds < _MOST_S:
+        # A counter may begin or stop to answer at any time.
+        has_same_counters = len(after) == len(self._before) > 0
+        parts = [last - first for first, last in zip(self._before, after, strict=False)]
+        if has_same_counters and min(parts) >= 0 and seconds < _MOST_S:
             self._joules += self._share * sum(parts)
             self._seconds += seconds
 

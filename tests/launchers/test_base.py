@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+import torch.distributed as dist
 
 from dmls_ray import launchers
 from dmls_ray.config.runtime import LauncherName, RuntimeConfig
 from dmls_ray.launchers.base import Launcher, infeasible_reason, launcher
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.user_function.rank_run import run_user_function
+from dmls_ray.workloads.user_function.schema import user_function_schema
+from tests.new_processes import run_ranks
 
 LAUNCHERS = {*get_args(LauncherName)}
 
@@ -27,3 +33,17 @@ def test_every_launcher_has_a_command(name: str) -> None:
     if not infeasible_reason(RuntimeConfig(launcher=name)):
         command = launcher(name).command(RuntimeConfig(launcher=name), ["-m", "dmls_ray.launchers", "folder"])
         assert command[-3:] == ["-m", "dmls_ray.launchers", "folder"]
+
+
+def spoils_the_end_of_its_group(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, float]:
+    def fail() -> None:
+        raise OSError("connection reset")
+
+    dist.destroy_process_group = fail
+    return {"score": 3.0}
+
+
+def test_a_process_group_that_cannot_be_unmade_takes_no_result_away() -> None:
+    config = user_function_schema(spoils_the_end_of_its_group, []).make(world_size=2, device="cpu")
+    results = run_ranks(config, train=run_user_function)
+    assert [(result.outcome, result.run["score"]) for result in results] == [(Outcome.OK, 3.0)] * 2

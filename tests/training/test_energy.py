@@ -44,6 +44,15 @@ def test_a_counter_that_began_again_is_left_out(clock: list[float]) -> None:
     assert meter.read() == {"power_w": 20.0}
 
 
+def test_a_counter_that_does_not_answer_for_a_while_is_left_out(clock: list[float]) -> None:
+    meter = PowerMeter(counters([10.0], [50.0], [50.0], [], [], [900.0], [900.0], [960.0]))
+    for seconds in (2.0, 1.0, 1.0, 3.0):
+        meter.begin()
+        clock[0] += seconds
+        meter.end()
+    assert meter.read() == {"power_w": 20.0}
+
+
 def test_without_a_meter_there_is_no_power() -> None:
     timer = StepTimer(torch.device("cpu"), warmup_steps=0)
     timer.begin_epoch()

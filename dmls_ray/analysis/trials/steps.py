@@ -26,6 +26,9 @@ PARTS = {
 """Part of a step -> its words. `exposed_comm_ms` is that of the rank with the least, and `waiting_ms` what the mean
 rank has beyond it."""
 
+TOGETHER = "backward_and_communication"
+"""Part of a difference of steps: backward pass and communication, where it is not known of both what each takes."""
+
 INPUT_BOUND = 0.25
 COMMUNICATION_BOUND = 0.25
 """Shares of a step from which on waiting for data, or communication and waiting for ranks, is what bounds it."""
@@ -71,6 +74,8 @@ def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = 
         return "none" if parts else ""
     if parts["data_wait_ms"] >= INPUT_BOUND * step_ms:
         return "input"
+    if not knows_communication(trial):
+        return ""
     if parts["exposed_comm_ms"] + parts["waiting_ms"] >= COMMUNICATION_BOUND * step_ms:
         return "communication"
     if parts["forward_ms"] + parts["backward_ms"] + parts["optimizer_ms"] < COMPUTE_BOUND * step_ms:
@@ -149,12 +154,26 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     # Of a user-defined function, the parts may not be known.
     if not before or not after.get("forward_ms"):
         return None
-    changes = {name: after[name] - before[name] for name in PARTS}
+    if knows_communication(trial) != knows_communication(base):
+        after, before = _together(after), _together(before)
+    changes = {name: after[name] - before[name] for name in after}
     samples, base_samples = samples_of_step(trial), samples_of_step(base)
     factor = 1.0
     if samples and base_samples and not are_equal_sizes(trial, base, samples, base_samples):
         factor = samples / base_samples
     return StepChange(sum(after.values()), sum(before.values()), changes, factor, slower_rank(trial))
+
+
+def knows_communication(trial: Trial) -> bool:
+    """Whether the communication of a trial's ranks was measured, or there is none."""
+    return trial.world_size == 1 or any("exposed_comm_ms" in record.metrics for record in trial.timed)
+
+
+def _together(parts: Mapping[str, float]) -> dict[str, float]:
+    """Parts of a step in which communication is none of its own: under DDP it ends with the backward pass."""
+    joined = ("backward_ms", "exposed_comm_ms", "waiting_ms")
+    others = {name: ms for name, ms in parts.items() if name not in joined}
+    return {**others, TOGETHER: sum(parts[name] for name in joined)}
 
 
 def slower_rank(trial: Trial) -> tuple[int, float] | None:

@@ -293,8 +293,10 @@ def _open_image_folder(name: str, data_dir: str | None) -> Source:
         raise DataError(f"data_dir={root}: a classifier needs two classes or more, and there are {train.classes}.")
 
     def fingerprint() -> str:
-        # An image's folder is its label, so the paths have the labels.
-        return f"{name} {digest_of_files(root / 'train')} {digest_of_files(root / 'test')}"
+        # An image's folder is its label, so the paths have the labels. Other files change nothing.
+        halves = {"train": train, "test": test}
+        digests = [digest_of_files(root / split, [path for path, _ in half.samples]) for split, half in halves.items()]
+        return " ".join([name, *digests])
 
     used = {path for path, _ in (*train.samples, *test.samples)}
     left_out = {*files_below(str(root / "train")), *files_below(str(root / "test"))} - used

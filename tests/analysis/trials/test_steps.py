@@ -7,7 +7,7 @@ import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.trials.steps import bound_of, step_change, step_parts
+from dmls_ray.analysis.trials.steps import TOGETHER, bound_of, step_change, step_parts
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import why_text
 from dmls_ray.records.model import RankRecord
@@ -116,6 +116,24 @@ def test_where_the_difference_of_two_ranks_goes_is_known_and_adds_up() -> None:
     one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3, "rest_ms": 0.05})
     assert changes(two, one_rank) == {"exposed_comm_ms": 0.6, "forward_ms": 0.3, "rest_ms": 0.05}
     assert step_change(two, one_rank).samples == 2
+
+
+def of_wrappers(**measured: float) -> tuple[Trial, Trial]:
+    """A trial of two ranks whose communication was measured, as that of DDP is, and one whose was not."""
+    runs = results({"batch_per_rank": 16, "world_size": 2, "lr": [0.1, 0.2]}, lambda values, repeat: 100.0)
+    ddp, by_hand = with_parts(runs, lambda config: ALONE | (measured if config["lr"] == 0.1 else {}))
+    return ddp, by_hand
+
+
+def test_communication_that_was_measured_of_one_trial_alone_is_no_difference() -> None:
+    ddp, by_hand = of_wrappers(exposed_comm_ms=0.5, backward_ms=0.2)
+    assert changes(by_hand, ddp) == {TOGETHER: -0.4}
+    assert "backward pass with communication" in why_text(step_change(by_hand, ddp))
+
+
+def test_what_bounds_ranks_whose_communication_was_not_measured_is_not_known() -> None:
+    ddp, by_hand = of_wrappers(exposed_comm_ms=0.1)
+    assert (bound_of(ddp), bound_of(by_hand)) == ("compute or launch", "")
 
 
 def test_a_larger_batch_has_its_parts_and_its_samples() -> None:

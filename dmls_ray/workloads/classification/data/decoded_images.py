@@ -23,6 +23,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from dmls_ray.records.provenance import version_of
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.files import TemporaryFolder, cache_root
@@ -35,6 +36,8 @@ from dmls_ray.workloads.user_function.sent import code_of
 
 _LAYOUT = 4
 _CHUNK = 256
+_READER = "pillow"
+"""The package that reads images; another version may decode some otherwise."""
 
 _GREY_MODES = ("1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 
@@ -186,7 +189,7 @@ def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
 def _folder(name: str, data_dir: str | None, source: Source, image_size: int | None) -> Path:
     # With data_dir and code, since a user's function may make something else of the same content.
     place = data_dir and str(Path(data_dir).expanduser().resolve())
-    parts = [_LAYOUT, source.fingerprint, place, code_of(name), image_size]
+    parts = [_LAYOUT, source.fingerprint, place, code_of(name), image_size, version_of(_READER)]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 

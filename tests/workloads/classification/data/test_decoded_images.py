@@ -159,6 +159,13 @@ def test_an_edited_function_is_imported_again_and_its_images_are_decoded_again(
     assert load_decoded("levels:data", None, None).train_images.max() == 20
 
 
+def test_images_are_decoded_again_where_another_version_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_decoded("digits", None, None)
+    assert cache.is_decoded("digits", None, None)
+    monkeypatch.setattr(cache, "_READER", "torch")  # of another version, as a new one would be
+    assert not cache.is_decoded("digits", None, None)
+
+
 IMAGE = np.zeros((4, 4), dtype=np.uint8)
 
 

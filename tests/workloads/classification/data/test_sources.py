@@ -321,6 +321,15 @@ def test_images_that_swap_their_classes_change_the_fingerprint_of_a_folder_and_i
     assert find_source("image_folder", str(tmp_path / "a")).fingerprint != before
 
 
+def test_files_that_are_no_images_do_not_belong_to_the_fingerprint_of_a_folder(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    before = find_source("image_folder", str(tmp_path)).fingerprint
+    (tmp_path / "train" / "cat" / "labels.txt").write_text("three cats")
+    assert find_source("image_folder", str(tmp_path)).fingerprint == before
+    shutil.copy(tmp_path / "train" / "cat" / "0001.jpg", tmp_path / "train" / "cat" / "0003.jpg")
+    assert find_source("image_folder", str(tmp_path)).fingerprint != before
+
+
 def test_archives_do_not_belong_to_the_fingerprint_of_unpacked_files(tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST" / "raw")
     before = find_source("mnist", str(tmp_path)).fingerprint
