@@ -27,7 +27,7 @@ def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) ->
 
     A model generates samples, plays, or scores and labels data in evaluation mode, too. It is tested beyond doubt where
     a loader reads other data than the training, which are no larger set that training reads a part of, and the
-    training reads the same data from its first step to its last: it makes none of those that the model has chosen.
+    training keeps its data sets, as it does not where the model makes them or chooses what is in them.
     """
     trained = {size for step in steps for batch in step.batches for size in batch.data}
     reading = [step for step in steps if step.batches]
@@ -36,4 +36,4 @@ def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) ->
 
 
 def _read_in(step: SeenStep) -> set[int]:
-    return {batch.dataset for batch in step.batches if batch.data}
+    return {batch.dataset for batch in step.batches}

@@ -281,10 +281,12 @@ def _note_rows(module: nn.Module, input_: Input) -> None:
 
 
 def _wrapped_by(module: nn.Module) -> Iterator[nn.Module]:
-    """What a module holds that has nothing else, and no parameters of its own."""
-    while not _has_parameters(module):
+    """What a module holds that has nothing else, and no parameters of its own; nothing within a compiled one, whose
+    graph would contain the look.
+    """
+    while not _has_parameters(module) and not hasattr(module, "_orig_mod"):
         children = [*module.children()]
-        if len(children) != 1:
+        if len(children) != 1 or children[0]._compiled_call_impl is not None:
             return
         (module,) = children
         yield module
