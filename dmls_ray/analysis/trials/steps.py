@@ -214,13 +214,14 @@ def has_configured_samples(trial: Trial) -> bool:
 def are_equal_sizes(trial: Trial, base: Trial, size: float, base_size: float) -> bool:
     """Whether two means over counted steps, of samples or tokens, may be of equal batches.
 
-    Where other steps count, more of them may be the last of a pass over the data, which is smaller.
+    Where other steps count, more of them may be the last of a pass over the data, which is smaller: one more of the
+    steps of each trial, at most.
     """
     counts, base_counts = trial.by_block("counted_steps"), base.by_block("counted_steps")
-    slack = 0.0
-    if counts != base_counts:
-        slack = 2 / max(min([*counts.values(), *base_counts.values()]), 1)
-    return abs(size - base_size) <= max(slack, _ROUNDING) * max(size, base_size)
+    if counts == base_counts:
+        return abs(size - base_size) <= _ROUNDING * max(size, base_size)
+    slack = sum(1 / max(median(each.values()), 1) for each in (counts, base_counts) if each)
+    return abs(size - base_size) < slack * max(size, base_size)
 
 
 def configured_samples(trial: Trial) -> float:

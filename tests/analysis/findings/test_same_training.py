@@ -187,4 +187,5 @@ def test_means_over_other_steps_may_be_of_equal_batches() -> None:
     assert (unclear.verdict, unclear.sizes) == ("unclear", {})
     assert training_text(unclear).startswith("The training may have changed: the losses")
     assert change_of(long, short | {"samples": 128}).is_other
+    assert change_of({"samples": 64, "counted": 10}, {"samples": 32, "counted": 4}).is_other
     assert change_of(long, long | {"samples": 64}).is_other
