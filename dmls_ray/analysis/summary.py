@@ -125,7 +125,7 @@ def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
             if effect.measure.is_judged or effect.verdict != "equal":
                 telling.add(head)
         cells[TRAINING] = words_on_training.training_cell(training_change(pair))
-        rows.append(cells | {COUNT: str(max(effect.contrast.n for effect in comparison))})
+        rows.append(cells | {COUNT: str(min(effect.contrast.n for effect in comparison if effect.measure.is_outcome))})
     frame = pd.DataFrame(rows).fillna("")
     shown = [head for head in frame.columns if head in telling]
     # Where it is the same in all rows, the line below the headline says it.

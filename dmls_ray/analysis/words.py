@@ -62,7 +62,8 @@ VERDICTS: Mapping[str, str] = {
 CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
     "independent": "not compared, since their ranks trained apart: {names}",
-    "sessions": "speeds not compared, since no block of one session has both: {names}; --whole-blocks measures both",
+    "sessions": "speeds not compared, since no block of one session has both: {names}; --whole-blocks measures both, "
+    "dmls-ray ab two versions of code",
     "held_clocks": "the clocks of GPUs were held down: {names}",
     "other_work": "other programs computed beside: {names}",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
@@ -228,7 +229,7 @@ def _open_text(decision: Decision) -> str:
         names = join_names([f"{claim.pair.text}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
         texts.append(f"no realistic number of repeats decides {len(hopeless)} on this machine ({names})")
     if stage is None and not decision.repeats_wanted:
-        texts.append(f"below {FIRST_LOOK} repeats there is no interval; --repeats auto decides")
+        texts.append(f"below {FIRST_LOOK} repeats of both in one session there is no interval; --repeats auto decides")
     return "; ".join(texts)
 
 

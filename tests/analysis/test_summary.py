@@ -8,7 +8,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary
-from tests.analysis.samples import results
+from tests.analysis.samples import in_sessions, results
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": 1}
 
@@ -72,6 +72,15 @@ def test_a_line_below_the_table_says_what_its_intervals_are() -> None:
     assert lines[place - 1].startswith("batch_per_rank"), "right below it"
     once = results(GRID, lambda values, repeat: 100.0 + values["batch_per_rank"], repeats=1)
     assert SweepSummary(once, SweepQuestion.of([session()])).answer.intervals == ""
+
+
+def test_the_repeats_of_a_row_are_those_that_both_sides_have_in_one_session() -> None:
+    noisy = results(GRID, lambda values, repeat: 100.0 + repeat * values["batch_per_rank"], repeats=5)
+    continued = in_sessions(noisy, lambda values, repeat: f"{values['batch_per_rank'] == 64 and repeat < 2}")
+    lines = SweepSummary(continued, SweepQuestion.of([session(repeats=5)])).answer.lines(100)
+    rows = {line[:23]: line.split()[-1] for line in lines if line.startswith("batch_per_rank")}
+    assert rows["batch_per_rank 64 vs 16"] == "3"
+    assert rows["batch_per_rank 32 vs 16"] == "5"
 
 
 def test_where_a_verdict_follows_it_alone_says_how_many_repeats_decide() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_above
+from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RankRecord
@@ -48,14 +48,19 @@ _UNEVEN_STEPS = 10
 def step_parts(trial: Trial) -> dict[str, float]:
     """Milliseconds of the parts of a counted step, as means over the runs of a trial; empty where no run has them.
 
-    They add up to the step. Those that are not known, as forward and backward pass of a user-defined function that
-    calls no `backward()`, are 0: their time is in the rest.
+    They add up to the step, whose mean is the geometric one, as in tables. Those that are not known, as forward and
+    backward pass of a user-defined function that calls no `backward()`, are 0: their time is in the rest.
     """
     return _mean_parts(_parts_of_runs(trial).values())
 
 
 def _mean_parts(runs: Collection[Mapping[str, float]]) -> dict[str, float]:
-    return {name: fmean(parts[name] for parts in runs) for name in PARTS} if runs else {}
+    if not runs:
+        return {}
+    means = {name: fmean(parts[name] for parts in runs) for name in PARTS}
+    steps = [sum(parts.values()) for parts in runs]
+    scale = geometric_mean(steps) / fmean(steps) if min(steps) > 0 else 1.0
+    return {name: ms * scale for name, ms in means.items()}
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
@@ -140,19 +145,22 @@ class StepChange:
 def step_change(trial: Trial, base: Trial) -> StepChange | None:
     """Where the difference between the steps of two trials goes, in the blocks in which their times may be compared.
 
-    None where a part is not known, or there is no such block.
+    None where a part is not known, there is no such block, or the steps do not differ beyond chance.
 
     Args:
         trial: a trial.
         base: the one that it is compared with.
     """
-    common = trial.common_blocks(base)
-    after, before = (
-        _mean_parts([parts for block, parts in _parts_of_runs(item).items() if block in common])
-        for item in (trial, base)
-    )
+    runs, base_runs = _parts_of_runs(trial), _parts_of_runs(base)
+    common = sorted(trial.common_blocks(base) & runs.keys() & base_runs.keys())
+    after = _mean_parts([runs[block] for block in common])
+    before = _mean_parts([base_runs[block] for block in common])
     # Of a user-defined function, the parts may not be known.
-    if not before or not after.get("forward_ms"):
+    if not any(before.values()) or not after.get("forward_ms"):
+        return None
+    steps = [(sum(runs[block].values()), sum(base_runs[block].values())) for block in common]
+    longer = estimate([ms / base_ms for ms, base_ms in steps if base_ms], "ratio")
+    if longer.low is not None and not (is_above(longer, 1) or is_below(longer, 1)):
         return None
     if knows_communication(trial) != knows_communication(base):
         after, before = _together(after), _together(before)

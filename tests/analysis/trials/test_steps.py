@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -147,10 +148,24 @@ def test_a_larger_batch_has_its_parts_and_its_samples() -> None:
 
 def test_samples_that_were_seen_count_more_than_those_of_fields() -> None:
     runs = results({"batch_per_rank": [16, 64]}, lambda values, repeat: 1000.0)
-    small, large = with_parts(runs, ALONE | {"samples_per_step": 32.0})
+    parts = ALONE | {"samples_per_step": 32.0}
+    small, large = with_parts(runs, lambda config: parts | {"forward_ms": config["batch_per_rank"] / 16})
     change = step_change(large, small)
     assert change is not None
     assert change.samples == 1
+
+
+def test_steps_that_do_not_differ_beyond_chance_have_no_account() -> None:
+    runs = results({"batch_per_rank": [16, 64]}, lambda values, repeat: 1000.0)
+    small, large = with_parts(runs, ALONE)
+    for record, ms in zip(large.records, (4.0, 0.5, 1.0), strict=True):
+        record.metrics["forward_ms"] = ms
+    assert step_change(large, small) is None
+    for record, ms in zip(large.records, (4.0, 3.0, 3.5), strict=True):
+        record.metrics["forward_ms"] = ms
+    change = step_change(large, small)
+    assert change is not None
+    assert change.step_ms == pytest.approx(geometric_mean([4.6, 3.6, 4.1]))
 
 
 @pytest.mark.parametrize(
