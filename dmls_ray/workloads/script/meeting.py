@@ -39,26 +39,31 @@ class Meeting:
             place.set(f"joined {rank.rank}", "")
         self._steps = dist.PrefixStore("dmls_ray/steps", self.store)
         self._has_answer = True
-        """Whether rank 0 has answered so far: one that made fewer steps does not, and is asked once."""
+        """Whether the rank that is asked has answered so far: one that made fewer steps does not, and is asked once."""
 
     def is_over(self, step: int, *, wanted: bool) -> bool:
-        """Whether the run ends after a step: what rank 0 wants.
+        """Whether the run ends after a step: what the first of the ranks that make steps wants.
 
         Args:
-            step: the number of the step, which all ranks have made.
+            step: the number of the step, which all of them have made.
             wanted: what this rank wants.
         """
-        key = f"over {step}"
-        if self._rank.rank == 0:
-            self._steps.set(key, str(int(wanted)))
-            return wanted
-        if self._has_answer:
-            self._has_answer = False
-            with contextlib.suppress(dist.DistError):
+        with contextlib.suppress(dist.DistError):  # rank 0 may have ended before, and the store with it
+            leader = self._making_steps()[0]
+            key = f"over {step} for {leader}"
+            if self._rank.rank == leader:
+                self._steps.set(key, str(int(wanted)))
+                return wanted
+            if self._has_answer:
+                self._has_answer = False
                 self._steps.wait([key], _WAIT)
                 self._has_answer = True
                 return bool(int(self._steps.get(key)))
         return False
+
+    def _making_steps(self) -> list[int]:
+        """The ranks that have made their first step."""
+        return [rank for rank in range(self._rank.world_size) if self._steps.check([f"first {rank}"])]
 
     def begin(self) -> None:
         """This rank has made its first step."""
@@ -78,5 +83,4 @@ class Meeting:
         """
         with contextlib.suppress(dist.DistError):
             self._steps.set(f"last {self._rank.rank}", "")
-            training = [rank for rank in range(self._rank.world_size) if self._steps.check([f"first {rank}"])]
-            self._steps.wait([f"last {rank}" for rank in training], _WAIT)
+            self._steps.wait([f"last {rank}" for rank in self._making_steps()], _WAIT)

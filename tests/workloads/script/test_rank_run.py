@@ -381,21 +381,23 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         assert all(result.values["comm_ms"] > 0 for result in results)
 
 
-def test_a_rank_that_sends_batches_to_one_that_trains_is_no_failure(run: Runner) -> None:
-    loop = """
+@pytest.mark.parametrize("actor_rank", [0, 1])
+def test_a_rank_that_sends_batches_to_one_that_trains_is_no_failure(run: Runner, actor_rank: int) -> None:
+    loop = f"""
 import torch.distributed as dist
 dist.init_process_group("gloo")
 x, y = data[:16]
 while True:
-    if dist.get_rank():
-        dist.send(x, dst=0)
+    if dist.get_rank() == {actor_rank}:
+        dist.send(x, dst={1 - actor_rank})
     else:
-        dist.recv(x, src=1)
+        dist.recv(x, src={actor_rank})
         step(x, y)
 """
     began = time.perf_counter()
-    learner, actor = run.ranks(BEGIN + loop, world_size=2)
+    results = run.ranks(BEGIN + loop, world_size=2)
     assert time.perf_counter() - began < 25  # the learner waits for no step of the actor
+    actor, learner = results[actor_rank], results[1 - actor_rank]
     assert (learner.outcome, actor.is_symptom, actor.steps) == (Outcome.OK, True, 0)
     assert actor.run[WITHOUT_STEPS]
 
