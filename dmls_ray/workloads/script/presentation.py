@@ -45,10 +45,13 @@ def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
     writers: Counter[str] = Counter()
     read_later: set[str] = set()
     in_copies: set[str] = set()
+    begun_with: set[str] = set()
     for record in sorted(records, key=lambda record: (record.started_at, record.order)):
         read_later |= {path for path in record.facts.get("read", ()) if path in writers}
         writers.update(record.facts.get("written", ()))
-        in_copies.update(record.facts.get("written_in_copy", ()))
+        in_copy = record.facts.get("written_in_copy", ())
+        in_copies.update(in_copy)
+        begun_with.update(path for path in record.facts.get("read", ()) if path in in_copy)
     rewritten = {path for path, runs in writers.items() if runs > 1}
     notes = []
     if goes_on := read_later & rewritten:
@@ -65,6 +68,11 @@ def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
     if overwritten := rewritten - read_later:
         way_out = "each run overwrites what the one before left; --own-folder gives each a folder"
         notes.append(f"Several runs wrote {_listed(overwritten)}: {way_out}.")
+    if begun_with:
+        notes.append(
+            f"Runs read your {_listed(begun_with)}, and write it again in copies of the repository: if it is a "
+            "checkpoint, each goes on from it instead of from the beginning; move it away, or add --own-folder."
+        )
     if in_copies:
         notes.append(f"Runs wrote {_listed(in_copies)} in copies of the repository; yours is as before.")
     return [Note("method", text) for text in notes]

@@ -89,7 +89,7 @@ class FileUse:
             return
         self._noted.add((path, False))
         real = os.path.realpath(path)
-        if real in self._written or not self._counts(real) or self._is_private(real):
+        if real in self._written or not self._counts(real):
             return
         self._read[real] = changed_ns
         if len(self._read) > MOST_NAMED:

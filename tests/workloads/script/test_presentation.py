@@ -75,3 +75,6 @@ def test_files_that_runs_read_and_write_are_named() -> None:
     assert "Runs read what an earlier run wrote and no other wrote again, ckpt/latest.pt: data and" in notes()
     assert "may go on from there" not in notes()
     assert "Runs wrote out.txt in copies of the repository; yours is as before" in notes()
+    assert "Runs read your" not in notes()
+    last.facts |= {"written_in_copy": ["out.txt", "data.txt"]}
+    assert "Runs read your data.txt, and write it again in copies of the repository" in notes()
