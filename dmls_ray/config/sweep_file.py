@@ -63,9 +63,8 @@ def read_sweep_file(path: str) -> SweepFile:
     for key in values:
         if key not in _KEYS and key not in options:
             meant = did_you_mean(key, [*_KEYS, *options])
-            raise ConfigError(
-                f"{path}: {key} is no key of a sweep; {meant}a field of what is run stands in [axes], also with one value."
-            )
+            way_out = f"{meant}a field of what is run stands in [axes], also with one value"
+            raise ConfigError(f"{path}: {key} is no key of a sweep; {way_out}.")
     for key in _TABLES:
         if not isinstance(values.get(key, {}), dict):
             raise ConfigError(f"{path}: {key} is no table; write [{key}] and its names below.")
