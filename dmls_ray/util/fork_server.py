@@ -2,7 +2,8 @@
 
 A fork takes hundredths of a second where a new interpreter takes seconds to import PyTorch. The server starts no
 thread and uses no GPU, so that its children may. On Linux, whatever a child has started ends with it, and a child
-ends with its server, which ends with its client; elsewhere processes may stay whose parent has ended.
+ends with its server, which ends with its client; elsewhere processes may stay whose parent has ended. If the server
+itself is killed, what its child has started stays.
 """
 
 from __future__ import annotations

@@ -118,11 +118,13 @@ def test_a_target_that_raises_ends_with_exit_code_1(server: ForkServer) -> None:
 def test_a_child_ends_with_its_server() -> None:
     server = ForkServer("builtins:list")
     child = server.start(leave_processes)
-    child.connection.recv()
+    left = child.connection.recv()
     child.connection.send("hang")
     os.kill(server._process.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     server.close()
+    for pid in left:  # nobody is there who would end what the child has started
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_server_and_all_processes_of_its_child_end_with_a_client_that_is_killed() -> None:
