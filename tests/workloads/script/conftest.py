@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
@@ -118,3 +119,37 @@ class Runner:
 @pytest.fixture
 def run(servers: list[ForkServer], tmp_path: Path) -> Runner:
     return Runner(servers, tmp_path)
+
+
+def git(*words: str, folder: Path) -> str:
+    named = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    done = subprocess.run(["git", *named, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a script, a module and a file that the script reads: `old` in tag `before`, `new` in HEAD."""
+    monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    git("init", "--quiet", folder=folder)
+    script = """
+    import argparse, part
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch-size", type=int, default=8)
+    print("READ", part.NAME, open("settings.txt").read(), open("data/numbers.txt").read(), parser.parse_args())
+    """
+    (folder / "train.py").write_text(textwrap.dedent(script) + BEGIN + LOOP)
+    (folder / ".gitignore").write_text("data/\n")
+    for name in ("old", "new"):
+        (folder / "part.py").write_text(f"NAME = '{name}'\n")
+        (folder / "settings.txt").write_text(name)
+        git("add", ".", folder=folder)
+        git("commit", "--quiet", "-m", name, folder=folder)
+        if name == "old":
+            git("tag", "before", folder=folder)
+    (folder / "data").mkdir()
+    (folder / "data" / "numbers.txt").write_text("untracked")
+    return folder
