@@ -20,6 +20,7 @@ from dmls_ray.config.value_texts import duration
 HEADLINES: Mapping[str, str] = {
     "none_ok": "No run ended ok, so nothing is compared.",
     "one_trial": "Only one trial was measured, so nothing is compared.",
+    "one_together": "Nothing is compared: the ranks of all trials but one trained apart.",
     "not_compared": "Nothing is compared: no two trials differ in one field alone and ran together on one machine and "
     "device with the same versions.",
     "pair": "{pair}: {effects}.",

@@ -64,7 +64,7 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
     if not candidates:
         if len(compared) == 1:
-            return Answer("one_trial", caveats=caveats)
+            return Answer("one_together" if "independent" in caveats else "one_trial", caveats=caveats)
         is_any_ok = any(trial.counted for trial in trials.rows)
         return Answer("not_compared" if is_any_ok else "none_ok", caveats=caveats)
     is_amount = axis.is_ordered or axis.name in RANKS

@@ -113,10 +113,18 @@ class Ledger:
             "given_elements": elements_of(window) / steps or None,
             "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
             "counted_share": 1 - self._timer.left_out_ms / self._timed_ms if self._timer.step_ms else None,
-            "backward_passes": self.backward_passes / len(self.steps) if self.backward_passes and self.steps else None,
+            "backward_passes": self._backward_passes or None,
             "optimizers": self.rule.optimizers or None,
             "early_loss": self.losses.early,
         }
+
+    @property
+    def _backward_passes(self) -> float:
+        """Those of a step that counts: the first one may have fewer, as of a leader whose pass is the first of three."""
+        window = self.steps[self._first_counted :]
+        if not self.backward_passes or not window:
+            return 0.0
+        return sum(len(step.passes) + len(step.dropped) for step in window) / len(window)
 
     def digests(self) -> list[int]:
         """Of the first batches of this rank; those that ranks share are equal on all of them.

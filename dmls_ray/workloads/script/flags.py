@@ -27,6 +27,8 @@ READ_TIMEOUT_S = 120.0
 
 _PARSES = re.compile(r"pars|argv|click|typer|tyro|absl|flags|\bcli\b|CLI")
 """What the text of a program has that may read a command line; others need not be started."""
+_DEFAULT = re.compile(r"\s*\(default:? [^()]*\)", re.IGNORECASE)
+"""The default of a flag in its help."""
 NUMBER_OR_TEXT = int | float | str
 """What is not a number reaches the program as it was typed."""
 SEED_FLAGS = ("seed", "random_seed", "manual_seed", "manualSeed", "rng_seed", "global_seed")
@@ -91,6 +93,8 @@ class FlagReader:
         self.specs: dict[str, FieldSpec] = {}
         self.aliases: dict[str, str] = {}
         """Other names of flags -> the field."""
+        self._short: dict[str, str] = {}
+        """Short names of flags -> the long one."""
         self.subcommands: dict[str, list[str]] = {}
         """Each subcommand that may follow the words, with its flags."""
         self.unknown_because = ""
@@ -155,7 +159,9 @@ class FlagReader:
             return  # a word without a flag is given after --
         name = _field_of(option)
         for other in others:
-            if other.startswith("--") and _field_of(other) != name:
+            if not other.startswith("--"):
+                self._short[other] = option
+            elif _field_of(other) != name:
                 self.aliases[_field_of(other)] = name
         given = tuple(described["given"][-1]) if described["given"] else None
         self.flags[name] = ScriptFlag(
@@ -172,7 +178,9 @@ class FlagReader:
             hint = Literal[tuple(described["choices"])]
         if described["several"]:
             hint = str
-        self.specs[name] = FieldSpec(name, described["help"], described["default"], hint)
+        # The help of a sweep shows the default of each flag.
+        help_text = _DEFAULT.sub("", described["help"])
+        self.specs[name] = FieldSpec(name, help_text, described["default"], hint)
 
     @property
     def seed_flag(self) -> str:
@@ -220,8 +228,8 @@ class FlagReader:
             )
         options = [option for name in self.flags for option in (f"--{name}", f"--{name.replace('_', '-')}")]
         options += [f"--{name}" for name in self.aliases]
-        own_way = f"one that {self.program} reads by itself: {way_out}"
-        return f"{flag} is no flag; {did_you_mean(flag, options) or meant}--help lists them all; {own_way}."
+        meant = f"give {self._short[flag]}; " if flag in self._short else did_you_mean(flag, options) or meant
+        return f"{flag} is no flag; {meant}--help lists them all; one that {self.program} reads by itself: {way_out}."
 
     def close(self) -> None:
         """End the process."""

@@ -66,7 +66,7 @@ def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
             "code are prepared once; if it is a checkpoint, --own-folder lets no run go on from it."
         )
     if overwritten := rewritten - read_later:
-        way_out = "each run overwrites what the one before left; --own-folder gives each a folder"
+        way_out = "each run overwrites what the one before left, or adds to it; --own-folder gives each a folder"
         notes.append(f"Several runs wrote {_listed(overwritten)}: {way_out}.")
     if begun_with:
         notes.append(
