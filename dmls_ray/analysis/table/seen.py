@@ -77,9 +77,12 @@ def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
 
 def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
     """Which part of the time rates are of, and whether the look at the program failed."""
-    for part, names in _grouped(rows, lambda row: fact_of(row, "time_unknown")).items():
+    for reason, names in _grouped(rows, lambda row: fact_of(row, "time_unknown")).items():
+        if not reason.endswith("%"):
+            yield f"{names}: times of a step and rates are not known ({reason})."
+            continue
         yield (
-            f"{names}: {part} of the time may be tests of the model, or a part of the training that looks like them "
+            f"{names}: {reason} of the time may be tests of the model, or a part of the training that looks like them "
             "(samples that a model generates, games, labels), so times of a step and rates are not known: "
             f"{tests_by}."
         )

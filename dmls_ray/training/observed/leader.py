@@ -18,20 +18,25 @@ class StepRule:
     The first optimizer that makes a step leads: its steps are those of the training, and steps of others are parts of
     them. So a generator and a discriminator make one step together, and so do optimizers that have a parameter each.
     Another optimizer leads once the leader is gone, or has made no step while the other made ten: a second stage of
-    the training has begun.
+    the training has begun. If the former leader leads again, that was no stage.
     """
 
     def __init__(self) -> None:
         self._leader: weakref.ref[Optimizer] | None = None
+        self._leaders: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        """All that have led."""
         self._others: Counter[int] = Counter()
         """Steps of each other optimizer since the last step of the leader, by its id."""
         self.optimizers = 0
-        """The most optimizers that made steps in one step of the training."""
+        """Optimizers that made steps in the last step of the training."""
+        self.takes_turns = False
+        """Whether an optimizer leads again that had led before another one."""
 
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Whether the step of the training under way ends with this step of an optimizer."""
         leader = None if self._leader is None else self._leader()
         if leader is optimizer and not self._others:
+            self.optimizers = 1
             return True
         if leader is not None and leader is not optimizer:
             self._others[id(optimizer)] += 1
@@ -39,8 +44,9 @@ class StepRule:
                 return False
         if leader is not optimizer:
             self._leader = weakref.ref(optimizer)
-            self.optimizers = max(self.optimizers, 1)
+            self.takes_turns = self.takes_turns or optimizer in self._leaders
+            self._leaders.add(optimizer)
             self._others.pop(id(optimizer), None)
-        self.optimizers = max(self.optimizers, 1 + len(self._others))
+        self.optimizers = 1 + len(self._others)
         self._others.clear()
         return True

@@ -16,7 +16,15 @@ from dmls_ray.training.observed.leader import StepRule
 from dmls_ray.training.observed.losses import StepLosses
 from dmls_ray.training.observed.model_inputs import ModelInputs
 from dmls_ray.training.observed.samples import samples_of
-from dmls_ray.training.observed.seen_steps import Samples, SeenStep, elements_of, loaded_in, tokens_of, trained
+from dmls_ray.training.observed.seen_steps import (
+    Samples,
+    SeenStep,
+    elements_of,
+    has_training_between,
+    loaded_in,
+    tokens_of,
+    trained,
+)
 
 _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 """Parts of a step that are known without a backward pass."""
@@ -24,6 +32,8 @@ _PART = 0.9
 """Share of what was read below which a rank trains a part of it."""
 _DOUBTFUL = 0.05
 """Share of the time up to which rates are the same, whether it was a test or not."""
+_BETWEEN = "another training, with an optimizer of its own, lies between its steps"
+"""Why neither samples nor times of a step are known."""
 _DIGESTS = 4
 """First batches that ranks are compared by."""
 
@@ -91,18 +101,27 @@ class Ledger:
         return share if share > _DOUBTFUL else 0.0
 
     @functools.cached_property
+    def _time_unknown(self) -> str:
+        """Why it is not known what a step takes: a reason, or the share of the time that may be tests; else empty."""
+        if self.rule.takes_turns or has_training_between(self.steps):
+            return _BETWEEN
+        return f"{self._doubtful_share:.0%}" if self._doubtful_share else ""
+
+    @functools.cached_property
     def _trained(self) -> list[SeenStep]:
         return trained(self.steps)
 
     @functools.cached_property
     def samples(self) -> Samples:
         """The samples of the steps that count."""
+        if self._time_unknown == _BETWEEN:
+            return Samples(unknown=_BETWEEN)
         return samples_of(self._trained, self._first_counted, is_sequence_first=self._inputs.has_sequences_first)
 
     def rates(self) -> dict[str, float | None]:
         """Samples, tokens and backward passes of a step of this rank, its rates, and the loss of its first steps."""
         window = self._trained[self._first_counted :]
-        steps, seconds = len(window) or 1, math.inf if self._doubtful_share else self._counted_s
+        steps, seconds = len(window) or 1, math.inf if self._time_unknown else self._counted_s
         samples, tokens = self.samples.total or 0.0, tokens_of(window)
         return {
             "samples_per_step": samples / steps or None,
@@ -114,13 +133,13 @@ class Ledger:
             "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
             "counted_share": 1 - self._timer.left_out_ms / self._timed_ms if self._timer.step_ms else None,
             "backward_passes": self._backward_passes or None,
-            "optimizers": self.rule.optimizers or None,
+            "optimizers": max([step.optimizers for step in self.steps], default=0) or None,
             "early_loss": self.losses.early,
         }
 
     @property
     def _backward_passes(self) -> float:
-        """Those of a step that counts: the first one may have fewer, as of a leader whose pass is the first of three."""
+        """Those of a step that counts: the first step may have fewer, as that of a leader with one of three passes."""
         window = self.steps[self._first_counted :]
         if not self.backward_passes or not window:
             return 0.0
@@ -142,7 +161,7 @@ class Ledger:
         facts = {
             "counted_by": self.samples.counted_by or ("tokens of the model" if tokens_of(self._trained) else ""),
             "samples_unknown": self.samples.unknown,
-            "time_unknown": f"{self._doubtful_share:.0%}" if self._doubtful_share else "",
+            "time_unknown": self._time_unknown,
             "number_format": self._inputs.number_format,
             "first_loss": losses[0] if losses else None,
             "steps_made": len(self.steps),
@@ -158,7 +177,7 @@ class Ledger:
 
         Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
         """
-        if self._doubtful_share:
+        if self._time_unknown:
             return {}
         return {**self._timer.percentiles(), **self._parts_ms()}
 

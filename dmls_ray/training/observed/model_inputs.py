@@ -79,8 +79,12 @@ class ModelInputs:
         """Tensors whose rows were compared, which waits for the device."""
         self._products: _Products | None = None
 
-    def find(self) -> list[nn.Module]:
+    def find(self, *, is_first: bool = True) -> list[nn.Module]:
         """Look at the outermost models with parameters to train; not at compiled ones, which would compile the look.
+
+        Args:
+            is_first: whether the training has just begun. Models that are made later, as for a test of features or for
+                each fold, do not count among its parameters.
 
         Returns:
             A module within each new one that has parameters itself, and so the mode of its model.
@@ -96,8 +100,9 @@ class ModelInputs:
             if not trained:
                 continue
             self._models.add(module)
-            self.parameters += self._elements_of(trained)
-            self.buffers += self._elements_of(module.buffers())
+            if is_first:
+                self.parameters += self._elements_of(trained)
+                self.buffers += self._elements_of(module.buffers())
             self.has_sequences_first |= any(getattr(part, "batch_first", True) is False for part in module.modules())
             owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
             module.register_forward_pre_hook(self._begin, with_kwargs=True)

@@ -127,6 +127,16 @@ class ModelTests:
 
     def train(self) -> None:
         """A backward pass begins."""
+        if self._is_evaluation and self.look() and self._batches:
+            return  # of an attack in a test, say, unless an optimizer applies it
+        self._train_on()
+
+    def end_step(self) -> None:
+        """A step ends."""
+        self._train_on()
+
+    def _train_on(self) -> None:
+        """What was read and computed is of the training."""
         if self._is_evaluation and self.look():
             # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
             self._modules = [module for module in self._modules if getattr(module(), "training", False)]
@@ -138,11 +148,6 @@ class ModelTests:
             if iterator is not None:
                 setattr(iterator, _IS_TRAINED_ON, True)
         self._fresh.clear()
-
-    def end_step(self) -> None:
-        """A step ends."""
-        if self._began is not None:
-            self._end(is_read_on=False)
 
     # --- what follows -----------------------------------------------------------------------------------------------
 

@@ -221,6 +221,7 @@ class ObservedSteps:
         self._unapplied += 1
         self._gradients.end_backward()
         if not self._has_optimizer:
+            self._tests.end_step()
             self._end_step()
 
     @_hook
@@ -232,6 +233,7 @@ class ObservedSteps:
         self._after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
+        self._tests.end_step()
         if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
             return
@@ -258,9 +260,10 @@ class ObservedSteps:
         if optimizer is not None and self.agreement is not None and self.agreement.is_due:
             with self.timer.paused(), self._untimed():
                 self.agreement.sample(optimizer)
-        if self.count in _MODELS_FOUND_AFTER or (self.count % _READ_EVERY == 0 and self._is_unseen()):
+        is_first = self.count in _MODELS_FOUND_AFTER
+        if is_first or (self.count % _READ_EVERY == 0 and self._is_unseen()):
             with self.timer.paused(), self._untimed():
-                self._tests.watch(self.inputs.find())
+                self._tests.watch(self.inputs.find(is_first=is_first))
         self._emit(_PROGRESS)
 
     def _take_inputs(self, roots: Sequence[Tensor] = ()) -> None:
@@ -281,7 +284,6 @@ class ObservedSteps:
 
     def _take_step(self) -> None:
         """Keep what the step under way had."""
-        self._tests.end_step()
         self.ledger.losses.end_step()
         step = self._step
         if not step.passes:

@@ -60,6 +60,6 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
         return f"no loader, and a model that returns {others[0].first.rows} rows for {others[0].size}"
     if any(len(given.sizes) > 1 for given in seen):
         return "no loader, and several tensors in the forward passes of a backward pass"
-    if any(step.optimizers > 1 and len(new_passes([step])) > 1 for step in window):
-        return "no loader, and several optimizers with a backward pass each"
+    if any(len(new_passes([step])) > 1 for step in window):
+        return "no loader, and several backward passes a step, of one batch or of several"
     return ""

@@ -78,6 +78,15 @@ def _without_unused(step: SeenStep) -> SeenStep:
     return replace(step, batches=batches, unused=(), dropped=())
 
 
+def has_training_between(steps: Sequence[SeenStep]) -> bool:
+    """Whether another optimizer trains on other data in some of the steps, as a probe of a model's features does."""
+    shared = [step for step in steps if step.optimizers > 1]
+    if len(shared) >= MOST * len(steps):
+        return False
+    usual = {batch.loader for step in steps if step.optimizers == 1 for batch in step.batches}
+    return any(batch.loader not in usual for step in shared for batch in step.batches)
+
+
 def tokens_of(steps: Sequence[SeenStep]) -> float:
     """The tokens of some steps; 0 where none were seen."""
     counted = sum(step.counted_tokens for step in steps)

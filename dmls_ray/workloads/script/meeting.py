@@ -12,6 +12,8 @@ from dmls_ray.training.rank import RankInfo
 
 _WAIT = timedelta(seconds=30)
 """How long a rank waits for the others, which may make fewer steps than it."""
+_WAIT_FOR_FIRST = timedelta(seconds=5)
+"""How long it waits for rank 0 to make its first step, which it may not do at all."""
 
 
 class Meeting:
@@ -38,6 +40,8 @@ class Meeting:
             self.store = dist.TCPStore(host, int(place.get("port")), is_master=False)
             place.set(f"joined {rank.rank}", "")
         self._steps = dist.PrefixStore("dmls_ray/steps", self.store)
+        self._has_waited = False
+        """Whether rank 0 had its time for a first step."""
         self._has_answer = True
         """Whether the rank that is asked has answered so far: one that made fewer steps does not, and is asked once."""
 
@@ -48,6 +52,10 @@ class Meeting:
             step: the number of the step, which all of them have made.
             wanted: what this rank wants.
         """
+        if not self._has_waited:
+            self._has_waited = True
+            with contextlib.suppress(dist.DistError):
+                self._steps.wait(["first 0"], _WAIT_FOR_FIRST)
         with contextlib.suppress(dist.DistError):  # rank 0 may have ended before, and the store with it
             leader = self._making_steps()[0]
             key = f"over {step} for {leader}"

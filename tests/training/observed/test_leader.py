@@ -18,9 +18,10 @@ def optimizers(count: int) -> list[Optimizer]:
 
 
 def steps_of(made: Iterable[Optimizer]) -> tuple[int, int]:
-    """How many steps the training makes, and the optimizers of a step."""
+    """How many steps the training makes, and the most optimizers of a step."""
     rule = StepRule()
-    return sum(rule.ends_step(optimizer) for optimizer in made), rule.optimizers
+    of_steps = [rule.optimizers for optimizer in made if rule.ends_step(optimizer)]
+    return len(of_steps), max(of_steps)
 
 
 @pytest.mark.parametrize("count", [1, 2, 12, 40])
@@ -39,6 +40,17 @@ def test_a_second_optimizer_leads_once_the_first_makes_no_more_steps() -> None:
     first, second = optimizers(2)
     # Nine steps of the second are not yet steps of the training.
     assert steps_of([*[first] * 5, *[second] * 20]) == (5 + 20 - 9, 1)
+
+
+def test_an_optimizer_that_leads_again_takes_turns_with_another() -> None:
+    first, second = optimizers(2)
+    rule = StepRule()
+    for optimizer in [*[first] * 5, *[second] * 12]:
+        rule.ends_step(optimizer)
+    assert not rule.takes_turns
+    for optimizer in [first] * 10:
+        rule.ends_step(optimizer)
+    assert rule.takes_turns
 
 
 def test_an_optimizer_leads_at_once_where_the_leader_is_gone() -> None:

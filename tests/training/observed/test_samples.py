@@ -56,7 +56,7 @@ def per_step(*steps: SeenStep) -> float | None:
         ([SeenStep([batch(16)], [given((4, 8), further=[4] * 3), *[given((4, 8), again=True)] * 3])], 16),
         # further passes on the same tensors, and on made ones
         ([SeenStep([batch(16)], [given((16, 8)), given((16, 8), again=True)])], 16),
-        ([SeenStep([batch(16)], [given((16, 8)), given((16, 8)), given((16, 5))], optimizers=2)], 16),
+        ([SeenStep([batch(16)], [given((16, 8)), given((16, 8)), given((16, 5))])], 16),
         # two views of each sample in one tensor, and in two
         ([SeenStep([batch(16, (16, 8), (16, 8))], [given((32, 8))])], 16),
         ([SeenStep([batch(16)], [given((16, 8), further=[16])])], 16),
@@ -136,7 +136,7 @@ def test_batches_that_were_read_before_the_training_are_known_by_their_size() ->
         (SeenStep([], [given((133,), rows=22)]), "returns 22 rows for 133"),
         (SeenStep([batch(1, (1, 20, 8))], [given((20, 8), rows=20)]), "loader: 1, model: 20"),
         (SeenStep([], [given((16, 20), tokens=320)]), "model of tokens"),
-        (SeenStep([], [given((16, 8)), given((16, 8))], optimizers=2), "several optimizers"),
+        (SeenStep([], [given((16, 8)), given((16, 8))]), "several backward passes a step"),
         (SeenStep([], [None]), "no model was seen"),
         (SeenStep([Batch(0, 1)], [None]), "no model was seen"),
     ],

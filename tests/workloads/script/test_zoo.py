@@ -39,6 +39,9 @@ ABSENT = frozenset(
         "sac_two_critics",
         "td3_delayed_actor",
         "character_rnn",
+        "noise_levels",
+        # two trainings, one of which lies between the steps of the other
+        "probe_of_features",
         # neither a loader nor a module
         "tensors_without_modules_or_loader",
         "batch_twice_for_consistency",
@@ -69,6 +72,7 @@ TIMES_UNKNOWN = {
     "estimate_loss_without_loader": "test",
     "full_batch_graph_convolution": "test",
     "pictures_drawn_now_and_then": "test",
+    "probe_of_features": "test",
     "swa_with_update_bn": "test",
     "training_data_tested": "test",
 }
