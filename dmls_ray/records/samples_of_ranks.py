@@ -10,6 +10,8 @@ from dmls_ray.records.model import RankRecord, RunRecord
 _UNITS = ("samples", "tokens")
 _ALIKE = 0.01
 """Relative difference up to which the user's word is what was seen."""
+_UNEVEN = 1.5
+"""Time of a step of the slowest rank over that of the fastest one from which on they make other numbers of steps."""
 _AHEAD = 0.1
 """Relative difference by which ranks may be given more than was read for them: a reader is ahead of some steps."""
 
@@ -40,6 +42,8 @@ def take_samples(
             record.metrics[f"{unit}_per_step"] = sum(of_ranks.values())
         if of_ranks and of_ranks.keys() <= step_s.keys():
             record.metrics[f"{unit}_per_s"] = sum(value / step_s[rank] for rank, value in of_ranks.items())
+    if step_s and not record.independent_ranks:
+        _take_steps_of_fastest(record, min(step_s.values()), max(step_s.values()))
     if len(ranks) > 1 and len(_groups(ranks)) == 1:
         facts["same_samples"] = "true"
     for unit, value in said.items():
@@ -50,6 +54,17 @@ def take_samples(
             facts["samples_unknown"] = reasons[0]
         if "tokens_per_step" not in record.metrics:
             facts.pop("counted_by", None)
+
+
+def _take_steps_of_fastest(record: RunRecord, fastest_s: float, slowest_s: float) -> None:
+    """Let a step be one of the rank that makes the most, where others make fewer in the same time."""
+    if slowest_s <= _UNEVEN * fastest_s:
+        return
+    record.facts["uneven_steps"] = f"{slowest_s / fastest_s:.2g}"
+    record.metrics["step_ms_mean"] = fastest_s * 1e3
+    for unit in _UNITS:
+        if f"{unit}_per_s" in record.metrics:
+            record.metrics[f"{unit}_per_step"] = record.metrics[f"{unit}_per_s"] * fastest_s
 
 
 def _take_word(record: RunRecord, unit: str, said: float) -> None:

@@ -63,6 +63,17 @@ def test_a_rank_that_trains_nothing_has_no_part_in_the_samples() -> None:
     assert record.facts["without_steps"] == "1"
 
 
+def test_of_ranks_that_make_other_numbers_of_steps_a_step_is_one_of_those_that_make_the_most() -> None:
+    often, rarely = (rank(number, 32, loaded=32, digests=[number]) for number in (0, 1))
+    rarely.values.update(step_ms_mean=20.0, samples_per_s=1600.0)
+    record = record_of(often, rarely)
+    assert record.facts["uneven_steps"] == "2"
+    assert record.metrics["step_ms_mean"] == 10.0
+    assert (record.metrics["samples_per_step"], record.metrics["samples_per_s"]) == (48, 4800)
+    rarely.values.update(step_ms_mean=12.0)  # as ranks of one training differ in a few steps
+    assert "uneven_steps" not in record_of(often, rarely).facts
+
+
 def test_where_one_rank_may_have_trained_or_tested_no_time_of_a_step_is_stated() -> None:
     unclear = rank(0, 16, loaded=16, digests=[1], time_unknown="35%")
     del unclear.values["step_ms_mean"], unclear.values["samples_per_s"]

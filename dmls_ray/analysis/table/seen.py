@@ -62,11 +62,16 @@ def _seen_otherwise(row: Trial) -> str:
 
 
 def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
-    """Which ranks were given the same samples."""
+    """Which ranks were given the same samples, and which make other steps than the rest."""
     for names in _grouped(rows, lambda row: fact_of(row, "same_samples")).values():
         yield (
             f"{names}: all ranks were given the same samples, so a step has no more different ones than that of one "
             "rank; under data parallelism a DistributedSampler gives each rank its own."
+        )
+    for times, names in _grouped(rows, lambda row: fact_of(row, "uneven_steps")).items():
+        yield (
+            f"{names}: the rank with the most steps made {times}x as many in the same time as the one with the fewest; "
+            "a step is one of the former, with the samples of all ranks in its time."
         )
     for ranks, names in _grouped(rows, lambda row: fact_of(row, "without_steps")).items():
         yield (

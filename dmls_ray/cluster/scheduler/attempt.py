@@ -213,6 +213,11 @@ class Attempt:
         if not waiting:
             return ""
         names = ", ".join(map(str, sorted(waiting)))
+        if ended.run.get("was_ended"):
+            return (
+                f"rank {ended.rank} was ended after {ended.steps} steps, and rank {names} waited in a collective of "
+                "other steps; let the script run to its end: --steps none"
+            )
         return (
             f"rank {ended.rank} ended after {ended.steps} steps while rank {names} waited "
             "in a later collective; give every rank as many batches (DistributedSampler, drop_last) and let it take "

@@ -114,6 +114,8 @@ class Ledger:
     @functools.cached_property
     def samples(self) -> Samples:
         """The samples of the steps that count."""
+        if not self.steps:
+            return Samples()
         if self._time_unknown == _BETWEEN:
             return Samples(unknown=_BETWEEN)
         return samples_of(self._trained, self._first_counted, is_sequence_first=self._inputs.has_sequences_first)

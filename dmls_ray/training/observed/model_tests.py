@@ -125,11 +125,12 @@ class ModelTests:
             self._end(is_read_on=True)
         return False
 
-    def train(self) -> None:
-        """A backward pass begins."""
+    def train(self) -> bool:
+        """A backward pass begins; returns whether it cannot be of a test."""
         if self._is_evaluation and self.look() and self._batches:
-            return  # of an attack in a test, say, unless an optimizer applies it
+            return False  # of an attack in a test, say, unless an optimizer applies it
         self._train_on()
+        return True
 
     def end_step(self) -> None:
         """A step ends."""

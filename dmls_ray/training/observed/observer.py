@@ -110,7 +110,7 @@ class ObservedSteps:
         self._tests = ModelTests(
             self.timer,
             keep=lambda batch: self._step.batches.append(batch),
-            drop=self.inputs.drop,
+            drop=self._drop,
             note=self.ledger.evaluations.append,
             are_training=evaluation == "training",
         )
@@ -122,6 +122,8 @@ class ObservedSteps:
         self._gradients = Gradients()
         self._unapplied = 0
         """Backward passes since the last step of any optimizer."""
+        self._of_test = 0
+        """Those of them that may be of a test."""
         self._step_began = time.perf_counter()
 
     @contextmanager
@@ -203,7 +205,7 @@ class ObservedSteps:
         if not self._backward_depth:
             self._thread = get_ident()
             self._after("forward")
-            self._tests.train()
+            self._of_test += not self._tests.train()
             self.ledger.losses.begin_backward(roots)
             self._take_inputs([roots] if isinstance(roots, Tensor) else [*roots])
         self._backward_depth += 1
@@ -234,6 +236,7 @@ class ObservedSteps:
         if self.agreement is not None:
             self.agreement.step(optimizer)
         self._tests.end_step()
+        self._of_test = 0
         if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
             return
@@ -277,6 +280,15 @@ class ObservedSteps:
             del step.passes[-self._unapplied :]
             self._unapplied = 0
         step.passes.append(given)
+
+    def _drop(self) -> None:
+        """What was given last was of a test."""
+        self.inputs.drop()
+        if self._of_test:
+            step = self._step
+            passes = [*step.dropped, *step.passes][: -self._of_test]
+            step.dropped, step.passes = passes[: len(step.dropped)], passes[len(step.dropped) :]
+            self._of_test, self._unapplied = 0, len(step.passes)
 
     def _is_unseen(self) -> bool:
         """Whether the models of the last step are no longer those that were found."""

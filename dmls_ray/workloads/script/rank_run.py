@@ -64,9 +64,10 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
 
     def measured(ended: Ended) -> dict[str, Any]:
         flush()
-        outcome, reason = _outcome_of(copy.root if copy is not None else None, ended, steps, rank, log)
         reported = Reported(taken=config.canonical())
         told = logged.or_those_of(numbers_printed(log, config.patterns))
+        is_told = not told.last.keys().isdisjoint(config.patterns)
+        outcome, reason = _outcome_of(copy.root if copy is not None else None, ended, steps, rank, log, is_told)
         metrics = reported.read(told.last, set())
         return {
             "outcome": outcome.value,
@@ -92,7 +93,11 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
                 **steps.ledger.facts(),
-                **({WITHOUT_STEPS: _without_steps(rank, last_line_of(log))} if serves_others(ended) else {}),
+                **(
+                    {WITHOUT_STEPS: _without_steps(rank, last_line_of(log))}
+                    if not is_told and serves_others(ended)
+                    else {}
+                ),
                 "said": config.said(),
                 "last_loss": steps.last_loss,
                 "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
@@ -186,9 +191,18 @@ def _working_folder(config: ScriptConfig) -> Iterator[None]:
 
 
 def _outcome_of(
-    repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str
+    repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str, is_told: bool
 ) -> tuple[Outcome, str]:
-    """The outcome of a run, and why it is not ok."""
+    """The outcome of a run, and why it is not ok.
+
+    Args:
+        repository: that of a revision; None for the files as they are.
+        ended: how the script ended.
+        steps: those that it made.
+        rank: this rank.
+        log: the file with what it printed.
+        is_told: whether it printed a number that the user asks for: steps that are not seen are no failure then.
+    """
     if ended.error is not None and not steps.is_at_end:
         failed = failure(ended.error, rank)
         place = place_in_program(ended.error)
@@ -207,7 +221,7 @@ def _outcome_of(
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
         said = last_exception_in(log) or ("" if steps.count else last_line_of(log))
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said and f': {said}'}"
-    if not steps.count and rank.world_size == 1:
+    if not steps.count and rank.world_size == 1 and not is_told:
         return Outcome.ERROR, _without_steps(rank, last_line_of(log))
     if as_they_are := imported_as_they_are(repository) if repository is not None else []:
         return Outcome.ERROR, (

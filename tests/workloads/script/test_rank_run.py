@@ -155,6 +155,16 @@ def test_a_script_that_trains_nothing_says_so_with_its_last_line(run: Runner) ->
     assert "--world-size" not in reason
 
 
+def test_a_script_without_steps_that_prints_the_number_that_is_asked_for_has_it(run: Runner) -> None:
+    source = "for step in range(3): print('rate', 10.0 * step)"
+    result = run.one(source, patterns={"rate": r"rate (\S+)"})
+    assert (result.outcome, result.run["rate"]) == (Outcome.OK, 20.0)
+    assert run.one(source, patterns={"loss": r"loss (\S+)"}).outcome is Outcome.ERROR
+    for result in run.ranks(source, world_size=2, patterns={"rate": r"rate (\S+)"}):
+        assert (result.outcome, result.run["rate"]) == (Outcome.OK, 20.0)
+        assert WITHOUT_STEPS not in result.run
+
+
 def test_ranks_that_train_nothing_are_not_told_to_ask_for_ranks(run: Runner) -> None:
     source = "import subprocess\nsubprocess.run(['sleep', '0.01'])"
     assert "--world-size 2" in run.one(source).reason
