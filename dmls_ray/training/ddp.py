@@ -41,18 +41,15 @@ class DDPModel:
     def __init__(self, model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> None:
         self.bare = model
         self._ddp, self._timers = None, None
+        if config.compile != "off":
+            # The sizes of batches are known and few. With symbolic sizes, whether the last batch is shorter would
+            # decide which kernels all of them use. Compiled is what DDP wraps: its own forward pass ends a graph, and
+            # then the frames of PyTorch's containers, as of an nn.Sequential, are left out.
+            model.compile(mode=compile_mode(config, next(model.parameters()).device), dynamic=False)
         if config.world_size > 1:
             self._ddp = _wrapped(model, config, noise)
             self._timers = DDPTimers(self._ddp)
-        self._is_compiled = config.compile != "off"
         self.forward: Any = self._ddp or model
-        self.test_forward: Any = model
-        if self._is_compiled:
-            # The sizes of batches are known and few. With symbolic sizes, whether the last batch is shorter would
-            # decide which kernels all of them use.
-            options: Any = {"mode": compile_mode(config, next(model.parameters()).device), "dynamic": False}
-            self.forward = torch.compile(self.forward, **options)
-            self.test_forward = torch.compile(model, **options) if self._ddp else self.forward
 
     def reducing(self, reduces: bool) -> AbstractContextManager[None]:
         """Context of a pass: without reduction it adds to the local gradients, which a later pass reduces."""
@@ -72,7 +69,7 @@ class DDPModel:
         with self.reducing(False):
             if self._ddp is not None:
                 self._ddp.require_forward_param_sync = False
-            yield self.forward if self._is_compiled else self.bare
+            yield self.bare
 
     def bucket_bytes(self) -> int:
         """Size of DDP's buckets, which store all gradients a second time; 0 at world size 1."""
@@ -205,7 +202,7 @@ def warm_up(
     The model, its buffers and its gradients are the same afterwards.
 
     Returns:
-        `compile_s` and `compile_cache`; empty if nothing is compiled.
+        `compile_s`, `compile_cache` and `compiled_graphs`, those of training; empty if nothing is compiled.
 
     Raises:
         UnavailableError: there is no C++ compiler, which Inductor needs on a CPU.
@@ -221,18 +218,20 @@ def warm_up(
 
     # CUDA graphs run a size once eagerly, record it in the second pass and replay it from the third on.
     passes = 3 if device.type == "cuda" and config.compile == "max-autotune" else 1
+    graphs = 0
     for training in (True, False):
         ddp_model.bare.train(training)
         for samples in _batch_sizes(task, config, rank, training) * passes:
             with autocast(config, device), torch.inference_mode(not training):
                 # Made inside inference mode, since tensors of inference mode need a separate graph.
                 batch = task.example_batch(samples)
-                outputs = task.predict(ddp_model.forward if training else ddp_model.test_forward, batch)
+                outputs = task.predict(ddp_model.forward if training else ddp_model.bare, batch)
                 loss = task.loss(outputs, batch)
             if training:
                 loss.backward()
                 # After each pass: the next one would add to gradients in the memory of a CUDA graph.
                 ddp_model.bare.zero_grad(set_to_none=True)
+                graphs = counters["stats"]["unique_graphs"]
 
     with torch.no_grad():
         for name, buffer in ddp_model.bare.named_buffers():
@@ -240,7 +239,7 @@ def warm_up(
     cache = "cold"
     if counters["inductor"]["fxgraph_cache_hit"]:
         cache = "mixed" if counters["inductor"]["fxgraph_cache_miss"] else "warm"
-    return {"compile_s": time.perf_counter() - began, "compile_cache": cache}
+    return {"compile_s": time.perf_counter() - began, "compile_cache": cache, "compiled_graphs": graphs}
 
 
 def _batch_sizes(task: TrainingTask, config: TrainingConfig, rank: int, training: bool) -> list[int]:

@@ -301,11 +301,19 @@ class RankTrainer(Generic[Task]):
                 "gradient_noise_scale": None if self.noise is None else self.noise.read(self.collective.sum),
                 "best_epoch": self.stopping.best_epoch,
                 **self.compiled,
+                "without_effect": "; ".join(self._without_effect()) or None,
                 **self.finish_metrics,
                 **self.target.reached,
                 "epochs": [epoch.values for epoch in self.epochs],
             },
         }
+
+    def _without_effect(self) -> list[str]:
+        """Settings that were asked for, and changed nothing."""
+        found = self.task.without_effect()
+        if self.compiled and not self.compiled["compiled_graphs"]:
+            found.append(f"compile={self.config.compile} (no graph was compiled)")
+        return found
 
 
 def _store_means(epoch: EpochRecord, local: EpochRecord, split: str, means: Means) -> None:

@@ -44,7 +44,7 @@ class Evaluator:
         Call it outside of all clocks: an exported model is rewritten, which takes as long as hundreds of steps.
         """
         self._collective.broadcast_buffers(self._task.model)
-        self._tested = self._task.evaluation_forward(self._ddp_model.test_forward)
+        self._tested = self._task.evaluation_forward(self._ddp_model.bare)
         self._task.model.eval()
 
     def test(self) -> dict[EvalSplit, Meter]:
@@ -78,7 +78,7 @@ class Evaluator:
         forward = self._tested
         if forward is None or self._config.early_stopping != "off":
             # The weights are not those that were tested last.
-            forward = self._task.evaluation_forward(self._ddp_model.test_forward)
+            forward = self._task.evaluation_forward(self._ddp_model.bare)
         means = self.evaluate("train", forward).means(self._collective)
         assert means.samples == self._task.train_eval_samples, means.samples
         values = {f"train_eval_{name}": value for name, value in means.overall.items()}

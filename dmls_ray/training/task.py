@@ -110,6 +110,10 @@ class TrainingTask(ABC):
         """Whether this epoch reaches the configured target."""
         return False
 
+    def without_effect(self) -> list[str]:
+        """The settings of this task that have no effect on this model: each as `name=value`, and how that is seen."""
+        return []
+
     def finish(self, evaluate: Callable[[Forward], Means]) -> dict[str, Any]:
         """Work after the last epoch; returns further metrics of the run.
 

@@ -288,6 +288,8 @@ def test_every_mode_learns_what_the_eager_one_does(mode: str, changes: dict[str,
 def test_a_compiled_model_trains_under_ddp() -> None:
     compiled, eager = (run_spawned(compiled_config(world_size=2, compile=mode)) for mode in ("default", "off"))
     assert [item.outcome for item in compiled] == ["ok", "ok"], compiled[0].traceback
+    assert all(item.run["compiled_graphs"] > 0 for item in compiled)
+    assert not any(item.run["without_effect"] for item in compiled)
     assert losses_of_tests(compiled[0]) == pytest.approx(losses_of_tests(eager[0]), rel=1e-3)
 
 

@@ -17,6 +17,7 @@ from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table, columns_of
 from dmls_ray.analysis.table.presentation import Presentation
+from dmls_ray.analysis.table.seen import by_fact
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
@@ -113,6 +114,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     texts += disturbance_notes(table.rows)
     for text in texts:
         yield Note("comparability", text)
+    for settings, trials in by_fact(table.rows, "without_effect").items():
+        yield Note("method", f"{trials}: without effect: {settings}.")
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
     if above := [describe_configuration(row.factors) for row in table.rows if _is_above_linear(row)]:

@@ -33,6 +33,11 @@ def fact_of(trial: Trial, name: str) -> str:
     return next((str(record.facts[name]) for record in trial.counted if name in record.facts), "")
 
 
+def by_fact(rows: Sequence[Trial], name: str) -> dict[str, str]:
+    """Each value of a fact that some runs have -> the names of their trials."""
+    return _grouped(rows, lambda row: fact_of(row, name))
+
+
 def _grouped(rows: Sequence[Trial], value_of: Callable[[Trial], str]) -> dict[str, str]:
     """Each value that is not empty -> the names of the trials that have it."""
     names: dict[str, list[str]] = {}
@@ -44,12 +49,12 @@ def _grouped(rows: Sequence[Trial], value_of: Callable[[Trial], str]) -> dict[st
 
 def _samples(rows: Sequence[Trial], way_out: str) -> Iterator[str]:
     """How samples are known where that is not sure, and why they are not."""
-    for counted_by, names in _grouped(rows, lambda row: fact_of(row, "counted_by")).items():
+    for counted_by, names in by_fact(rows, "counted_by").items():
         if counted_by not in _CLEAR:
             yield f"{names}: samples of a step are those of the {counted_by}."
-    for reason, names in _grouped(rows, lambda row: fact_of(row, "samples_unknown")).items():
+    for reason, names in by_fact(rows, "samples_unknown").items():
         yield f"{names}: samples of a step are not known ({reason}): {way_out}."
-    for reason, names in _grouped(rows, lambda row: fact_of(row, "tokens_unknown")).items():
+    for reason, names in by_fact(rows, "tokens_unknown").items():
         yield f"{names}: tokens of a step are not known ({reason})."
     for seen, names in _grouped(rows, _seen_otherwise).items():
         yield f"{names}: a step was seen to have {seen}; the number that was given is taken."
@@ -63,17 +68,17 @@ def _seen_otherwise(row: Trial) -> str:
 
 def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
     """Which ranks were given the same samples, and which make other steps than the rest."""
-    for names in _grouped(rows, lambda row: fact_of(row, "same_samples")).values():
+    for names in by_fact(rows, "same_samples").values():
         yield (
             f"{names}: all ranks were given the same samples, so a step has no more different ones than that of one "
             "rank; under data parallelism a DistributedSampler gives each rank its own."
         )
-    for times, names in _grouped(rows, lambda row: fact_of(row, "uneven_steps")).items():
+    for times, names in by_fact(rows, "uneven_steps").items():
         yield (
             f"{names}: the rank with the most steps made {times}x as many in the same time as the one with the fewest; "
             "a step is one of the former, with the samples of all ranks in its time."
         )
-    for ranks, names in _grouped(rows, lambda row: fact_of(row, "without_steps")).items():
+    for ranks, names in by_fact(rows, "without_steps").items():
         yield (
             f"{names}: rank {ranks} made no optimizer step, as one that serves the others; if it was to train, look at "
             "its data and at its log."
@@ -82,7 +87,7 @@ def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
 
 def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
     """Which part of the time rates are of, and whether the look at the program failed."""
-    for reason, names in _grouped(rows, lambda row: fact_of(row, "time_unknown")).items():
+    for reason, names in by_fact(rows, "time_unknown").items():
         if not reason.endswith("%"):
             yield f"{names}: times of a step and rates are not known ({reason})."
             continue
@@ -103,7 +108,7 @@ def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
             f"{join_names(small)}: so much of the time is counted; the rest are tests of the model, which no rate "
             "contains."
         )
-    for fault, names in _grouped(rows, lambda row: fact_of(row, "observer_fault")).items():
+    for fault, names in by_fact(rows, "observer_fault").items():
         yield f"{names}: a part of the look at the program failed ({fault}), and what it would have seen is missing."
 
 

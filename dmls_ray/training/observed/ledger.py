@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dmls_ray.training.clocks import StepTimer
+from dmls_ray.training.compat import compile_counters
 from dmls_ray.training.ddp import DDPTimers, with_exposed
 from dmls_ray.training.observed.contents import digest_of
 from dmls_ray.training.observed.evaluations import Evaluation, doubtful_ms
@@ -168,11 +169,18 @@ class Ledger:
             "first_loss": losses[0] if losses else None,
             "steps_made": len(self.steps),
             "counted_steps": len(self._timer.step_ms),
+            "without_effect": self._without_effect(),
             "parameters": self._inputs.parameters or None,
             "buffer_elements": self._inputs.buffers if self._inputs.parameters else None,
             "observer_fault": self.fault,
         }
         return {name: value for name, value in facts.items() if value not in ("", None)}
+
+    def _without_effect(self) -> str:
+        """What was asked for, and changed nothing."""
+        if self._inputs.has_compiled and not compile_counters()["stats"]["unique_graphs"]:
+            return "torch.compile (no graph was compiled)"
+        return ""
 
     def times(self) -> dict[str, Any]:
         """Milliseconds of counted steps and of their parts, with communication under DDP; none where they are in doubt.

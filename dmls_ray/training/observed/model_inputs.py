@@ -60,6 +60,8 @@ class ModelInputs:
         """In what the first model computed: `float32`, `tf32`, `autocast bfloat16`; empty where none was seen."""
         self.has_sequences_first = False
         """Whether a model has a part that takes sequences as length x batch."""
+        self.has_compiled = False
+        """Whether a model was to be compiled."""
         self.parameters = self.buffers = 0
         """Elements of the trainable parameters, and of the buffers, of the models that were found."""
         self._counted: set[int] = set()
@@ -91,6 +93,7 @@ class ModelInputs:
         """
         # By the type: some objects of libraries answer with a warning when they are asked for their class.
         modules = [item for item in gc.get_objects() if issubclass(type(item), nn.Module)]
+        self.has_compiled = self.has_compiled or any(map(_is_compiled, modules))
         inner = {id(child) for module in modules for child in module.children()}
         owners = []
         for module in modules:
@@ -230,8 +233,7 @@ class ModelInputs:
 
     def _watch_products(self, module: nn.Module) -> None:
         parts = [*module.modules()]
-        is_compiled = any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in parts)
-        if is_compiled:
+        if any(map(_is_compiled, parts)):
             self.number_format = self._format_of(module, None)
             return
         products = self._products = _Products()
@@ -289,12 +291,16 @@ def _wrapped_by(module: nn.Module) -> Iterator[nn.Module]:
     """What a module holds that has nothing else, and no parameters of its own; nothing within a compiled one, whose
     graph would contain the look.
     """
-    while not _has_parameters(module) and not hasattr(module, "_orig_mod"):
+    while not _has_parameters(module) and not _is_compiled(module):
         children = [*module.children()]
-        if len(children) != 1 or children[0]._compiled_call_impl is not None:
+        if len(children) != 1 or _is_compiled(children[0]):
             return
         (module,) = children
         yield module
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return module._compiled_call_impl is not None or "_orig_mod" in module._modules
 
 
 def _has_parameters(module: nn.Module) -> bool:

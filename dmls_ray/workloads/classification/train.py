@@ -66,6 +66,13 @@ class ClassificationTask(TrainingTask):
         self._fp32_accuracy: float | None = None
         self.stops_at_target, self.target_tests = config.stop_at_target, config.target_tests
 
+    def without_effect(self) -> list[str]:
+        memory_format = self.config.memory_format
+        weights = [weight for weight in self.model.parameters() if weight.ndim == 4 and not weight.is_contiguous()]
+        if memory_format == "contiguous" or weights:
+            return []
+        return [f"memory_format={memory_format} (no weight has its strides)"]
+
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
         return self.loader.train(epoch)
 

@@ -242,3 +242,21 @@ def test_without_a_given_number_there_are_50_steps(run: Runner) -> None:
     result = run.one(BEGIN + LOOP, steps="auto")
     assert result.run["counted_steps"] >= 25
     assert result.run["last_loss"] is not None
+
+
+def test_a_model_that_is_compiled_to_no_graph_is_named(run: Runner) -> None:
+    source = """
+class Eager(nn.Linear):
+    @torch.compiler.disable
+    def forward(self, x):
+        return super().forward(x)
+
+model = Eager(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model = torch.compile(model)
+"""
+    result = run.one(BEGIN + source + LOOP)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.run["without_effect"] == "torch.compile (no graph was compiled)"
+    compiled = run.one(BEGIN + 'model = torch.compile(model, backend="eager")\n' + LOOP)
+    assert "without_effect" not in compiled.run
