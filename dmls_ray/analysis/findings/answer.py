@@ -120,7 +120,7 @@ def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amo
             return "pair", kept[gains.index(max(gains))]
     if is_amount or len(candidates) == 1:
         return "pair", kept[-1]
-    if any(effect.sign for effect in effects):
+    if any(effect.sign for comparison in candidates for effect in comparison if effect.measure.is_outcome):
         return "none_better", max(kept, key=lambda item: item[0].contrast.centre * item[0].measure.better)
     return "none_differs", max(kept, key=lambda item: item[0].size)
 

@@ -129,6 +129,7 @@ ADAM = {"adam": (100.0, 0.9)}
         ({"sgd": (100.0, 0.9), "rmsprop": (100.0, 0.95)}, "pair", "rmsprop"),  # none is faster
         ({"sgd": (50.0, 0.9), "rmsprop": (80.0, 0.9)}, "none_better", "rmsprop"),
         ({"sgd": (100.0, 0.9), "rmsprop": (100.0, 0.9)}, "none_differs", "sgd"),
+        ({"sgd": (100.0, 0.6), "rmsprop": (100.0, 0.9)}, "none_better", "rmsprop"),  # sgd differs, for the worse
     ],
 )
 def test_the_headline_is_about_the_choice_that_gains_most_and_keeps_its_accuracy(
