@@ -63,7 +63,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
             record.metrics.setdefault(metric.name, value)
     if unclear := [str(item.run["time_unknown"]) for item in results if "time_unknown" in item.run]:
         record.facts["time_unknown"] = unclear[0]
-    if 0 < len(trained) < len(results):
+    if any(run.get("steps_made") for run in trained.values()) and len(trained) < len(results):
         record.facts["without_steps"] = ", ".join(str(item.rank) for item in results if item.rank not in trained)
     reasons = [str(run["samples_unknown"]) for run in trained.values() if run.get("samples_unknown")]
     ranks = [rank for rank in record.ranks if rank.rank in trained]

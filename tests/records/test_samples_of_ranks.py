@@ -17,7 +17,9 @@ def rank(number: int, samples: float | None, *, loaded: float, digests: list[int
     values = {"samples_per_step": samples, "loaded_per_step": loaded, "step_ms_mean": 10.0, "sample_digests": digests}
     if samples is not None:
         values["samples_per_s"] = samples * 100
-    return RankResult(rank=number, outcome=Outcome.OK, values=values, run={"counted_by": "loader", **run})
+    return RankResult(
+        rank=number, outcome=Outcome.OK, values=values, run={"counted_by": "loader", "steps_made": 50, **run}
+    )
 
 
 def record_of(*ranks: RankResult) -> RunRecord:

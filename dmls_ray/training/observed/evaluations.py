@@ -1,4 +1,4 @@
-"""`Evaluation`: a time that was left out as a test of the model, and whether it may be a part of the training."""
+"""`Evaluation`: a time that looks like a test of the model, and whether it may be a part of the training."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dmls_ray.training.clocks import LeftOut
+from dmls_ray.training.marks import elapsed_ms
 from dmls_ray.training.observed.seen_steps import SeenStep
 
 Meaning = Literal["auto", "test", "training"]
@@ -15,15 +16,17 @@ Meaning = Literal["auto", "test", "training"]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A time that was left out as a test of the model."""
+    """A time that looks like a test of the model."""
 
     time: LeftOut
     data: frozenset[int]
     """The data sets that loaders read in it, by their sizes."""
+    is_counted: bool = False
+    """Whether its time was not left out, since it had backward passes, as of an attack on the model's inputs."""
 
 
 def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) -> float:
-    """Milliseconds that were left out as tests, and may be a part of the training.
+    """Milliseconds that may be of tests, and may be a part of the training.
 
     A model generates samples, plays, or scores and labels data in evaluation mode, too. It is tested beyond doubt where
     a loader reads other data than the training, which are no larger set that training reads a part of, and the
@@ -32,7 +35,14 @@ def doubtful_ms(evaluations: Sequence[Evaluation], steps: Sequence[SeenStep]) ->
     trained = {size for step in steps for batch in step.batches for size in batch.data}
     reading = [step for step in steps if step.batches]
     do_change = bool(reading) and _read_in(reading[0]) != _read_in(reading[-1])
-    return sum(item.time.ms for item in evaluations if do_change or item.data <= trained)
+    total = 0.0
+    for item in evaluations:
+        if item.is_counted:
+            # On other data it is as likely a test as a part of the training.
+            total += 0.0 if item.data <= trained else elapsed_ms(item.time.began, item.time.ended)
+        elif do_change or item.data <= trained:
+            total += item.time.ms
+    return total
 
 
 def _read_in(step: SeenStep) -> set[int]:

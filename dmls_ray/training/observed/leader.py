@@ -18,7 +18,7 @@ class StepRule:
     The first optimizer that makes a step leads: its steps are those of the training, and steps of others are parts of
     them. So a generator and a discriminator make one step together, and so do optimizers that have a parameter each.
     Another optimizer leads once the leader is gone, or has made no step while the other made ten: a second stage of
-    the training has begun. If the former leader leads again, that was no stage.
+    the training has begun. If the former leader makes steps again, that was no stage.
     """
 
     def __init__(self) -> None:
@@ -29,22 +29,27 @@ class StepRule:
         """Steps of each other optimizer since the last step of the leader, by its id."""
         self.optimizers = 0
         """Optimizers that made steps in the last step of the training."""
+        self.took_over = False
+        """Whether the last step of the training is of the ten of an optimizer that leads since."""
         self.takes_turns = False
-        """Whether an optimizer leads again that had led before another one."""
+        """Whether an optimizer makes steps that has led, after another one has taken the lead."""
 
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Whether the step of the training under way ends with this step of an optimizer."""
         leader = None if self._leader is None else self._leader()
+        self.took_over = False
         if leader is optimizer and not self._others:
             self.optimizers = 1
             return True
+        if leader is not optimizer and optimizer in self._leaders:
+            self.takes_turns = True
         if leader is not None and leader is not optimizer:
             self._others[id(optimizer)] += 1
             if self._others[id(optimizer)] < _MOST_OF_ANOTHER:
                 return False
         if leader is not optimizer:
             self._leader = weakref.ref(optimizer)
-            self.takes_turns = self.takes_turns or optimizer in self._leaders
+            self.took_over = leader is not None
             self._leaders.add(optimizer)
             self._others.pop(id(optimizer), None)
         self.optimizers = 1 + len(self._others)

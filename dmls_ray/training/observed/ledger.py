@@ -21,7 +21,7 @@ from dmls_ray.training.observed.seen_steps import (
     Samples,
     SeenStep,
     elements_of,
-    has_training_between,
+    have_other_data_now_and_then,
     loaded_in,
     tokens_of,
     trained,
@@ -33,7 +33,7 @@ _PART = 0.9
 """Share of what was read below which a rank trains a part of it."""
 _DOUBTFUL = 0.05
 """Share of the time up to which rates are the same, whether it was a test or not."""
-_BETWEEN = "another training, with an optimizer of its own, lies between its steps"
+_TAKES_TURNS = "several optimizers make ten steps and more in turn, so that it is not clear what a step is"
 """Why neither samples nor times of a step are known."""
 _DIGESTS = 4
 """First batches that ranks are compared by."""
@@ -98,14 +98,14 @@ class Ledger:
         """The share of the time that was left out as tests, and may be a part of the training; 0 where it is small."""
         if self._are_tests_sure or not self._timed_ms:
             return 0.0
-        share = doubtful_ms(self.evaluations, self.steps) / self._timed_ms
+        share = doubtful_ms(self.evaluations, self._trained) / self._timed_ms
         return share if share > _DOUBTFUL else 0.0
 
     @functools.cached_property
     def _time_unknown(self) -> str:
         """Why it is not known what a step takes: a reason, or the share of the time that may be tests; else empty."""
-        if self.rule.takes_turns or has_training_between(self.steps):
-            return _BETWEEN
+        if self.rule.takes_turns or any(step.is_of_several for step in self.steps[self._first_counted :]):
+            return _TAKES_TURNS
         return f"{self._doubtful_share:.0%}" if self._doubtful_share else ""
 
     @functools.cached_property
@@ -117,8 +117,10 @@ class Ledger:
         """The samples of the steps that count."""
         if not self.steps:
             return Samples()
-        if self._time_unknown == _BETWEEN:
-            return Samples(unknown=_BETWEEN)
+        if self._time_unknown == _TAKES_TURNS:
+            return Samples(unknown=_TAKES_TURNS)
+        if have_other_data_now_and_then(self.steps[self._first_counted :]):
+            return Samples(unknown="another optimizer trains on other data in some of the steps")
         return samples_of(self._trained, self._first_counted, is_sequence_first=self._inputs.has_sequences_first)
 
     def rates(self) -> dict[str, float | None]:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from dmls_ray.training.clocks import StepTimer
-from dmls_ray.training.observed.evaluations import Evaluation
+from dmls_ray.training.clocks import LeftOut, StepTimer
+from dmls_ray.training.observed.evaluations import Evaluation, Meaning
 from dmls_ray.training.observed.loaders import Batch
 
 _IS_TRAINED_ON = "_dmls_ray_is_trained_on"
 """Attribute of an iterator whose batches were read before a backward pass."""
 _PASS = 2
 """Batches from which on what was read without a backward pass is a pass over a loader, if it did not end before."""
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """What began in evaluation mode and has backward passes: a test that attacks the inputs, or training."""
+
+    began: Any
+    phases: Any
+    data: frozenset[int]
+    """The data sets that were read for it, by their sizes."""
+    modules: Sequence[weakref.ref[nn.Module]]
+    """Those in evaluation mode."""
 
 
 class ModelTests:
@@ -31,7 +44,8 @@ class ModelTests:
         keep: takes the batches that were not read for a test.
         drop: called after a test, in which models may have been given something as in training.
         note: takes each test.
-        are_training: whether what looks like a test is a part of the training, and its time counts.
+        drop_attack: called after one with backward passes that no optimizer has applied.
+        meaning: what times are that look like tests.
     """
 
     def __init__(
@@ -40,11 +54,13 @@ class ModelTests:
         keep: Callable[[Batch], object],
         drop: Callable[[], object],
         note: Callable[[Evaluation], object],
-        *,
-        are_training: bool = False,
+        drop_attack: Callable[[], object],
+        meaning: Meaning = "auto",
     ) -> None:
         self._timer, self._keep, self._drop = timer, keep, drop
-        self._note, self._are_training = note, are_training
+        self._note, self._drop_attack, self._meaning = note, drop_attack, meaning
+        self._attack: _Attack | None = None
+        """Backward passes in evaluation mode, over a loader that was new, that no optimizer has applied."""
         self._modules: list[weakref.ref[nn.Module]] = []
         """One within each model, whose mode is that of the model."""
         self._began: Any = None
@@ -115,6 +131,8 @@ class ModelTests:
 
     def look(self) -> bool:
         """Look at the mode of the models; returns whether one is in evaluation."""
+        if self._attack is not None and all(getattr(module(), "training", True) for module in self._attack.modules):
+            self._end_attack(self._attack)
         for reference in self._modules:
             module = reference()
             if module is not None and not module.training:
@@ -125,22 +143,15 @@ class ModelTests:
             self._end(is_read_on=True)
         return False
 
-    def train(self) -> bool:
-        """A backward pass begins; returns whether it cannot be of a test."""
-        if self._is_evaluation and self.look() and self._batches:
-            return False  # of an attack in a test, say, unless an optimizer applies it
-        self._train_on()
-        return True
-
-    def end_step(self) -> None:
-        """A step ends."""
-        self._train_on()
-
-    def _train_on(self) -> None:
-        """What was read and computed is of the training."""
+    def train(self) -> None:
+        """A backward pass begins."""
         if self._is_evaluation and self.look():
             # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
-            self._modules = [module for module in self._modules if getattr(module(), "training", False)]
+            in_evaluation = [module for module in self._modules if not getattr(module(), "training", False)]
+            self._modules = [module for module in self._modules if module not in in_evaluation]
+            if self._batches and self._attack is None:
+                data = frozenset(batch.data[0] for batch in self._batches)
+                self._attack = _Attack(self._began, self._phases, data, in_evaluation)
         self._is_evaluation = False
         if self._began is not None:
             self._end(is_read_on=False)
@@ -149,6 +160,17 @@ class ModelTests:
             if iterator is not None:
                 setattr(iterator, _IS_TRAINED_ON, True)
         self._fresh.clear()
+
+    @property
+    def is_attack(self) -> bool:
+        """Whether backward passes under way may be of a test."""
+        return self._attack is not None
+
+    def end_step(self) -> None:
+        """An optimizer makes a step."""
+        self._attack = None  # what it applies was no test
+        if self._began is not None:
+            self._end(is_read_on=False)
 
     # --- what follows -----------------------------------------------------------------------------------------------
 
@@ -167,7 +189,7 @@ class ModelTests:
         is_test = is_evaluation or (is_read_on and self._is_pass and self._without_gradients)
         if is_test:
             self._drop()
-            if not self._are_training:
+            if self._meaning != "training":
                 self._leave_out()
             if self._fresh and self._batches:
                 self._fresh.pop()
@@ -181,3 +203,14 @@ class ModelTests:
         time = self._timer.leave_out(self._began, self._timer.mark())
         self._timer.phases.restore(self._phases)
         self._note(Evaluation(time, frozenset(batch.data[0] for batch in self._batches)))
+
+    def _end_attack(self, attack: _Attack) -> None:
+        """The models train again, without a step of an optimizer since the backward passes in evaluation mode."""
+        self._attack = None
+        self._modules += attack.modules
+        self._drop_attack()
+        if self._meaning == "test":
+            self._timer.leave_out(attack.began, self._timer.mark())
+            self._timer.phases.restore(attack.phases)
+        elif self._timer.is_warm:
+            self._note(Evaluation(LeftOut(0, attack.began, self._timer.mark()), attack.data, is_counted=True))

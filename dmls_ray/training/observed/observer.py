@@ -110,9 +110,10 @@ class ObservedSteps:
         self._tests = ModelTests(
             self.timer,
             keep=lambda batch: self._step.batches.append(batch),
-            drop=self._drop,
+            drop=self.inputs.drop,
             note=self.ledger.evaluations.append,
-            are_training=evaluation == "training",
+            drop_attack=self._drop_attack,
+            meaning=evaluation,
         )
         self._thread = get_ident()
         """The thread that trains: others may read ahead."""
@@ -122,8 +123,8 @@ class ObservedSteps:
         self._gradients = Gradients()
         self._unapplied = 0
         """Backward passes since the last step of any optimizer."""
-        self._of_test = 0
-        """Those of them that may be of a test."""
+        self._attack_from: int | None = None
+        """How many backward passes of the step under way are no attack, where one is under way."""
         self._step_began = time.perf_counter()
 
     @contextmanager
@@ -205,7 +206,9 @@ class ObservedSteps:
         if not self._backward_depth:
             self._thread = get_ident()
             self._after("forward")
-            self._of_test += not self._tests.train()
+            self._tests.train()
+            if self._tests.is_attack and self._attack_from is None:
+                self._attack_from = len(self._step.passes)
             self.ledger.losses.begin_backward(roots)
             self._take_inputs([roots] if isinstance(roots, Tensor) else [*roots])
         self._backward_depth += 1
@@ -236,7 +239,7 @@ class ObservedSteps:
         if self.agreement is not None:
             self.agreement.step(optimizer)
         self._tests.end_step()
-        self._of_test = 0
+        self._attack_from = None
         if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
             return
@@ -281,14 +284,14 @@ class ObservedSteps:
             self._unapplied = 0
         step.passes.append(given)
 
-    def _drop(self) -> None:
-        """What was given last was of a test."""
-        self.inputs.drop()
-        if self._of_test:
-            step = self._step
-            passes = [*step.dropped, *step.passes][: -self._of_test]
-            step.dropped, step.passes = passes[: len(step.dropped)], passes[len(step.dropped) :]
-            self._of_test, self._unapplied = 0, len(step.passes)
+    def _drop_attack(self) -> None:
+        """No optimizer applies the backward passes that began in evaluation mode."""
+        step, first = self._step, self._attack_from
+        self._attack_from = None
+        if first is not None:
+            step.dropped = [*step.dropped, *step.passes[first:]]
+            del step.passes[first:]
+            self._unapplied = min(self._unapplied, len(step.passes))
 
     def _is_unseen(self) -> bool:
         """Whether the models of the last step are no longer those that were found."""
@@ -301,6 +304,7 @@ class ObservedSteps:
         if not step.passes:
             self._take_inputs()  # a step without a backward pass
         step.optimizers = self.ledger.rule.optimizers
+        step.is_of_several = self.ledger.rule.took_over
         self.inputs.end_step()
         self.ledger.steps.append(step)
         self._step = SeenStep()

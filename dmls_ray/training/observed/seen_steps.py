@@ -31,6 +31,8 @@ class SeenStep:
     """As `passes`, of backward passes whose gradients no optimizer has applied."""
     optimizers: int = 1
     """Optimizers that made steps."""
+    is_of_several: bool = False
+    """Whether it is of several steps of an optimizer that leads from then on."""
     counted_samples: float = 0.0
     """Samples that the code counted itself."""
     counted_tokens: float = 0.0
@@ -78,13 +80,13 @@ def _without_unused(step: SeenStep) -> SeenStep:
     return replace(step, batches=batches, unused=(), dropped=())
 
 
-def has_training_between(steps: Sequence[SeenStep]) -> bool:
+def have_other_data_now_and_then(steps: Sequence[SeenStep]) -> bool:
     """Whether another optimizer trains on other data in some of the steps, as a probe of a model's features does."""
     shared = [step for step in steps if step.optimizers > 1]
     if len(shared) >= MOST * len(steps):
         return False
-    usual = {batch.loader for step in steps if step.optimizers == 1 for batch in step.batches}
-    return any(batch.loader not in usual for step in shared for batch in step.batches)
+    usual = {batch.dataset for step in steps if step.optimizers == 1 for batch in step.batches}
+    return any(batch.dataset not in usual for step in shared for batch in step.batches)
 
 
 def tokens_of(steps: Sequence[SeenStep]) -> float:

@@ -21,6 +21,8 @@ _MOST_STEPS = 50
 """Steps of a run whose number was not given."""
 _ENOUGH_MS = 2000.0
 """Milliseconds of counted steps that suffice then: repeats say more than longer runs."""
+_ENOUGH_STEPS = 5
+"""Counted steps that do, at least."""
 _LOOKS = (10, 15, 20, 30, 40)
 """Steps after which it is looked whether they suffice."""
 
@@ -96,7 +98,8 @@ class ScriptSteps(ObservedSteps):
         if not self._may_be_fewer or self.count not in _LOOKS:
             return False
         with self.timer.paused(), self._untimed():
-            is_enough = sum(self.timer.step_ms) >= _ENOUGH_MS
+            counted = self.timer.step_ms
+            is_enough = len(counted) >= _ENOUGH_STEPS and sum(counted) >= _ENOUGH_MS
             if self._meeting is None:
                 return is_enough
             return self._meeting.is_over(self.count, wanted=is_enough)

@@ -42,14 +42,16 @@ def test_a_second_optimizer_leads_once_the_first_makes_no_more_steps() -> None:
     assert steps_of([*[first] * 5, *[second] * 20]) == (5 + 20 - 9, 1)
 
 
-def test_an_optimizer_that_leads_again_takes_turns_with_another() -> None:
+def test_an_optimizer_that_goes_on_after_another_has_taken_the_lead_takes_turns() -> None:
     first, second = optimizers(2)
     rule = StepRule()
+    took_over = []
     for optimizer in [*[first] * 5, *[second] * 12]:
         rule.ends_step(optimizer)
+        took_over.append(rule.took_over)
+    assert took_over == [False] * 14 + [True] + [False] * 2
     assert not rule.takes_turns
-    for optimizer in [first] * 10:
-        rule.ends_step(optimizer)
+    rule.ends_step(first)
     assert rule.takes_turns
 
 

@@ -28,7 +28,7 @@ class Loop:
         self.kept: list[Batch] = []
         self.read_s = 0.0
         """Seconds in `read` so far."""
-        self.tests = ModelTests(self.timer, self.kept.append, lambda: None, lambda _: None)
+        self.tests = ModelTests(self.timer, self.kept.append, lambda: None, lambda _: None, lambda: None)
         self.model = nn.Linear(2, 1)
         self.tests.watch([self.model])
         self.train = DataLoader(TensorDataset(torch.ones(32, 2)), 4)

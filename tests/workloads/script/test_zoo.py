@@ -40,7 +40,7 @@ ABSENT = frozenset(
         "td3_delayed_actor",
         "character_rnn",
         "noise_levels",
-        # two trainings, one of which lies between the steps of the other
+        # two trainings, of which one lies between the steps of the other
         "probe_of_features",
         # neither a loader nor a module
         "tensors_without_modules_or_loader",
@@ -65,6 +65,7 @@ ABSENT = frozenset(
 )
 """Shapes whose samples may be unknown."""
 TIMES_UNKNOWN = {
+    "attack_of_inputs": "test",
     "cross_validation": "test",
     "dagger_growing_data": "training",
     "ddp_distributed_sampler": "test",
@@ -72,7 +73,6 @@ TIMES_UNKNOWN = {
     "estimate_loss_without_loader": "test",
     "full_batch_graph_convolution": "test",
     "pictures_drawn_now_and_then": "test",
-    "probe_of_features": "test",
     "swa_with_update_bn": "test",
     "training_data_tested": "test",
 }
@@ -121,7 +121,7 @@ def times_are_right(seen: Seen, name: str) -> bool:
     return has_rate and stated.step_ms == pytest.approx(truth.step_ms, rel=TIMES)
 
 
-@pytest.mark.parametrize("name", ["dagger_growing_data", "training_data_tested"])
+@pytest.mark.parametrize("name", ["dagger_growing_data", "training_data_tested", "attack_of_inputs"])
 def test_times_are_right_once_the_user_says_what_looks_like_a_test(run: Runner, name: str) -> None:
     for _ in range(3):
         seen = run_zoo(run, name, TIMES_UNKNOWN[name])
