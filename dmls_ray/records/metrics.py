@@ -229,7 +229,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _part_of_step("data_wait", "waiting for the next batch, with its copy to the device."),
     _part_of_step("forward", "forward pass and loss."),
     _part_of_step("backward", "computation of the backward pass, without the communication that it does not hide."),
-    _part_of_step("optimizer", "optimizer, with clipping, L1 and schedule, and with the broadcasts of ZeRO."),
+    _part_of_step("optimizer", "optimizer; of built-in models with clipping, L1, schedule and the broadcasts of ZeRO."),
     _part_of_step("rest", "sums of losses and hits, and what the loop itself takes."),
     _time(
         name="link_round_trip_ms", label="link round trip ms", scope="run", family="link",

@@ -105,8 +105,8 @@ def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
             small.append(f"{describe_configuration(row.factors)} ({percent_of(share)})")
     if small:
         yield (
-            f"{join_names(small)}: so much of the time is counted; the rest are tests of the model, which no rate "
-            "contains."
+            f"{join_names(small)}: so much of the time is counted in the run with the least; the rest are tests of the "
+            "model, which no rate contains."
         )
     for fault, names in by_fact(rows, "observer_fault").items():
         yield f"{names}: a part of the look at the program failed ({fault}), and what it would have seen is missing."

@@ -52,7 +52,7 @@ _READ_EVERY = 10
 takes about 10 microseconds."""
 
 _SETTLED = 1.5
-"""Time of a step over the fastest one up to which a warm-up is over."""
+"""Time of a step over the second fastest one up to which a warm-up is over: one may be short by chance."""
 _MODELS_FOUND_AFTER = (1, 3)
 """Steps after which models are looked for; some programs make a second one after their first step."""
 _PROGRESS = Progress()
@@ -318,7 +318,6 @@ class ObservedSteps:
             self.timer.end_warm_up()
 
     def _is_settled(self) -> bool:
-        """Whether the last steps took as long as the fastest one, so that nothing is compiled or loaded any more."""
-        return len(self.ledger.early_s) >= WARMUP_STEPS and max(self.ledger.early_s[-2:]) <= _SETTLED * min(
-            self.ledger.early_s
-        )
+        """Whether the last steps took as long as the fast ones, so that nothing is compiled or loaded any more."""
+        early_s = self.ledger.early_s
+        return len(early_s) >= WARMUP_STEPS and max(early_s[-2:]) <= _SETTLED * sorted(early_s)[1]

@@ -1,0 +1,28 @@
+"""When the warm-up of observed steps is over."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dmls_ray.training.clocks import PhaseClock
+from dmls_ray.training.observed.observer import ObservedSteps
+from dmls_ray.training.rank import RankInfo
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_over"),
+    [
+        ([1.0, 1.0, 1.0, 1.0], False),  # too few
+        ([9.0, 1.0, 1.0, 1.0, 1.0], True),
+        ([9.0, 9.0, 9.0, 1.0, 1.0, 9.0], False),
+        ([1.0, 0.1, 1.0, 1.0, 1.0], True),  # one is short by chance, as after a loader has read ahead
+        ([9.0, 9.0, 5.0, 1.0, 0.9], True),
+        ([0.9, 1.0, 9.0, 5.0, 4.0], False),
+    ],
+)
+def test_a_warm_up_ends_once_two_steps_take_as_long_as_the_fast_ones(seconds: list[float], is_over: bool) -> None:
+    rank = RankInfo()
+    steps = ObservedSteps(rank, lambda event: None, PhaseClock(torch.device("cpu"), rank.assigned_at, 0.0))
+    steps.ledger.early_s += seconds
+    assert steps._is_settled() == is_over
