@@ -37,6 +37,12 @@ def test_a_model_is_tested_beyond_doubt_on_data_that_training_does_not_read(
     assert doubtful_ms(evaluations, steps) == 0
 
 
+def test_a_time_with_backward_passes_is_in_doubt_on_other_data() -> None:
+    attack = Evaluation(LeftOut(0, 0.0, 0.005), frozenset([TESTED]), is_counted=True)
+    assert doubtful_ms([attack], steps_on(TRAINED, TRAINED)) == pytest.approx(5)
+    assert doubtful_ms([attack], steps_on(TESTED, TESTED)) == 0
+
+
 @pytest.mark.parametrize(
     ("steps", "evaluations", "ms"),
     [

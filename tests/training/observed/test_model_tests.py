@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.compat import around_backward_passes, around_loader_waits, batch_sizes_noted
 from dmls_ray.training.observed.contents import content_of
+from dmls_ray.training.observed.evaluations import Evaluation, Meaning
 from dmls_ray.training.observed.loaders import Batch, batch_of
 from dmls_ray.training.observed.model_tests import ModelTests
 
@@ -22,13 +23,21 @@ TEST_S = 0.05
 class Loop:
     """A training loop with a loader for training and one for tests, and what is seen of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, meaning: Meaning = "auto") -> None:
         self.cpu = torch.device("cpu")
         self.timer = StepTimer(self.cpu, 0)
         self.kept: list[Batch] = []
         self.read_s = 0.0
         """Seconds in `read` so far."""
-        self.tests = ModelTests(self.timer, self.kept.append, lambda: None, lambda _: None, lambda: None)
+        self.noted: list[Evaluation] = []
+        self.attacks = 0
+
+        def drop_attack() -> None:
+            self.attacks += 1
+
+        self.tests = ModelTests(
+            self.timer, self.kept.append, lambda: None, self.noted.append, drop_attack, meaning=meaning
+        )
         self.model = nn.Linear(2, 1)
         self.tests.watch([self.model])
         self.train = DataLoader(TensorDataset(torch.ones(32, 2)), 4)
@@ -125,6 +134,41 @@ def test_two_tests_are_left_out_and_their_batches_with_them(loop: Callable[[Loop
     seen = Loop()
     assert seen.left_out_s(loop) == pytest.approx(seen.read_s, rel=0.1)
     assert seen.loaded == {4}
+
+
+def attacks_in_evaluation(loop: Loop) -> None:
+    """Each of two tests has backward passes, and no optimizer applies them."""
+    for number, (x,) in enumerate(loop.train):
+        if number in (2, 4):
+            began = time.perf_counter()
+            loop.model.eval()
+            for (tested,) in loop.test:
+                loop.compute(tested).backward()
+                time.sleep(TEST_S / 8)
+            loop.model.train()
+            loop.read_s += time.perf_counter() - began
+        loop.step(x)
+
+
+def test_a_test_with_backward_passes_is_noted_and_left_out_by_the_users_word_alone() -> None:
+    unsure, sure = Loop(), Loop("test")
+    assert unsure.left_out_s(attacks_in_evaluation) == 0
+    assert [(item.is_counted, item.data) for item in unsure.noted] == [(True, {64})] * 2
+    seconds = sum(item.time.ended - item.time.began for item in unsure.noted)
+    assert seconds == pytest.approx(unsure.read_s, rel=0.1)
+    assert sure.left_out_s(attacks_in_evaluation) == pytest.approx(sure.read_s, rel=0.1)
+    assert unsure.attacks == sure.attacks == 2
+
+
+def test_a_model_that_is_trained_in_evaluation_mode_is_not_attacked() -> None:
+    def frozen(loop: Loop) -> None:
+        loop.model.eval()
+        for (x,) in loop.train:
+            loop.step(x)
+
+    seen = Loop()
+    assert seen.left_out_s(frozen) == 0
+    assert (seen.noted, seen.attacks) == ([], 0)
 
 
 def reads_slowly(loop: Loop) -> None:
