@@ -278,7 +278,8 @@ class ObservedSteps:
         step = self._step
         if unused:
             step.unused = [*step.unused, *unused]
-        if self._unapplied and (given is None or not given.is_again) and self._gradients.are_gone():
+        is_new = self._attack_from is None and (given is None or not given.is_again)
+        if self._unapplied and is_new and self._gradients.are_gone():
             step.dropped = [*step.dropped, *step.passes[-self._unapplied :]]
             del step.passes[-self._unapplied :]
             self._unapplied = 0

@@ -261,3 +261,32 @@ model = torch.compile(model)
     assert result.run["without_effect"] == "torch.compile (no graph was compiled)"
     compiled = run.one(BEGIN + 'model = torch.compile(model, backend="eager")\n' + LOOP)
     assert "without_effect" not in compiled.run
+
+
+def test_a_test_with_backward_passes_between_micro_batches_trains_nothing(run: Runner) -> None:
+    source = """
+others = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 4, (64,))), 8)
+
+def attack():
+    kept = [parameter.grad.clone() for parameter in model.parameters()]
+    model.eval()
+    for x, y in others:
+        model.zero_grad()
+        nn.functional.cross_entropy(model(x.requires_grad_()), y).backward()
+    model.train()
+    for parameter, gradient in zip(model.parameters(), kept):
+        parameter.grad = gradient
+
+for epoch in range(100):
+    for number, (x, y) in enumerate(loader):
+        nn.functional.cross_entropy(model(x), y).backward()
+        if number % 4 == 2:
+            attack()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+    result = run.one(BEGIN + source)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.values["samples_per_step"] == 32
+    assert result.run["time_unknown"]
