@@ -148,7 +148,7 @@ class Ledger:
         window = self.steps[self._first_counted :]
         if not self.backward_passes or not window:
             return 0.0
-        return sum(len(step.passes) + len(step.dropped) for step in window) / len(window)
+        return sum(len(step.passes) + len(step.dropped) - step.of_test for step in window) / len(window)
 
     def digests(self) -> list[int]:
         """Of the first batches of this rank; those that ranks share are equal on all of them.

@@ -290,6 +290,7 @@ class ObservedSteps:
         step, first = self._step, self._attack_from
         self._attack_from = None
         if first is not None:
+            step.of_test += len(step.passes[first:])
             step.dropped = [*step.dropped, *step.passes[first:]]
             del step.passes[first:]
             self._unapplied = min(self._unapplied, len(step.passes))

@@ -29,6 +29,8 @@ class SeenStep:
     """What models were given in forward passes that no backward pass was of."""
     dropped: Sequence[Given | None] = ()
     """As `passes`, of backward passes whose gradients no optimizer has applied."""
+    of_test: int = 0
+    """How many of these were in evaluation mode, as in a test."""
     optimizers: int = 1
     """Optimizers that made steps."""
     is_of_several: bool = False

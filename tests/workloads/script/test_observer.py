@@ -288,5 +288,5 @@ for epoch in range(100):
 """
     result = run.one(BEGIN + source)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.values["samples_per_step"] == 32
+    assert (result.values["samples_per_step"], result.values["backward_passes"]) == (32, 2)
     assert result.run["time_unknown"]
