@@ -95,7 +95,7 @@ class Ledger:
 
     @functools.cached_property
     def _doubtful_share(self) -> float:
-        """The share of the time that was left out as tests, and may be a part of the training; 0 where it is small."""
+        """The share of the time that may be tests, and may be a part of the training; 0 where it is small."""
         if self._are_tests_sure or not self._timed_ms:
             return 0.0
         share = doubtful_ms(self.evaluations, self._trained) / self._timed_ms

@@ -226,7 +226,7 @@ class ObservedSteps:
         self._unapplied += 1
         self._gradients.end_backward()
         if not self._has_optimizer:
-            self._tests.end_step()
+            self._apply()
             self._end_step()
 
     @_hook
@@ -238,8 +238,7 @@ class ObservedSteps:
         self._after("optimizer")
         if self.agreement is not None:
             self.agreement.step(optimizer)
-        self._tests.end_step()
-        self._attack_from = None
+        self._apply()
         if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
             return
@@ -284,6 +283,11 @@ class ObservedSteps:
             del step.passes[-self._unapplied :]
             self._unapplied = 0
         step.passes.append(given)
+
+    def _apply(self) -> None:
+        """The gradients of the backward passes so far are applied, so that none was of a test."""
+        self._tests.end_step()
+        self._attack_from = None
 
     def _drop_attack(self) -> None:
         """No optimizer applies the backward passes that began in evaluation mode."""
