@@ -119,8 +119,10 @@ def memory_metric(rows: Sequence[Trial]) -> str:
     return most if counts[most] else ""
 
 
-EXACT = tuple(metric.name for metric in TRAINING_METRICS if metric.is_exact)
-"""Metrics that are the same in every repeat, so that one run says what they are."""
+def is_exact(name: str) -> bool:
+    """Whether a metric is the same in every repeat, so that one run says what it is."""
+    return metric_of(name).is_exact
+
 
 EQUAL_MEMORY = 0.02
 """Below this share a difference in memory is of no use, however sure it is."""

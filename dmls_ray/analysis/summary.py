@@ -49,8 +49,10 @@ class AnswerTable:
         self.training = words_on_training.training_text(change)
         """Whether these two trials train the same; empty where that was not seen."""
         beside = map(words.beside_text, self.answer.beside)
-        self.sentences = list(filter(None, [self.training, words.why_text(self.answer.why), *beside]))
-        """What follows the headline: the training, where the difference of steps goes, and what other fields do."""
+        overfitting = words.overfitting_text(self.answer.overfitting, is_alone=not self.answer.comparisons)
+        self.sentences = list(filter(None, [self.training, words.why_text(self.answer.why), *beside, overfitting]))
+        """What follows the headline: the training, where the difference of steps goes, what other fields do, and which
+        trials overfit."""
         self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
         has_intervals = any(effect.contrast.half_width for effects in self.answer.comparisons for effect in effects)

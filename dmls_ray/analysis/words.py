@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dmls_ray.analysis.findings.answer import Answer
+from dmls_ray.analysis.findings.answer import Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
+from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
@@ -25,6 +26,8 @@ HEADLINES: Mapping[str, str] = {
     "device with the same versions.",
     "pair": "{pair}: {effects}.",
     "none_better": "No {field} is better than {base} beyond chance. Nearest, {pair}: {effects}.",
+    "none_without_loss": "No {field} is better than {base} without being worse in something, beyond chance. Nearest, "
+    "{pair}: {effects}.",
     "none_differs": "No {field} differs from {base} beyond chance. Farthest, {pair}: {effects}.",
     "best_found": "The {which} {metric} of {count} configurations is {effects}, with {pair}.",
     "not_reported": "No run that ended ok reported its {metric}.",
@@ -39,6 +42,7 @@ EFFECTS: Mapping[str, str] = {
     "speed": "{amount} as fast",
     "duration": "{amount} as long",
     "step_ms_mean": "a step takes {amount} as long",
+    "overhead_s": "{amount} s of start-up",
     "ratio": "{amount} the {noun}",
     "points": "{amount} of {noun}",
     "difference": "{amount} of {noun}",
@@ -51,8 +55,6 @@ _AMOUNTS = {
     "level": (GENERIC, "", 1.0),
 }
 """Kind of a measure -> how its values are written, their unit, and how many units one is; else as ratios."""
-_UNKNOWN = 10
-"""Ends of an interval that goes beyond this factor in both directions are not written: it says nothing."""
 VERDICTS: Mapping[str, str] = {
     "equal": "equal {noun}",
     "close": "no difference in {noun} beyond chance",
@@ -60,6 +62,8 @@ VERDICTS: Mapping[str, str] = {
     "once": "{noun} {text}, measured once",
 }
 """Verdict -> another effect."""
+_EQUAL_SO_FAR = "equal {noun} in each of {repeats}"
+_WITHOUT_INTERVAL = " in {repeats} (too few for an interval)"
 CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
     "independent": "not compared, since their ranks trained apart: {names}",
@@ -95,10 +99,40 @@ def headline_text(answer: Answer) -> str:
     facts = dict(answer.facts)
     if answer.lead:
         facts |= _facts_of(answer.lead)
-    text = HEADLINES[answer.headline].format(**facts)
+    text = _missing_text(answer.missing) + HEADLINES[answer.headline].format(**facts)
     if answer.lossless:
         text += LOSSLESS.format(**_facts_of(answer.lossless))
     return text
+
+
+def _missing_text(missing: Missing | None) -> str:
+    """That the field that was asked about is not compared, and why; empty where it is."""
+    if missing is None:
+        return ""
+    names = join_names(list(map(str, missing.values)), separator=", ")
+    reason = missing.reason.partition(". ")[0].removesuffix(".") or ", ".join(missing.outcomes)
+    return f"{missing.field} is not compared, since {names} was not measured: {reason}. "
+
+
+def overfitting_text(found: Sequence[Overfitting], *, is_alone: bool) -> str:
+    """Which trials overfit, from which epoch on, and how they end; empty without any.
+
+    Args:
+        found: the trials that overfit.
+        is_alone: whether no other trial was measured, so that it needs no name.
+    """
+    texts = []
+    for item in found:
+        first = f"{item.first} of {item.epochs}" if item.first == item.last else f"{item.first} to {item.last}"
+        text = f"from epoch {first} on"
+        if not is_alone:
+            text = f"{describe_configuration(item.trial.factors)} {text}"
+        if not item.is_beyond_chance:
+            text += f" in {count_noun(len(item.trial.counted), 'run')}"
+        if item.train_accuracy is not None and item.test_accuracy is not None:
+            text += f" (accuracy {item.train_accuracy:.3f} in training, {item.test_accuracy:.3f} in the test)"
+        texts.append(text)
+    return f"Overfitting, test loss rises while train loss falls: {join_names(texts, _SHOWN)}." if texts else ""
 
 
 def beside_text(comparison: Comparison) -> str:
@@ -116,8 +150,14 @@ def effect_text(effect: Effect) -> str:
     """An effect in a sentence: `2.83x as fast`, `equal test accuracy`."""
     words = EFFECTS.get(effect.measure.metric, EFFECTS[effect.measure.kind])
     template = VERDICTS.get(effect.verdict, words)
+    contrast = effect.contrast
+    if effect.verdict == "open" and contrast.is_equal:
+        template = _EQUAL_SO_FAR
+    elif effect.verdict == "open" and contrast.low is None:
+        template = words + _WITHOUT_INTERVAL
+    repeats = count_noun(contrast.n, "repeat")
     amount = amount_text(effect, interval=False)
-    return template.format(amount=amount, noun=effect.measure.noun, text=amount_text(effect))
+    return template.format(amount=amount, noun=effect.measure.noun, text=amount_text(effect), repeats=repeats)
 
 
 def amount_text(effect: Effect, *, interval: bool = True) -> str:
@@ -128,10 +168,6 @@ def amount_text(effect: Effect, *, interval: bool = True) -> str:
         low, high = low * factor, high * factor
     write = format_interval if interval else format_value
     number, bracket, rest = write(Interval(centre, low, high), form, null=effect.measure.null).partition(" [")
-    low, high = effect.contrast.ends
-    is_unknown = effect.measure.is_ratio and low < 1 / _UNKNOWN and high > _UNKNOWN
-    if bracket and is_unknown:
-        number, rest = form(centre), f"<{1 / _UNKNOWN}, >{_UNKNOWN}]"
     return f"{number}{unit}{bracket}{rest}"
 
 

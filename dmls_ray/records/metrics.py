@@ -77,6 +77,8 @@ class Metric:
     """Whether a user-defined function may return it under this name."""
     family: str = ""
     """Metrics of one family have their columns together; those of `speed` come first, of `loss` and `end` last."""
+    note: str = ""
+    """What a reader of its column must know, below tables that have it."""
     doc: str = ""
     """One sentence for the metrics page of the documentation."""
 
@@ -213,6 +215,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _time(
         name="overhead_s", label="start-up s", scope="run", family="speed", shown="detail", asked_by=("launcher",),
+        note="start-up s: under ray the ranks of a run are there already, since Ray started them with the first run; "
+        "other launchers start them for each run.",
         doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the "
         "first run: since its start), seen from the driver.",
     ),

@@ -12,7 +12,7 @@ import pandas as pd
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
 from dmls_ray.analysis.findings.effects import Effect
 from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object, interval_object
-from dmls_ray.analysis.metrics import EXACT, label_of
+from dmls_ray.analysis.metrics import is_exact, label_of
 from dmls_ray.analysis.results import factor_cells, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
@@ -136,7 +136,7 @@ class Advice:
             texts.append(f"Front: no other trial is as good in all of {front_metrics}, by means.")
         texts += disturbance_notes(rows)
         fewest = min(len(row.counted) for row in rows if row.counted)
-        if fewest < MIN_REPEATS and metric not in EXACT:
+        if fewest < MIN_REPEATS and not is_exact(metric):
             texts.append(f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.")
         by_test_samples = self.objective.target is not None or metric in ("test_accuracy", "test_loss")
         if by_test_samples and len(rows) > 1:

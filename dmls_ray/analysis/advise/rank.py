@@ -140,7 +140,7 @@ def _judge(row: Trial, objective: Objective) -> Ranked:
     if reason:
         return Ranked(row, "other", reason)
     quantity, resolution = metrics.quantity_of(metric, values), metrics.resolution_of(metric, row.counted)
-    is_exact, is_once = metric in metrics.EXACT, row.is_once(metric)
+    is_exact, is_once = metrics.is_exact(metric), row.is_once(metric)
     value = estimate(values, quantity, resolution=resolution, is_exact=is_exact, is_once=is_once)
     return Ranked(row, "not compared", format_interval(value, objective.form), value)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
-from dmls_ray.analysis.metrics import EXACT, drifts, limit_of, quantity_of
+from dmls_ray.analysis.metrics import drifts, is_exact, limit_of, quantity_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.build import make_table
@@ -114,8 +114,9 @@ class Basis:
         else:
             if kind == "speed" and quantity_of(metric) != "rate":
                 values, base = base, values  # of times the inverse, so that more is faster
-            is_exact = metric in EXACT
-            interval = compare_apart(values, base, level=level, is_exact=is_exact, is_once=is_once, is_ratio=is_ratio)
+            interval = compare_apart(
+                values, base, level=level, is_exact=is_exact(metric), is_once=is_once, is_ratio=is_ratio
+            )
         verdict = verdict_of(interval, self.measure.null, *_VERDICTS[kind])
         if not self.knows_drift and verdict in _VERDICTS[kind]:
             verdict = IN_THESE_SESSIONS

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dmls_ray.analysis.compare.basis import Basis, Change, Difference, basis_of, by_configuration, differences, join
 from dmls_ray.analysis.json_objects import Compare, PairObject, interval_object
-from dmls_ray.analysis.metrics import EXACT, format_of, label_of, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import format_of, is_exact, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
@@ -162,8 +162,7 @@ class SweepComparison:
             texts.append(_DRIFT)
         counts = [len(values) for pair in self.compared for values in pair.samples]
         fewest = min(counts, default=intervals.MIN_REPEATS)
-        is_exact = self.metric in EXACT and unit == "repeat"
-        if fewest < intervals.MIN_REPEATS and not is_exact:
+        if fewest < intervals.MIN_REPEATS and not (is_exact(self.metric) and unit == "repeat"):
             texts.append(f"A verdict needs {intervals.MIN_REPEATS} {unit}s of each; there are n={fewest}.")
         for side, names in self.only.items():
             if names:

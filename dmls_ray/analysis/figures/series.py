@@ -157,9 +157,10 @@ def plotted_rates(rows: Sequence[Trial]) -> Plotted:
 
 def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
     """The measures by which the answer compares these trials, the most important first."""
-    measures = [item for item in table.questions.measures(rows) if any(row.by_block(item.metric) for row in rows)]
     plotted = []
-    for measure in measures[:_MOST_MEASURES]:
+    measures = [item for item in table.questions.measures(rows) if item.is_judged]
+    known = [item for item in measures if any(row.by_block(item.metric) for row in rows)]
+    for measure in known[:_MOST_MEASURES]:
         if measure.kind == "speed":
             plotted.append(plotted_rates(rows))
         else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_each, level_of
+from dmls_ray.analysis.findings.lead import lead_of, lossless_of
 from dmls_ray.analysis.findings.losers import losers_of
+from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors, is_number
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
@@ -22,6 +24,18 @@ MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""
 _EXPLAINED_FROM = 0.1
 """Share of a step from which on its change is explained, where the speeds are not distinguished."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Values of the field that was asked about, which were not measured, so that it is not compared."""
+
+    field: str
+    values: Sequence[Any]
+    outcomes: Sequence[str]
+    """The outcomes of their runs."""
+    reason: str
+    """Why the first one was not measured; empty where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,10 @@ class Answer:
     """How the steps of the two trials of the headline differ."""
     beside: Sequence[Comparison] = ()
     """What each of the other fields that vary does."""
+    missing: Missing | None = None
+    """The values that were asked for and not measured, where only one value was."""
+    overfitting: Sequence[Overfitting] = ()
+    """The trials that overfit."""
     lossless: Comparison = ()
     """Where the lead of an amount gains by one measure and loses by another: the value that gains most without a loss
     beyond chance."""
@@ -58,19 +76,25 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     measures = trials.questions.measures(compared)
     within = trials.questions.comparisons_within_trials(trials)
     axis = trials.axis_of(axis_that_varies(trials, name))
+    missing = _missing(trials, name)
     caveats = _caveats(trials, axis)
     candidates = within
     if axis.groups and not within:
         candidates = compare_each(axis.against_first(axis.groups[0]), measures, trials.until)
     if not candidates:
         if len(compared) == 1:
-            return Answer("one_together" if "independent" in caveats else "one_trial", caveats=caveats)
+            headline = "one_together" if "independent" in caveats else "one_trial"
+            return Answer(headline, caveats=caveats, missing=missing)
         is_any_ok = any(trial.counted for trial in trials.rows)
         return Answer("not_compared" if is_any_ok else "none_ok", caveats=caveats)
     is_amount = axis.is_ordered or axis.name in RANKS
     losers = losers_of(trials, compared)
     headline, lead = lead_of(candidates, losers, is_amount=is_amount and not within)
-    lossless = _lossless(lead, candidates) if is_amount else ()
+    if headline != "pair" and len(axis.groups) > 1:
+        # What holds of the first place must hold of all.
+        pairs = itertools.chain.from_iterable(map(axis.against_first, axis.groups))
+        headline, lead = lead_of(compare_each([*pairs], measures, trials.until), losers, is_amount=False)
+    lossless = lossless_of(lead, candidates) if is_amount else ()
 
     ends: list[Comparison] = []
     steps: list[Comparison] = []
@@ -98,55 +122,18 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         comparisons.insert(0, lead)
     pair = lead[0].pair
     facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
-    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), beside, lossless)
+    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), beside, missing, lossless=lossless)
 
 
-def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amount: bool) -> tuple[str, Comparison]:
-    """The headline, and the comparison that it is about.
-
-    The one that gains most by the first measure by which any gains beyond chance. If none gains: of amounts, the last
-    one; of choices, the one that is nearest to a gain, or that differs most where none differs beyond chance.
-
-    Args:
-        candidates: the values of a field against its baseline; one at least.
-        losers: trial_id of those that lose accuracy: none of these is recommended, unless all lose.
-        is_amount: whether the values are amounts, as batches or ranks, rather than choices.
-    """
-    kept = [item for item in candidates if item[0].pair.trial.trial_id not in losers] or list(candidates)
-    effects = [effect for comparison in kept for effect in comparison if effect.measure.is_outcome]
-    for name in dict.fromkeys(effect.measure.name for effect in effects):
-        gains = [_gain(comparison, name) for comparison in kept]
-        if any(gains):
-            return "pair", kept[gains.index(max(gains))]
-    if is_amount or len(candidates) == 1:
-        return "pair", kept[-1]
-    if any(effect.sign for comparison in candidates for effect in comparison if effect.measure.is_outcome):
-        return "none_better", max(kept, key=lambda item: item[0].contrast.centre * item[0].measure.better)
-    return "none_differs", max(kept, key=lambda item: item[0].size)
-
-
-def _lossless(lead: Comparison, candidates: Sequence[Comparison]) -> Comparison:
-    """The candidate that gains most without a loss, by the first measure by which the lead gains; empty without one."""
-    gained = [effect.measure.name for effect in lead if _gain(lead, effect.measure.name)]
-    if not gained or not _loses(lead):
-        return ()
-    kept = [comparison for comparison in candidates if _gain(comparison, gained[0]) and not _loses(comparison)]
-    return max(kept, key=lambda comparison: _gain(comparison, gained[0]), default=())
-
-
-def _loses(comparison: Comparison) -> bool:
-    return any(effect.measure.is_judged and effect.sign and effect.gain < 0 for effect in comparison)
-
-
-def _gain(comparison: Comparison, name: str) -> float:
-    """How large the gain by a measure is; 0 without one beyond chance, and where speed or accuracy pay for memory."""
-    for effect in comparison:
-        if not effect.measure.is_judged and _loses(comparison):
-            continue
-        # Without a better direction, any difference counts.
-        if effect.measure.name == name and effect.sign and effect.gain >= 0:
-            return effect.size
-    return 0.0
+def _missing(trials: SweepTrials, name: str) -> Missing | None:
+    """The values of a field that have no run that ended ok, where at most one value has."""
+    measured = {repr(trial.factors.get(name)) for trial in trials.rows if trial.counted}
+    lost = [trial for trial in trials.rows if repr(trial.factors.get(name)) not in measured]
+    if not lost or len(measured) != 1:
+        return None
+    values = {repr(trial.factors.get(name)): trial.factors.get(name) for trial in lost}
+    outcomes = dict.fromkeys(trial.outcome for trial in lost)
+    return Missing(name, list(values.values()), list(outcomes), lost[0].records[0].reason)
 
 
 def why_of(lead: Comparison) -> StepChange | None:
@@ -281,8 +268,7 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
     if not comparisons:
         return Answer("not_compared")
     comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
-    first_place = [comparison for comparison in comparisons if comparison[0].pair.where == comparisons[0][0].pair.where]
-    headline, lead = lead_of(first_place, (), is_amount=False)
+    headline, lead = lead_of(comparisons, (), is_amount=False)
     return Answer(headline, {"field": "change", "base": BASELINE}, lead, comparisons, why=why_of(lead))
 
 

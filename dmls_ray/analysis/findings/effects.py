@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, memory_metric, table_metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
-from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.run_lengths import STEP_MS, durations_of
 from dmls_ray.analysis.trials.steps import are_equal_sizes
 from dmls_ray.analysis.trials.trial import Trial, speed_metric
@@ -105,7 +105,17 @@ def measures_of(trials: Sequence[Trial]) -> list[Measure]:
         # What is equal in all runs, as a number of tokens, compares nothing.
         if len(set(values)) > 1:
             measures.append(measure_of(name, "ratio" if min(values) > 0 else "difference"))
-    return measures[:MOST_MEASURES]
+    return [*measures[:MOST_MEASURES], *_times_asked_for(trials)]
+
+
+def _times_asked_for(trials: Sequence[Trial]) -> Iterator[Measure]:
+    """Times that a field asks for, of the fields in which these trials differ, as the start-up of launchers."""
+    varied = {name for name in trials[0].factors if count_values(trials, name) > 1} if trials else set()
+    for name, metric in table_metrics().items():
+        is_known = any(trial.by_block(name) for trial in trials)
+        if metric.is_time and varied & {*metric.asked_by} and is_known:
+            better = _BETTER[metric.direction]
+            yield Measure(metric=name, kind="difference", noun=metric.label, better=better, is_judged=False)
 
 
 def _measures_of_time(trials: Sequence[Trial]) -> list[Measure]:

@@ -12,6 +12,7 @@ from typing import Any
 from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search, answer_on_changes, changed_pairs
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, judged
+from dmls_ray.analysis.findings.overfitting import overfitting_of
 from dmls_ray.analysis.findings.sweep_trials import Stage, SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
@@ -80,7 +81,8 @@ def answer_of(trials: SweepTrials, question: SweepQuestion) -> Answer:
     """The answer of a sweep's trials to its question."""
     if question.metric:
         return answer_of_search(trials)
-    return answer_on_changes(trials) if question.changed else answer_on_axis(trials, trials.axis)
+    answer = answer_on_changes(trials) if question.changed else answer_on_axis(trials, trials.axis)
+    return replace(answer, overfitting=overfitting_of(trials.compared))
 
 
 def answer_on_axis(trials: SweepTrials, axis: str) -> Answer:

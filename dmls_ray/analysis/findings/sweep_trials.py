@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 
 from dmls_ray.analysis.findings.effects import Comparison, Measure, measures_of
-from dmls_ray.analysis.metrics import EXACT, memory_metric
+from dmls_ray.analysis.metrics import is_exact, memory_metric
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.analysis.trials.axis import Axis, count_values
@@ -162,7 +162,7 @@ class Questions(Hooks):
         """
         judged = [measure.name for measure in self.measures(trials)]
         memory = memory_metric(trials)
-        if memory and memory not in EXACT:
+        if memory and not is_exact(memory):
             judged.append(memory)
         return judged
 

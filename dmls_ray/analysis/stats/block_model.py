@@ -126,6 +126,8 @@ class Contrast(Interval):
     """What it would be after another number of blocks, if the noise stays as it is; as `_half_width_after`."""
     is_once: bool = False
     """Whether its repeats repeat the same run, so that no further one says more, and there is no interval."""
+    is_equal: bool = False
+    """Whether the two trials have the same value in every block."""
 
     def narrowed(self, half_width: float, *, is_ratio: bool) -> Contrast:
         """With another half-width, if that is the smaller one."""
@@ -185,9 +187,8 @@ class BlockModel:
         return np.log(self._measured) if self.is_ratio else self._measured
 
     def against(self, trial: str, base: str) -> Contrast | None:
-        """Return a trial's value divided by that of a base, or minus it; None without a block that has both.
-
-        Without ends below `MIN_REPEATS` blocks.
+        """Return a trial's value divided by that of a base, or minus it; None without a block that has both, and
+        without ends below `MIN_REPEATS` blocks.
         """
         return self.combined({trial: 1.0, base: -1.0})
 
@@ -214,10 +215,10 @@ class BlockModel:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
             with np.errstate(over="ignore", invalid="ignore"):  # a record of others may have any number
                 ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
-                is_equal = np.ptp(ratios) == 0
-            if is_equal:
-                centre = float(ratios[0])
-        unknown = Contrast(centre, None, None, count, None)
+                if np.ptp(ratios) == 0:
+                    centre = float(ratios[0])
+        is_equal = len(rows) == 2 and not differences.any()
+        unknown = Contrast(centre, None, None, count, None, is_equal=is_equal)
         if weights.keys() <= set(self.once) and all(are_same(row[both]) for row in self._measured[rows]):
             return replace(unknown, is_once=True)
         weights_of_all = np.zeros(len(self.values))
@@ -232,7 +233,7 @@ class BlockModel:
             limit = self.limit * float(np.abs(factors).sum()) / 2
             low, high = max(low, -limit), min(high, limit)
         after = partial(self._half_width_after, differences, weights_of_all)
-        return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after)
+        return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after, is_equal=is_equal)
 
     def _half_width(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
         """Half the width of the interval of a contrast.

@@ -10,6 +10,9 @@ from dmls_ray.analysis.stats.intervals import Interval, is_above, is_below
 
 _MOST_DECIMALS = 6
 """A number that needs more decimals is written with an exponent."""
+_FAR = 10
+"""Factor beyond which the ends of an interval are not written: they say nothing."""
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,15 @@ def format_interval(value: Interval | None, form: NumberFormat, *, null: float |
         form: its format.
         null: the value that means no difference. An end that differs from it is written so, however little it does:
             the interval that is read contains it if and only if the interval does.
+
+    An end that is more than 10 times the value, or less than a tenth, is written as that: `1 [<0.1, >10]`.
     """
     if value is None:
         return ""
     if value.low is None or value.high is None:
         return form(value.centre)
+    if value.low >= 0 and math.inf > value.high > _FAR * value.centre > 0:
+        return _far_interval(value, form, null)
     numbers = (value.centre, value.low, value.high)
     decimals = _supported(value, form, numbers)
     if null is not None:
@@ -68,6 +75,23 @@ def format_interval(value: Interval | None, form: NumberFormat, *, null: float |
         numbers = (value.centre, low, high)
     centre, low_text, high_text = (form.exactly(number, decimals) for number in numbers)
     return f"{centre} [{low_text}, {high_text}]"
+
+
+def _far_interval(value: Interval, form: NumberFormat, null: float | None) -> str:
+    """A value with an interval whose upper end is far from it."""
+    low = value.ends[0]
+    if low < value.centre / _FAR and (null is None or low <= null):
+        low_text = f"<{_first_digit(value.centre / _FAR, up=True):,.10g}"
+    else:
+        low_text = format_value(Interval(low, low, low), form, null=null)
+    high_text = f">{_first_digit(_FAR * value.centre):,.10g}"
+    return f"{format_value(value, form, null=null)} [{low_text}, {high_text}]"
+
+
+def _first_digit(value: float, *, up: bool = False) -> float:
+    """A positive number, rounded down to its first digit, or up."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return (math.ceil(value / unit - _ROUNDING) if up else math.floor(value / unit + _ROUNDING)) * unit
 
 
 def format_value(value: Interval | None, form: NumberFormat, *, null: float | None = None) -> str:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
+from dmls_ray.analysis.metrics import metric_of
 from dmls_ray.analysis.published.reports import CAVEATS
 from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
@@ -58,6 +59,8 @@ def make_table(
     table = Table(**vars(trials), presentation=presentation)
     table.typed_notes = list(notes_of(results, table))
     table.columns = columns_of(table)
+    notes = [metric_of(column.name).note for column in table.columns]
+    table.typed_notes += [Note("method", note) for note in notes if note]
     return table
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.metrics import EXACT, MEMORY_KINDS, MEMORY_METRICS, table_metrics
+from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.model import COUNTED, Column, Table, factor, measure_columns
@@ -126,7 +126,8 @@ LAYOUTS: Mapping[str, Layout] = {
         nothing="All runs have one rank, which has no backend.",
     ),
     "memory": Layout(
-        factors=("batch_per_rank", "world_size"), metrics=(*EXACT, "device_mem_mib", "host_mem_mib", "peak_mem_mb")
+        factors=("batch_per_rank", "world_size"),
+        metrics=("tensor_mem_mib", *MEMORY_KINDS, "data_mib", "device_mem_mib", "host_mem_mib", "peak_mem_mb"),
     ),
     "machines": Layout(
         factors=("machines", "ranks_per_machine", "backend"),

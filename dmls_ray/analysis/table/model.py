@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.metrics import EXACT, label_of, metric_of, table_metrics
+from dmls_ray.analysis.metrics import is_exact, label_of, metric_of, table_metrics
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
@@ -149,7 +149,7 @@ def measure_columns(table: Table, names: Sequence[str], *, intervals: bool = Tru
         if name == "speed_up":
             columns.append(SPEED_UP)
         elif table.has(name):
-            interval = intervals and name not in EXACT
+            interval = intervals and not is_exact(name)
             columns.append(metric_column(name, interval=interval, answers=intervals and name == names[0]))
     return _headed(table, [*columns, *ENDING])
 

@@ -74,6 +74,7 @@ class Comparisons:
             {name: trial.by_block(name) for name in (metric, base)},
             is_ratio=is_ratio,
             resolution=metrics.resolution_of(metric, trial.counted),
+            is_exact=metrics.is_exact(metric),
             looks=self._looks,
             limit=metrics.limit_of(metric),
             once=(metric, base) if trial.is_once(metric) else (),
@@ -106,8 +107,7 @@ class Comparisons:
         if (metric, is_ratio) not in self._models:
             samples: dict[str, dict[int, float]] = {}
             for trial in self._trials.values():
-                by_block = trial.by_block(metric)
-                if by_block:
+                if by_block := trial.by_block(metric):
                     values = {block: value for block, value in by_block.items() if value > 0 or not is_ratio}
                     samples[trial.trial_id] = values
             self._models[metric, is_ratio] = self.model_of(samples, metric, is_ratio=is_ratio)
@@ -137,7 +137,7 @@ class Comparisons:
             values,
             is_ratio=is_ratio,
             resolution=metrics.resolution_of(metric, records),
-            is_exact=metric in metrics.EXACT,
+            is_exact=metrics.is_exact(metric),
             looks=looks or self._looks,
             limit=metrics.limit_of(metric, measured),
             once=[trial.trial_id for trial in trials if trial.is_once(metric)],

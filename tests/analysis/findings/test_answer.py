@@ -210,6 +210,48 @@ def test_a_field_of_which_one_value_was_measured_gives_way_to_one_that_varies() 
     found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
     assert found.lead[0].pair.label == "ranks/machine 2 vs 1"
     assert len(found.caveats["not_measured"]["names"]) == 2
+    assert found.missing is not None
+    assert (found.missing.field, found.missing.values, found.missing.outcomes) == ("machines", [2], ["skipped"])
+
+
+def test_a_headline_says_first_that_what_was_asked_about_is_not_compared_and_why() -> None:
+    runs = along("backend", {"gloo": (100.0, 0.9), "nccl": (100.0, 0.9)}, world_size=2)
+    for record in runs.records:
+        if record.config["backend"] == "nccl":
+            record.outcome, record.metrics, record.reason = Outcome.SKIPPED, {}, "nccl needs GPUs. Use backend gloo."
+    text = headline_text(answer(runs, "backend", ["backend"]))
+    assert text.startswith("backend is not compared, since nccl was not measured: nccl needs GPUs. Only one trial")
+
+
+def test_a_launcher_is_compared_by_its_start_up_too() -> None:
+    runs = along("launcher", {"ray": (100.0, 0.9), "spawn": (100.0, 0.9)})
+    for record in runs.records:
+        record.metrics["overhead_s"] = (0.05 if record.config["launcher"] == "ray" else 8.0) + record.repeat / 100
+    found = answer(runs, "launcher", ["launcher"])
+    start_up = effects(found, "launcher spawn vs ray")["overhead_s"]
+    assert (start_up.contrast.centre, start_up.verdict) == (pytest.approx(7.95), "more")
+    assert "+7.950 s of start-up" in headline_text(found)
+    notes = make_table(runs, ["launcher"]).notes
+    assert any(note.startswith("start-up s: under ray the ranks of a run are there already") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("rates", "accuracies", "text"),
+    [
+        ((100.0, 400.0), (0.9, 0.9), "4.00x as fast in 2 repeats (too few for an interval), equal test accuracy"),
+        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 points of test accuracy in 2 repeats"),
+    ],
+)  # fmt: skip
+def test_what_too_few_repeats_say_is_said_with_their_number(
+    rates: tuple[float, float], accuracies: tuple[float, float], text: str
+) -> None:
+    runs = results(
+        {"batch_per_rank": 16, "optimizer": ["adam", "sgd"]},
+        lambda values, repeat: rates[values["optimizer"] == "sgd"] * (1 + repeat),
+        accuracy=lambda values, repeat: accuracies[values["optimizer"] == "sgd"] - repeat / 100,
+        repeats=2,
+    )
+    assert text in headline_text(answer(runs, "optimizer", ["optimizer"]))
 
 
 def test_trials_whose_ranks_trained_apart_are_left_out_and_named() -> None:

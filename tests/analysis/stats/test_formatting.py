@@ -56,10 +56,27 @@ def test_numbers_have_the_digits_that_their_interval_supports(
         (POINTS, 0.0, Interval(0.5, -2e-9, 1.0), "+0.500000 [-0.000001, +1.000000]"),
         (RATIO, 1.0, Interval(1.5, 1 + 1e-9, 2.0), "1.500000 [1.000001, 2.000000]"),
         (with_sign(ACCURACY), 0.0, Interval(0.0004, 0.0001, 0.0007), "+0.0004 [+0.0001, +0.0007]"),
-        (GENERIC, None, Interval(1.0, 1e-3, 5e9), "1 [0, 5,000,000,000]"),
     ],
 )
 def test_an_interval_is_written_with_no_difference_in_it_if_and_only_if_it_contains_it(
+    form: NumberFormat, null: float | None, interval: Interval, text: str
+) -> None:
+    assert format_interval(interval, form, null=null) == text
+
+
+@pytest.mark.parametrize(
+    ("form", "null", "interval", "text"),
+    [
+        (GENERIC, None, Interval(1.0, 1e-3, 5e9), "1 [<0.1, >10]"),
+        (RATE, None, Interval(401.0, 0.0, 5_214_501_904_720_901_120.0), "400 [<50, >4,000]"),
+        (RATIO, 1.0, Interval(1.0, 0.0002, 4545.0), "1 [<0.1, >10]"),
+        (RATIO, 1.0, Interval(39_947.0, 12.3, 1.3e8), "40,000 [12.30, >300,000]"),
+        (RATIO, 1.0, Interval(12.0, 1.00004, 144.0), "12 [1.00004, >100]"),
+        (SECONDS, None, Interval(0.01, 1e-9, 1e5), "0.01 [<0.001, >0.1]"),
+        (RATIO, 1.0, Interval(2.0, 0.21, 19.9), "2.0 [0.2, 19.9]"),
+    ],
+)
+def test_ends_that_are_more_than_10_times_away_are_bounds_and_no_end_hides_whether_there_is_a_difference(
     form: NumberFormat, null: float | None, interval: Interval, text: str
 ) -> None:
     assert format_interval(interval, form, null=null) == text

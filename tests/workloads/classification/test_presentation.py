@@ -6,10 +6,11 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.figures.question import QUANTIZATION
-from dmls_ray.analysis.findings.question import SweepQuestion
+from dmls_ray.analysis.findings.question import SweepQuestion, answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.words import effect_cell
 from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import FolderState, make_plan
 from tests.analysis.samples import results
@@ -40,6 +41,18 @@ def test_they_are_decided_as_those_of_trials_which_are_not_compared_by_accuracy(
     labels = ["int8 by dynamic vs fp32", "int8 by static vs fp32", "int8 by qat vs fp32"]
     assert within == {(label, noun) for label in labels for noun in ("test accuracy", "inference speed")}
     assert between == {(QUANTIZATION, "speed")}
+
+
+def test_a_size_that_is_equal_in_every_run_is_known_from_two_repeats() -> None:
+    runs = noisy_int8(["static"], 16)
+    runs.records = [record for record in runs.records if record.repeat < 2]
+    for record in runs.records:
+        record.metrics |= {"fp32_checkpoint_bytes": 20_000.0, "int8_checkpoint_bytes": 8_600.0}
+    table = make_table(runs, ["quantization"])
+    table.axis = "quantization"
+    (comparison,) = answer_on_axis(table, "quantization").comparisons
+    size = next(effect for effect in comparison if effect.measure.metric == "checkpoint_bytes")
+    assert (effect_cell(size), size.verdict) == ("0.43x", "less")
 
 
 def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:

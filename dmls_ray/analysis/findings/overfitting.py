@@ -1,0 +1,49 @@
+"""`Overfitting`: how a trial whose test loss rises while its train loss falls ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
+from dmls_ray.analysis.trials.trial import Trial
+
+
+@dataclass(frozen=True)
+class Overfitting:
+    """The end of a trial that overfits."""
+
+    trial: Trial
+    first: int
+    """The first epoch after the least test loss; of runs in which it differs, the earliest one."""
+    last: int
+    """The latest one."""
+    epochs: int
+    """How many epochs its runs have."""
+    is_beyond_chance: bool
+    """Whether enough repeats show it; else every run of the trial has it."""
+
+    @property
+    def train_accuracy(self) -> float | None:
+        """The accuracy on training samples, by the trained model where it was tested on them."""
+        return self.trial.value_of("train_accuracy")
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """The accuracy on test samples, at the end."""
+        return self.trial.value_of("test_accuracy")
+
+
+def overfitting_of(trials: Iterable[Trial]) -> list[Overfitting]:
+    """The trials that overfit: beyond chance, or, with too few repeats for that, in every run."""
+    found = []
+    for trial in trials:
+        epochs = max((len(run.epochs) for run in trial.counted), default=0)
+        if trial.overfit_epoch is not None:
+            found.append(Overfitting(trial, trial.overfit_epoch, trial.overfit_epoch, epochs, True))
+        elif len(trial.counted) < MIN_REPEATS:
+            firsts = [run.metrics.get("overfit_epoch") for run in trial.counted]
+            known = [int(first) for first in firsts if first is not None]
+            if known and len(known) == len(firsts):
+                found.append(Overfitting(trial, min(known), max(known), epochs, False))
+    return found
