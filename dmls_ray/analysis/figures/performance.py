@@ -48,11 +48,10 @@ def scaling_chart(table: Table) -> Chart | None:
         least, most = 1, measured[-1].world_size
         throughput.append(plot.dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
         throughput += _fitted(line, drawn, most, rate)
-        points = []
-        for row in measured:
-            by_block = {block: ratio / row.world_size for block, ratio in speed_ups[row.world_size].items()}
-            points.append((row.world_size, row, by_block))
-        efficiency += plot.measured_series(line.name, points, quantity="ratio", connected=True)
+        points = [_efficiency_of(row) for row in measured if row.speed_up]
+        efficiency.append(
+            Series(line.name, [Point(1, 1.0, runs=plot.run_ids(measured[0].counted)), *points], connected=True)
+        )
         efficiency += _fitted(line, drawn, most)
     if not any(series.kind == "points" for series in throughput):
         return None
@@ -63,6 +62,16 @@ def scaling_chart(table: Table) -> Chart | None:
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
     title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
     return Chart(name="scaling", title=title, panels=panels, notes=notes)
+
+
+def _efficiency_of(row: Trial) -> Point:
+    """The efficiency of a trial, with the interval of the table's speed-up."""
+    assert row.speed_up is not None
+    low, high = row.speed_up.low, row.speed_up.high
+    if low is not None and high is not None:
+        low, high = low / row.world_size, high / row.world_size
+    text = f"n={row.speed_up.n}"
+    return Point(row.world_size, row.speed_up.centre / row.world_size, low, high, plot.run_ids(row.counted), text)
 
 
 def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:

@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.table.model import INTERVAL
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
-from tests.conftest import PROJECT
+from tests.reference_values import FOLDERS, REFERENCE
 
-REFERENCE = PROJECT / "results" / "reference"
 _TRAINING = ("throughput", "test accuracy", "tensor memory of a rank")
 _COLUMNS = ("images/s", "tensor MiB", "test acc.")
 QUESTIONS = {
@@ -88,3 +91,35 @@ def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folde
     assert [panel.y.label.partition(" (")[0] for panel in charts(table)[0].panels] == list(shown)
     heads = [column.head.removesuffix(INTERVAL) for column in shown_columns(table).columns]
     assert [head for head in columns if head not in heads] == []
+
+
+_OF_NO_TABLE = ("learning", "communication", "rank_spread", "step_times")
+"""Figures of epochs, of shares of a step and of ranks, which the table of a sweep has no column of."""
+
+
+def intervals_of(row: Trial) -> list[Interval]:
+    """The intervals that a table has of a trial, and its efficiency."""
+    found: list[Interval | None] = [*row.estimates.values(), row.speed_up]
+    if row.speed_up is not None and row.speed_up.low is not None and row.speed_up.high is not None:
+        ends = (row.speed_up.centre, row.speed_up.low, row.speed_up.high)
+        found.append(Interval(*(end / row.world_size for end in ends)))
+    return [value for value in found if value is not None]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(REFERENCE)))
+def test_the_intervals_of_a_figure_are_those_of_its_table(folder: Path) -> None:
+    summary = summarize(load(folder))
+    table = summary.table
+    of_answer = [effect.contrast for row in summary.answer.answer.comparisons for effect in row]
+    rows = {record.run_id: row for row in table.rows for record in row.records}
+    for chart in charts(table):
+        for panel in chart.panels:
+            points = [point for series in panel.series if series.kind == "points" for point in series.points]
+            for point in points:
+                if point.low is None or chart.name in _OF_NO_TABLE:
+                    continue
+                (row,) = {id(rows[run]): rows[run] for run in point.runs}.values()
+                values = [*intervals_of(row), *of_answer]
+                known = [(value.centre, value.low, value.high) for value in values if value.low is not None]
+                ends = (point.y, point.low, point.high)
+                assert any(ends == pytest.approx(value) for value in known), (chart.name, panel.y.label, point)
