@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, table_metrics
+from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, label_of, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
 from dmls_ray.analysis.table.model import COUNTED, Column, Table, factor, measure_columns
@@ -62,7 +62,8 @@ class Layout:
             names["rank"] = None
             rows = [item for row in rows for item in _ranks_of(row)]
         shown = replace(table, rows=sorted(rows, key=lambda row: row.position([*names])))
-        return shown.frame([*map(factor, names), *measure_columns(shown, self.metrics, intervals=not self.by_rank)])
+        frame = shown.frame([*map(factor, names), *measure_columns(shown, self.metrics, intervals=not self.by_rank)])
+        return frame.rename(columns=_OF_A_RANK) if self.by_rank else frame
 
 
 def _ranks_of(trial: Trial) -> list[Trial]:
@@ -147,6 +148,9 @@ ALL = "all"
 MOST_COLUMNS = 8
 CHANGE = "change"
 """Head of the column that stands for the fields that were changed one at a time."""
+
+_OF_A_RANK = {label_of("train_accuracy"): "train acc. in the last epoch"}
+"""What ranks measure otherwise than a run: no rank tests the trained model on training samples."""
 
 _SPARE = {"bound by": 0, "efficiency": 7}
 """Columns of no metric -> as `Metric.spare`."""

@@ -94,8 +94,11 @@ def test_the_shares_of_ranks_show_in_the_table_of_ranks() -> None:
     for record in ours.records:
         for rank in record.ranks:
             rank.metrics["tensor_mem_mib"], rank.metrics["optimizer_mem_mib"] = 100.0 + rank.rank, 30.0 + rank.rank
+            rank.metrics["train_accuracy"] = 0.5
     frame = render(ours, "rank").frame
     assert frame[["rank", "tensor MiB", "optimizer MiB"]].loc[1].tolist() == ["1", "101", "31.0"]
+    # That of a run is of the trained model; a rank has that of its steps alone.
+    assert (frame["train acc. in the last epoch"].tolist(), "train acc." in frame) == (["0.500", "0.500"], False)
 
 
 def matching(dataset: str, model: str, *, backend: str = "gloo", **fields: Any) -> Results:
