@@ -224,7 +224,17 @@ def why_text(change: StepChange | None) -> str:
         parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")
     times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
     samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
-    return f"Why: {times}{samples}: {', '.join(parts)}."
+    text = f"Why: {times}{samples}: {', '.join(parts)}."
+    if change.collectives or change.base_collectives:
+        waits = [_collectives_text(kinds, decimals) for kinds in (change.collectives, change.base_collectives)]
+        text += f" Waits for collectives other than DDP's, ms a step: {waits[0]}; instead of {waits[1]}."
+    return text
+
+
+def _collectives_text(kinds: Mapping[str, float], decimals: int) -> str:
+    """`14.7 all-gather, 10.9 reduce-scatter`."""
+    texts = [f"{ms:.{decimals}f} {kind.replace('_', '-')}" for kind, ms in kinds.items()]
+    return ", ".join(texts) or "none"
 
 
 def progress_text(decision: Decision) -> str:

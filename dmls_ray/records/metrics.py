@@ -133,6 +133,20 @@ def _part_of_step(name: str, doc: str) -> Metric:
     )  # fmt: skip
 
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "other_collectives")
+"""Kinds of collectives, whose times are `<kind>_ms`."""
+
+
+def _wait_for(collective: str) -> Metric:
+    """Milliseconds of a step in which a rank waits for a kind of collective."""
+    words = collective.replace("_", " ")
+    return _rank_time(
+        name=f"{collective}_ms", label=f"{words} ms", across_ranks="min", shown="detail",
+        doc=f"Part of exposed_comm_ms of a script or function: {words} that Python code waits for, as FSDP2, ZeRO and "
+        "lines of your own do, and not DDP. Of the rank with the least.",
+    )  # fmt: skip
+
+
 def _memory_kind(kind: str, doc: str) -> Metric:
     """Part of tensor_mem_mib."""
     return _memory(
@@ -230,6 +244,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         shown="detail",
         doc="Time per step that the fastest rank waits for the slowest: the largest exposed_comm_ms minus the least.",
     ),
+    *map(_wait_for, COLLECTIVES),
     _part_of_step("data_wait", "waiting for the next batch, with its copy to the device."),
     _part_of_step("forward", "forward pass and loss."),
     _part_of_step("backward", "computation of the backward pass, without the communication that it does not hide."),

@@ -1,12 +1,14 @@
 """Private APIs of PyTorch that this package needs, last seen in PyTorch 2.15.
 
-A test checks that each of them still exists. Each entry says what happens without it.
+A test checks that each of them still exists. Each entry says what happens without it. One module because whoever tries
+another version of PyTorch reads it from top to bottom.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -237,6 +239,59 @@ def sequence_numbers() -> dict[str, int] | None:
         return {group.group_name: group._get_sequence_number_for_group() for group in groups}  # type: ignore[attr-defined]
     except RuntimeError:
         return None
+
+
+def process_groups() -> list[dist.ProcessGroup]:
+    """The process groups that there are, if collectives can be watched.
+
+    Without it: the communication of other wrappers than DDP is not known.
+    """
+    can_watch = hasattr(dist.ProcessGroup, "register_post_hook")  # from PyTorch 2.14 on
+    return list(dist.distributed_c10d._world.pg_map) if can_watch and dist.is_initialized() else []
+
+
+_WATCH = 20_260_101
+"""Identifier of the hooks below: others must have another one."""
+
+
+def watch_collectives(group: Any, called: Callable[[str, int, Any], object]) -> None:
+    """Call a function before each collective of a group, and again once it was issued, with its work.
+
+    Args:
+        group: the process group.
+        called: takes the name of the collective, its number in this group, and its work; None before it is issued.
+
+    Without it: as `process_groups`.
+    """
+
+    def take(arguments: Any) -> None:
+        called(arguments.name.name, arguments.op_id, getattr(arguments, "work", None))
+
+    group.register_pre_hook(_WATCH, take)
+    group.register_post_hook(_WATCH, take)
+
+
+def unwatch_collectives(group: Any) -> None:
+    """End what `watch_collectives` began."""
+    group.unregister_pre_hook(_WATCH)
+    group.unregister_post_hook(_WATCH)
+
+
+def around_waits(waited: Callable[[Any, float], object]) -> AbstractContextManager[object]:
+    """Call a function after each wait of Python code for a collective, with its work and when the wait began.
+
+    Without it: as `process_groups`.
+    """
+    wait = dist.Work.wait
+
+    def surrounded(work: Any, *arguments: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return wait(work, *arguments, **options)
+        finally:
+            waited(work, began)
+
+    return patch.object(dist.Work, "wait", surrounded)
 
 
 def groups_made() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
@@ -63,6 +63,11 @@ class StepPhases:
         """What the rank did since `state` was called, in the same step, was no phase of it."""
         if self._is_counting:
             self._marks[state:] = [(None, self._mark())]
+
+    @property
+    def marks(self) -> Sequence[tuple[Phase | None, Any]]:
+        """Of the step under way: where each phase ended, and first where the step began."""
+        return self._marks
 
     def end_step(self) -> None:
         """A step ends here, and the next one begins."""

@@ -12,6 +12,7 @@ import pandas as pd
 from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.records.metrics import COLLECTIVES
 from dmls_ray.records.model import RankRecord
 
 PARTS = {
@@ -140,6 +141,11 @@ class StepChange:
     """How many times the samples of the other trial a step of all ranks has; 1 where that is not known."""
     slower_rank: tuple[int, float] | None
     """The rank of the trial that is slower than its others, and by how much."""
+    collectives: Mapping[str, float]
+    """Kind of a collective -> milliseconds of a step of the trial in which its ranks wait for it; empty where only DDP
+    communicates."""
+    base_collectives: Mapping[str, float]
+    """Likewise of the base."""
 
 
 def step_change(trial: Trial, base: Trial) -> StepChange | None:
@@ -169,7 +175,14 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     factor = 1.0
     if samples and base_samples and not are_equal_sizes(trial, base, samples, base_samples):
         factor = samples / base_samples
-    return StepChange(sum(after.values()), sum(before.values()), changes, factor, slower_rank(trial))
+    kinds, base_kinds = collectives_of(trial), collectives_of(base)
+    return StepChange(sum(after.values()), sum(before.values()), changes, factor, slower_rank(trial), kinds, base_kinds)
+
+
+def collectives_of(trial: Trial) -> dict[str, float]:
+    """Milliseconds of a step in which ranks wait for each kind of collective, as means over the runs of a trial."""
+    found = {kind: trial.by_block(f"{kind}_ms").values() for kind in COLLECTIVES}
+    return {kind: fmean(values) for kind, values in found.items() if values}
 
 
 def knows_communication(trial: Trial) -> bool:

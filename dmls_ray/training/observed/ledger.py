@@ -11,6 +11,7 @@ import torch
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.compat import compile_counters
 from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.observed.collectives import Collectives
 from dmls_ray.training.observed.contents import digest_of
 from dmls_ray.training.observed.evaluations import Evaluation, doubtful_ms
 from dmls_ray.training.observed.leader import StepRule
@@ -46,13 +47,20 @@ class Ledger:
         device: the rank's device.
         timer: of the steps.
         inputs: of the models.
+        collectives: what the rank waits for of them.
         are_tests_sure: whether the user says what times are that look like tests.
     """
 
     def __init__(
-        self, device: torch.device, timer: StepTimer, inputs: ModelInputs, *, are_tests_sure: bool = False
+        self,
+        device: torch.device,
+        timer: StepTimer,
+        inputs: ModelInputs,
+        collectives: Collectives,
+        *,
+        are_tests_sure: bool = False,
     ) -> None:
-        self._device, self._timer, self._inputs = device, timer, inputs
+        self._device, self._timer, self._inputs, self._collectives = device, timer, inputs, collectives
         self._are_tests_sure = are_tests_sure
         self.evaluations: list[Evaluation] = []
         self.steps: list[SeenStep] = []
@@ -194,12 +202,20 @@ class Ledger:
         return {**self._timer.percentiles(), **self._parts_ms()}
 
     def _parts_ms(self) -> dict[str, float]:
-        communication = self._communication_ms()
+        communication = self._ddp_ms()
         parts = self._timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
+        if not parts:
+            return {}
+        waits = self._collectives.mean_ms()
+        if waits and (self.ddp or not self._collectives.unseen):
+            communication |= waits
+            communication["exposed_comm_ms"] = communication.get("exposed_comm_ms", 0.0) + sum(waits.values())
+            for phase, ms in self._collectives.mean_ms_of_phases().items():
+                parts[f"{phase}_ms"] = max(parts[f"{phase}_ms"] - ms, 0.0)
         seen = parts if self.backward_passes else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}
-        return {**communication, **seen} if parts else {}
+        return {**communication, **seen}
 
-    def _communication_ms(self) -> dict[str, float]:
+    def _ddp_ms(self) -> dict[str, float]:
         """Milliseconds of an optimizer step, over all models that were under DDP; empty without."""
         steps = len(self._timer.step_ms)
         sums = {"comm_ms": 0.0, "overlap_ms": 0.0}

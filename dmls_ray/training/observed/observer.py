@@ -29,9 +29,11 @@ from dmls_ray.training.compat import (
 from dmls_ray.training.ddp import DDPTimers
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
+from dmls_ray.training.observed.collectives import Collectives
 from dmls_ray.training.observed.contents import content_of
 from dmls_ray.training.observed.evaluations import Meaning
 from dmls_ray.training.observed.gradients import Gradients
+from dmls_ray.training.observed.hooks import hook
 from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.loaders import batch_of
 from dmls_ray.training.observed.model_inputs import ModelInputs
@@ -56,19 +58,6 @@ _SETTLED = 1.5
 _MODELS_FOUND_AFTER = (1, 3)
 """Steps after which models are looked for; some programs make a second one after their first step."""
 _PROGRESS = Progress()
-
-
-def _hook(method: Callable[..., None]) -> Callable[..., None]:
-    """A method that PyTorch calls in the user's program, which must not end by what looks at it."""
-
-    @functools.wraps(method)
-    def guarded(self: ObservedSteps, *args: Any) -> None:
-        try:
-            method(self, *args)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a note
-            self._note_fault(error)
-
-    return guarded
 
 
 class ObservedSteps:
@@ -104,7 +93,10 @@ class ObservedSteps:
         self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
         """What the code did since the last mark is neither computation of a step nor a wait for data."""
         self._tracing = ExitStack()
-        self.ledger = Ledger(device, self.timer, self.inputs, are_tests_sure=evaluation != "auto")
+        self._collectives = Collectives(self._note_fault)
+        self._watches = rank.world_size > 1 and device.type == "cpu"
+        """Whether collectives are measured."""
+        self.ledger = Ledger(device, self.timer, self.inputs, self._collectives, are_tests_sure=evaluation != "auto")
         self._step = SeenStep()
         """The step under way."""
         self._tests = ModelTests(
@@ -141,6 +133,7 @@ class ObservedSteps:
                 after_each(DistributedDataParallel, lambda ddp: self.ledger.ddp.append(DDPTimers(ddp))),
                 after_each_scaled_loss(self.ledger.losses.scaled),
                 after_each(Optimizer, self._made),
+                self._collectives.watched(),
             ):
                 yield
         finally:
@@ -166,13 +159,13 @@ class ObservedSteps:
         """What the code did since the last mark is a forward pass, if a model was given something, or the rest."""
         self._after("forward" if self.inputs.is_given else "rest")
 
-    @_hook
+    @hook
     def _begin_read(self, iterator: Any) -> None:
         if get_ident() == self._thread:
             self._close_phase()
             self._tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
 
-    @_hook
+    @hook
     def _read(self, iterator: Any, batch: Any) -> None:
         content = content_of(batch)
         given = None if batch is None else batch_of(iterator, content)
@@ -186,7 +179,7 @@ class ObservedSteps:
         self.inputs.read()
         self._tests.read(iterator, given, content.leaves)
 
-    @_hook
+    @hook
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
         self._gradients.add(optimizer)
@@ -197,11 +190,11 @@ class ObservedSteps:
         if with_gradients and self._rank.world_size > 1:
             self.ledger.take_digest("model", leaves)
 
-    @_hook
+    @hook
     def _before_gradients(self) -> None:
         self._tests.train()
 
-    @_hook
+    @hook
     def _begin_backward(self, roots: Any) -> None:
         if not self._backward_depth:
             self._thread = get_ident()
@@ -215,7 +208,7 @@ class ObservedSteps:
         # Checkpointed activations are computed again, by models that are given nothing new.
         self.inputs.is_paused = True
 
-    @_hook
+    @hook
     def _end_backward(self) -> None:
         self._backward_depth -= 1
         if self._backward_depth:
@@ -229,7 +222,7 @@ class ObservedSteps:
             self._apply()
             self._end_step()
 
-    @_hook
+    @hook
     def _end_optimizer(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
         if is_skipped(optimizer):
@@ -258,6 +251,8 @@ class ObservedSteps:
                 self._tracing.close()
         if not self.timer.is_warm:
             self._end_early_step()
+        if self._watches:
+            self._watch_collectives()
         self.timer.step()
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
             for model in self.ledger.ddp:
@@ -270,6 +265,12 @@ class ObservedSteps:
             with self.timer.paused(), self._untimed():
                 self._tests.watch(self.inputs.find(is_first=is_first))
         self._emit(_PROGRESS)
+
+    def _watch_collectives(self) -> None:
+        """Take those of the step that ends, if it counts, and see those of the next one."""
+        if self.timer.is_warm:
+            self._collectives.end_step(self.timer.phases.marks)
+        self._collectives.begin_step()
 
     def _take_inputs(self, roots: Sequence[Tensor] = ()) -> None:
         """Keep what the models were given for the backward pass that begins."""

@@ -132,6 +132,15 @@ def test_communication_that_was_measured_of_one_trial_alone_is_no_difference() -
     assert "backward pass with communication" in why_text(step_change(by_hand, ddp))
 
 
+def test_the_kinds_of_collectives_that_ranks_wait_for_are_said_of_both_trials() -> None:
+    sharded, ddp = of_wrappers(exposed_comm_ms=0.5, all_gather_ms=0.3, reduce_scatter_ms=0.2, backward_ms=0.2)
+    for record in ddp.records:
+        record.metrics["exposed_comm_ms"] = 0.1
+    text = why_text(step_change(sharded, ddp))
+    waits = "Waits for collectives other than DDP's, ms a step: 0.30 all-gather, 0.20 reduce-scatter; instead of none."
+    assert text.endswith(waits)
+
+
 def test_what_bounds_ranks_whose_communication_was_not_measured_is_not_known() -> None:
     ddp, by_hand = of_wrappers(exposed_comm_ms=0.1)
     assert (bound_of(ddp), bound_of(by_hand)) == ("compute or launch", "")

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import all_reduce, wait_tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
+from dmls_ray.records.metrics import COLLECTIVES
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.further_steps import trace_name
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
@@ -217,3 +222,46 @@ def test_rates_are_of_what_a_function_counts_or_else_of_what_is_seen(says: bool,
     assert result.values["samples_per_step"] == samples
     assert result.run["counted_by"] == counted_by
     assert (result.values["tokens_per_s"] is not None) == says
+
+
+def reduces(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
+    """Averages gradients otherwise than DDP; rank 1 computes 5 ms longer in each step."""
+    model = torch.nn.Linear(256, 256)
+    if config["how"] == "fsdp2":
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 256)).square().mean()
+        if rank.rank == 1:
+            time.sleep(SLOW)
+        loss.backward()
+        gradients = [item.grad for item in model.parameters() if item.grad is not None]
+        if config["how"] == "by_hand":
+            for gradient in gradients:
+                dist.all_reduce(gradient)
+        elif config["how"] == "compiled":
+            for gradient in gradients:
+                gradient.copy_(wait_tensor(all_reduce(gradient, "sum", dist.group.WORLD)))
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("how", "kinds"), [("by_hand", {"all_reduce_ms"}), ("fsdp2", {"all_gather_ms", "reduce_scatter_ms"})]
+)
+def test_communication_of_other_wrappers_and_by_hand_is_known_by_its_kinds(how: str, kinds: set[str]) -> None:
+    for _ in range(3):  # a busy machine may halt a rank
+        first, second = (rank.values for rank in on_ranks(reduces, how=how))
+        if second["exposed_comm_ms"] < first["exposed_comm_ms"]:
+            break
+    assert second["exposed_comm_ms"] < first["exposed_comm_ms"], "rank 0 waits for rank 1"
+    for found in (first, second):
+        assert {f"{kind}_ms" for kind in COLLECTIVES} & found.keys() == kinds
+        assert sum(found[kind] for kind in kinds) == pytest.approx(found["exposed_comm_ms"])
+        parts = [found[name] for name in (*PARTS, "exposed_comm_ms")]
+        assert sum(parts) == pytest.approx(found["step_ms_mean"], rel=0.05)
+
+
+def test_communication_that_no_python_code_waits_for_is_not_known() -> None:
+    for rank in on_ranks(reduces, how="compiled"):
+        assert not {"exposed_comm_ms", "all_reduce_ms"} & rank.values.keys()

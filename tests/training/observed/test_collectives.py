@@ -1,0 +1,144 @@
+"""What a rank waits for collectives, by kind and by the phase of its step, whoever calls them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from dmls_ray.training.observed.collectives import Collectives
+from dmls_ray.training.step_phases import Phase
+
+pytestmark = pytest.mark.usefixtures("group")
+
+
+@pytest.fixture
+def faults() -> list[Exception]:
+    return []
+
+
+@pytest.fixture
+def collectives(faults: list[Exception]) -> Collectives:
+    return Collectives(faults.append)
+
+
+def seconds_of(calls: Any) -> float:
+    began = time.perf_counter()
+    calls()
+    return time.perf_counter() - began
+
+
+def reduced() -> None:
+    dist.all_reduce(torch.ones(1000))
+
+
+def gathered() -> None:
+    dist.all_gather([torch.empty(1000)], torch.ones(1000))
+
+
+def scattered() -> None:
+    dist.reduce_scatter(torch.empty(1000), [torch.ones(1000)])
+
+
+def reduced_later() -> None:
+    dist.all_reduce(torch.ones(1000), async_op=True).wait()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (reduced, "all_reduce_ms"),
+        (reduced_later, "all_reduce_ms"),
+        (gathered, "all_gather_ms"),
+        (scattered, "reduce_scatter_ms"),
+        (dist.barrier, "other_collectives_ms"),
+    ],
+)
+def test_a_collective_that_is_waited_for_has_its_kind_and_its_time(
+    collectives: Collectives, faults: list[Exception], call: Any, kind: str
+) -> None:
+    with collectives.watched():
+        for _ in range(2):
+            collectives.begin_step()
+            seconds = seconds_of(call)
+            collectives.end_step([])
+    (found,) = collectives.mean_ms().items()
+    assert found[0] == kind
+    assert 0 < found[1] < 1e4 * seconds + 1e3
+    assert (collectives.unseen, faults) == (0, [])
+
+
+def test_a_step_is_shorter_than_the_collectives_in_it_by_nothing(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        seconds = seconds_of(lambda: [reduced() for _ in range(20)])
+        collectives.end_step([])
+    (ms,) = collectives.mean_ms().values()
+    assert 0 < ms <= seconds * 1e3
+
+
+def test_the_time_of_a_collective_is_that_of_the_phase_it_is_in(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        marks: list[tuple[Phase | None, float]] = [(None, time.perf_counter())]
+        gathered()
+        marks.append(("forward", time.perf_counter()))
+        reduced()
+        marks.append((None, time.perf_counter()))
+        scattered()
+        collectives.end_step(marks)
+    of_phases = collectives.mean_ms_of_phases()
+    assert {*of_phases} == {"forward", "rest"}
+    assert {*collectives.mean_ms()} == {"all_gather_ms", "reduce_scatter_ms"}, "what is in no step has no time"
+    assert sum(of_phases.values()) == pytest.approx(sum(collectives.mean_ms().values()))
+
+
+def test_what_is_not_waited_for_is_counted_as_unseen(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        dist.all_reduce(torch.ones(10), async_op=True)
+        collectives.end_step([])
+    assert (collectives.mean_ms(), collectives.unseen) == ({}, 1)
+
+
+def test_a_group_that_is_made_during_the_training_is_watched_from_the_next_step_on(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        collectives.end_step([])
+        own = dist.new_group([0])
+        collectives.begin_step()
+        dist.all_reduce(torch.ones(10), group=own)
+        collectives.end_step([])
+    assert {*collectives.mean_ms()} == {"all_reduce_ms"}
+
+
+def test_what_fails_in_looking_is_noted_and_does_not_end_the_program(faults: list[Exception]) -> None:
+    collectives = Collectives(faults.append)
+    with collectives.watched():
+        collectives.begin_step()
+        collectives._awaited = None  # type: ignore[assignment]
+        reduced()
+    assert len(faults) == 2, "in the call and in the wait"
+
+
+def test_nothing_is_seen_once_the_training_is_over(collectives: Collectives) -> None:
+    wait = dist.Work.wait
+    with collectives.watched():
+        collectives.begin_step()
+    reduced()
+    assert dist.Work.wait is wait
+    collectives.end_step([])
+    assert collectives.mean_ms() == {}
+
+
+def test_under_ddp_the_reducer_waits_by_itself(collectives: Collectives) -> None:
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    with collectives.watched():
+        collectives.begin_step()
+        model(torch.ones(2, 4)).sum().backward()
+        collectives.end_step([])
+    assert (collectives.mean_ms(), collectives.unseen) == ({}, 1)
