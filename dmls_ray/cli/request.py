@@ -256,6 +256,9 @@ def merge_axes(defaults: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[st
         replaced += ["world_size", *MACHINE_FIELDS]
     elif given == {"world_size"} and {*MACHINE_FIELDS} <= defaults.keys():
         replaced.append("ranks_per_machine")
+    elif given == {"machines"} and defaults.get("world_size") == [1]:
+        # A script that asks about one rank asks about one on each machine.
+        replaced.append("world_size")
     for name in replaced:
         axes.pop(name, None)
     return axes | {**asked}

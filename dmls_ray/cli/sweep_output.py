@@ -20,7 +20,7 @@ from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
-from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of
+from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of, skipped_values
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
@@ -69,6 +69,8 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     if joined is None:
         check_accelerator(here, configs_of(state.missing))
 
+    for line in skipped_values(plan):
+        say(console, line)
     blocks = 1 + max(run.repeat for run in state.shown)
     count = f"{len(state.shown)} runs in {blocks} blocks"
     if options.until is not None:

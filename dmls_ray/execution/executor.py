@@ -13,7 +13,7 @@ from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec, check_accelerator, local_resources
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
 from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
@@ -149,7 +149,7 @@ class Executor:
         """
         check_accelerator(resources, configs_of(self.state.missing))
         self.recorder.oversubscribes = resources.oversubscribes
-        self._judge(resources)
+        judged = self._judge(resources)
         missing = [self._by_id[run.run_id] for run in self.state.missing]
         feasible = [run for run in missing if not run.skip]
         if self.state.space is not None:
@@ -158,6 +158,8 @@ class Executor:
                 raise ClusterError(f"Nothing of what can be proposed is feasible: {missing[0].skip}")
             return feasible
 
+        for line in skipped_values(judged):
+            self.view.note(line)
         reasons = {record.run_id: record.reason for record in self.store.records}
         for run in missing:
             if run.skip:
