@@ -208,15 +208,16 @@ def build_plan(
 def make_run(values: Mapping[str, Any], schema: Schema, **facts: Any) -> Run:
     """The first run of the trial with these values; its `skip` is the reason if they conflict.
 
-    Machines without a number of ranks have one rank each.
+    Machines without a number of ranks have one rank each, and ranks_per_machine alone is those of one machine.
 
     Args:
         values: fields of the schema.
         schema: the fields of the configuration.
         facts: further fields of the run.
     """
-    if values.get("machines") is not None and values.keys().isdisjoint({"world_size", "ranks_per_machine"}):
-        values = {**values, "ranks_per_machine": 1}
+    sizes = {name for name in ("world_size", *MACHINE_FIELDS) if values.get(name) is not None}
+    if len(sizes) == 1 and "world_size" not in sizes:
+        values = {**dict.fromkeys(MACHINE_FIELDS, 1), **values}
     try:
         config = schema.make(**values)
     except ConflictError as conflict:

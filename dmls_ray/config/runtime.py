@@ -51,7 +51,8 @@ class RuntimeConfig:
     ranks_per_machine, world_size is their product. Without a number of ranks, each machine has one."""
 
     ranks_per_machine: Count | None = setting(None, group="ranks")
-    """Number of ranks on each machine; without it, world_size / machines, or 1 without a world_size, too."""
+    """Number of ranks on each machine; without it, world_size / machines, or 1 without a world_size, too. Alone,
+    it is that of one machine."""
 
     backend: BackendName = setting("auto", group="launching", gpu_only=("nccl", "Use backend gloo"))
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""

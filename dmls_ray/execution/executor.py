@@ -53,7 +53,7 @@ class Executor:
         store: receives a record of each run.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
-        held: keeps the ranks for further calls.
+        held: keeps Ray and the ranks for further calls.
     """
 
     def __init__(
@@ -97,12 +97,14 @@ class Executor:
             if not runs:
                 return
             self._begin(runs)
-        session = RaySession(
-            joined, dashboard=self.options.dashboard, verbose=self.options.verbose,
-            on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S),
-        )  # fmt: skip
         self.heartbeat.report(within_s=START_TIMEOUT_S)
         try:
+            if self._held is not None:
+                self._held.connect()
+            session = RaySession(
+                cluster_at(self.options.address), dashboard=self.options.dashboard, verbose=self.options.verbose,
+                on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S),
+            )  # fmt: skip
             with session.connected() as resources:
                 if joined is None:
                     self._run_on(session, resources, runs)

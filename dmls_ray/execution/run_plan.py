@@ -186,7 +186,7 @@ def run_plan(
         view: shows the progress.
         space: what a searcher proposes from.
         heartbeat: reports to the supervisor of this process, if there is one.
-        held: keeps the ranks for further calls.
+        held: keeps Ray and the ranks for further calls.
 
     Raises:
         InputError: as `sweep`.

@@ -331,6 +331,7 @@ def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytes
 def test_one_rank_of_a_script_of_ours_is_one_on_each_machine_that_is_asked_for() -> None:
     ours = {"batch_per_rank": [32], "world_size": [1]}
     assert merge_axes(ours, {"machines": [1, 2]}) == {"batch_per_rank": [32], "machines": [1, 2]}
+    assert merge_axes(ours, {"ranks_per_machine": [4]}) == {"batch_per_rank": [32], "ranks_per_machine": [4]}
     two = {"batch_per_rank": [32], "world_size": [2]}
     assert merge_axes(two, {"machines": [1, 2]}) == {**two, "machines": [1, 2]}
 

@@ -164,7 +164,7 @@ def test_machines_and_the_ranks_on_each_are_axes_and_make_the_world_size() -> No
     assert sizes == {(1, 1): 1, (1, 2): 2, (2, 1): 2, (2, 2): 4}
 
 
-def test_machines_without_a_number_of_ranks_have_one_rank_each() -> None:
+def test_machines_without_a_number_of_ranks_have_one_each_and_ranks_per_machine_alone_is_of_one_machine() -> None:
     plan = make_plan({"machines": [1, 2], "batch_per_rank": 8}, repeats=1)
     assert {(run.values["machines"], run.values["world_size"], run.skip) for run in plan.runs} == {
         (1, 1, ""),
@@ -176,6 +176,8 @@ def test_machines_without_a_number_of_ranks_have_one_rank_each() -> None:
     ] == [2, 1]
     proposed = make_search_space({"machines": [1, 2], "batch_per_rank": 8}, SCHEMA).run_of({"machines": 2})
     assert (proposed.values["world_size"], proposed.skip) == (2, "")
+    (alone,) = make_plan({"ranks_per_machine": 2, "batch_per_rank": 8}, repeats=1).runs
+    assert (alone.values["machines"], alone.values["world_size"]) == (1, 2)
     # A number that was asked for is not changed.
     asked = make_plan({"machines": [1, 2], "world_size": 1, "batch_per_rank": 8}, repeats=1)
     assert [bool(run.skip) for run in asked.runs if run.values["machines"] == 2] == [True]
