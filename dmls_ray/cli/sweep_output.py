@@ -102,7 +102,9 @@ def describe_estimate(state: FolderState) -> str:
     if state.options.budget is not None:
         most = min(most, first + state.options.budget)
     further = f", up to {duration(_START_UP_S + most)} with further repeats" if most > first else ""
-    return f"About {duration(_START_UP_S + first)}{further}, start-up included, by the runs measured here."
+    is_of_others = not all(run.skip or durations.has(run.trial_id) for run in state.candidates)
+    of_others = " Settings that were not measured are taken to be as fast as the others." if is_of_others else ""
+    return f"About {duration(_START_UP_S + first)}{further}, start-up included, by the runs measured here.{of_others}"
 
 
 def _seconds(runs: Iterable[Run], durations: Durations) -> float:
