@@ -351,6 +351,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count(name="scaled_lr", doc="Learning rate after lr_scaling."),
     _count(name="train_samples", returnable=True, doc="Training samples."),
     _count(name="test_samples", returnable=True, doc="Test samples."),
+    _count(name="test_classes", doc="Classes that a test sample may be of."),
     _count(name="loss_gap", doc="test_loss - train_eval_loss, or minus the train loss of the epoch."),
     _count(
         name="train_eval_loss",

@@ -45,6 +45,8 @@ class Layout:
     """Chooses the runs that it shows, or changes their fields."""
     by_rank: bool = False
     """Whether each rank has a row, with means over the repeats. Accuracies are over the share of the rank."""
+    note: str = ""
+    """What its rows are, where their fields do not say it."""
     nothing: str = ""
     """Note where it shows none of the runs."""
     published: Callable[[], Results] | None = None
@@ -108,7 +110,8 @@ def render(results: Results, name: str, *, published: bool = False) -> RenderedT
         table = with_published(table)
     frame = layout.frame(table)
     filled = [head for head in frame.columns if (frame[head] != "").any()]
-    return RenderedTable(frame[filled], table.notes)
+    notes = [layout.note, *table.notes] if layout.note else table.notes
+    return RenderedTable(frame[filled], notes)
 
 
 _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "test_accuracy")
@@ -117,7 +120,9 @@ _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "
 LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
     "rank": Layout(
-        by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy")
+        by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy"),
+        note="A row is one rank of a trial, with means over its runs. Its accuracies are over the samples that it was "
+             "given: all ranks have one model, and differ in their samples alone.",
     ),
     "backend": Layout(
         factors=("batch_per_rank", "backend"),

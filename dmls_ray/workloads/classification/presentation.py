@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from dmls_ray.analysis.figures.chart import Chart
@@ -14,7 +15,8 @@ from dmls_ray.analysis.published.reports import Match, match_training
 from dmls_ray.analysis.table.model import Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import Pair, count_values
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.words import join_names
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import RunRecord
 
@@ -45,16 +47,17 @@ class ClassificationPresentation(Presentation):
         return [fp32 if column.head == fp32.head else column for column in columns]
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
+        notes = [Note("outcome", text) for text in _guessing(rows)]
         records = [record for row in rows for record in row.counted if record.facts.get("vnni") is False]
         if not records:
-            return []
+            return notes
         cpus = sorted({str(record.machine.get("cpu", "an unknown CPU")) for record in records})
         text = (
             f"{' and '.join(cpus)} without VNNI: int8 has no fast instructions there and may be slower than fp32. Its "
             "weights have 7 bits, since sums of products of 8 bits would overflow, so its accuracy may be higher with "
             "VNNI."
         )
-        return [Note("comparability", text)]
+        return [*notes, Note("comparability", text)]
 
     def match(self, record: RunRecord) -> Match | None:
         return match_training(record)
@@ -105,3 +108,23 @@ class ClassificationQuestions(Questions):
 
 
 _FP32_ACCURACY = "fp32_test_accuracy"
+
+_BY_CHANCE = 2.0
+"""Standard errors above the accuracy of guessing up to which an accuracy is one of guessing."""
+
+
+def _guessing(rows: Sequence[Trial]) -> Iterator[str]:
+    """Which trials have learned nothing that their test accuracy shows."""
+    names: dict[int, list[str]] = {}
+    for row in rows:
+        metrics = row.counted[0].metrics if row.counted else {}
+        classes, samples = metrics.get("test_classes"), metrics.get("test_samples")
+        accuracy = row.value_of("test_accuracy")
+        if not classes or not samples or accuracy is None:
+            continue
+        by_guess = 1 / classes
+        error = math.sqrt(by_guess * (1 - by_guess) / samples)
+        if accuracy <= by_guess + _BY_CHANCE * error:
+            names.setdefault(round(classes), []).append(describe_configuration(row.factors))
+    for number, trials in names.items():
+        yield f"{join_names(trials)}: test accuracy is no better than guessing among {number} classes."

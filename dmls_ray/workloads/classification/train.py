@@ -110,8 +110,8 @@ class ClassificationTask(TrainingTask):
         return target is not None and accuracy is not None and accuracy >= target
 
     def finish(self, evaluate: Callable[[Forward], Means]) -> dict[str, Any]:
-        """Accuracies of the fp32 and the int8 model, and latency of inference."""
-        metrics: dict[str, Any] = {}
+        """The number of classes, accuracies of the fp32 and the int8 model, and latency of inference."""
+        metrics: dict[str, Any] = {"test_classes": self.loader.classes}
         if self.config.quantization != "off":
             self._fp32_accuracy = evaluate(self.quantized.fp32()).overall["accuracy"]
             metrics["fp32_test_accuracy"] = self._fp32_accuracy

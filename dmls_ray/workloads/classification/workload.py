@@ -164,6 +164,13 @@ class ClassificationWorkload(Workload):
                 from dmls_ray.workloads.classification.model_builder import check_fits
 
                 check_fits(config.model, shape, classes)
+        in_order = {(config.loader, *_data_of(config)): config for config in configs if not config.shuffle}
+        for config in in_order.values():
+            if _lie_by_class(config):
+                notify(
+                    f"shuffle=false: the training samples of {config.dataset} lie by class, so that a batch has one or "
+                    "few classes and the model may learn no more than guessing; use shuffle true."
+                )
         halved = {config.precision for config in configs} & {"amp-bf16", "amp-fp16"}
         if halved and not describe_machine()["gpus"]:
             from dmls_ray.training.precision import slow_precisions
@@ -207,6 +214,27 @@ class ClassificationWorkload(Workload):
 
 
 WORKLOAD = ClassificationWorkload
+
+
+_FEW_CHANGES = 0.25
+"""Share of the neighbours of another class, of those that random order would have, below which samples lie by class."""
+
+
+def _lie_by_class(config: TrialConfig) -> bool:
+    """Whether the training samples of a configuration are in the order of their classes; False if that is unknown."""
+    import numpy as np
+
+    from dmls_ray.workloads.classification.data import decoded_images, sources
+
+    if config.loader == "resident":
+        labels = decoded_images.load_decoded(*_data_of(config)).train_labels
+    else:
+        labels = np.asarray(sources.listed_labels(sources.cached_source(config.dataset, config.data_dir).halves[0]))
+    if labels.ndim != 1 or len(labels) < 2:
+        return False
+    _, counts = np.unique(labels, return_counts=True)
+    in_random_order = 1 - float(((counts / len(labels)) ** 2).sum())
+    return float((labels[1:] != labels[:-1]).mean()) < _FEW_CHANGES * in_random_order
 
 
 def _data_of(config: TrialConfig) -> tuple[str, str | None, int | None]:

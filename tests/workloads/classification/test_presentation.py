@@ -56,6 +56,19 @@ def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
     assert notes()[0].startswith("EPYC 7003 without VNNI: int8 ")
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "is_named"), [(0.1, True), (0.11, True), (0.05, True), (0.15, False), (0.9, False)]
+)
+def test_an_accuracy_that_guessing_gives_is_called_one(accuracy: float, is_named: bool) -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        is_good = record.config["batch_per_rank"] == 16
+        record.metrics |= {"test_accuracy": 0.95 if is_good else accuracy, "test_classes": 10, "test_samples": 1000}
+    text = "batch_per_rank=32: test accuracy is no better than guessing among 10 classes."
+    assert (text in make_table(runs).notes) is is_named
+    assert all("batch_per_rank=16: test accuracy" not in note for note in make_table(runs).notes)
+
+
 def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
     axes = {"quantization": kinds, "batch_per_rank": batches, "inference_batch": 32}
     runs = results(axes, lambda values, repeat: 100.0 * values["batch_per_rank"])

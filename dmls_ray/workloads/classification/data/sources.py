@@ -166,7 +166,7 @@ def _digest(name: str, data_dir: str | None, halves: Mapping[Split, Samples]) ->
         digest.update(digest_of_files(Path(data_dir).expanduser()).encode())
     with _seeded():
         for split, half in halves.items():
-            labels = _listed_labels(half)
+            labels = listed_labels(half)
             digest.update(f"{len(half)} {labels}\n".encode())
             some = np.unique(np.linspace(0, len(half) - 1, _SPOT_CHECKS).astype(int)).tolist()
             # Augmented images differ each time that they are read; then the labels alone identify the samples.
@@ -197,7 +197,7 @@ def _seeded() -> Iterator[None]:
         set_random_state(before)
 
 
-def _listed_labels(half: Samples) -> list[Any] | None:
+def listed_labels(half: Samples) -> list[Any] | None:
     """All labels of a data set that has them in an attribute, as those of torchvision have; reading them is fast."""
     for name in ("targets", "labels"):
         labels = np.asarray(getattr(half, name, ()))

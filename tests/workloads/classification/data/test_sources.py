@@ -107,6 +107,22 @@ def test_files_that_are_no_images_of_a_class_are_left_out_and_named_before_the_s
     assert note.startswith(f"dataset=image_folder leaves out 2 of the files, {tmp_path}/test/0003.jpg first: ")
 
 
+@pytest.mark.parametrize("loader", ["resident", "dataloader"])
+def test_samples_that_lie_by_class_are_named_before_a_training_that_leaves_them_so(tmp_path: Path, loader: str) -> None:
+    write_folder(tmp_path, each=8)
+
+    def notes(dataset: str, data_dir: str | None, shuffle: bool) -> list[str]:
+        said: list[str] = []
+        config = TrialConfig(dataset=dataset, data_dir=data_dir, batch_per_rank=2, loader=loader, shuffle=shuffle)
+        ClassificationWorkload().prepare([config, config.replace(lr=0.1)], said.append)
+        return [note for note in said if "by class" in note]
+
+    (note,) = notes("image_folder", str(tmp_path), False)
+    assert note.startswith("shuffle=false: the training samples of image_folder lie by class")
+    assert notes("image_folder", str(tmp_path), True) == []
+    assert notes("digits", None, False) == []
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [
