@@ -20,7 +20,7 @@ from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.classification.datasets import builtin_dataset
-from dmls_ray.workloads.classification.models import MODELS
+from dmls_ray.workloads.classification.models import MODELS, OWN_DROPOUT
 from dmls_ray.workloads.user_function.schema import function_name
 from dmls_ray.workloads.user_function.sent import SentName, send
 
@@ -164,6 +164,9 @@ class ClassificationWorkload(Workload):
                 from dmls_ray.workloads.classification.model_builder import check_fits
 
                 check_fits(config.model, shape, classes)
+        for model, own, rate in dict.fromkeys(map(_changed_dropout, configs)):
+            if own is not None:
+                notify(f"model={model} has dropout of its own: dropout={rate} changes it from {own} to {rate}.")
         in_order = {(config.loader, *_data_of(config)): config for config in configs if not config.shuffle}
         for config in in_order.values():
             if _lie_by_class(config):
@@ -214,6 +217,19 @@ class ClassificationWorkload(Workload):
 
 
 WORKLOAD = ClassificationWorkload
+
+
+def _changed_dropout(config: TrialConfig) -> tuple[str, float | None, float | None]:
+    """A model, the rate of its own dropout where the configuration has another one, or None, and that one."""
+    if config.dropout is None:
+        return config.model, None, None
+    if config.model in MODELS:
+        own = OWN_DROPOUT.get(config.model)
+    else:
+        from dmls_ray.workloads.classification.model_builder import own_dropout
+
+        own = own_dropout(config.model, *_data_of(config))
+    return config.model, None if own == config.dropout else own, config.dropout
 
 
 _FEW_CHANGES = 0.25

@@ -69,6 +69,29 @@ def test_an_accuracy_that_guessing_gives_is_called_one(accuracy: float, is_named
     assert all("batch_per_rank=16: test accuracy" not in note for note in make_table(runs).notes)
 
 
+def test_dropout_of_a_model_is_shown_and_is_what_the_field_changes() -> None:
+    runs = results({"dropout": [None, 0.3], "batch_per_rank": 16, "model": "simplecnn"}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.metrics["model_dropout"] = record.config.get("dropout") or 0.5
+    table = make_table(runs)
+    assert sorted(table.frame()["dropout"]) == ["0.3", "0.5"]
+    assert (
+        "Model simplecnn has dropout of its own with rate 0.5: dropout=0.3 changes it from 0.5 to 0.3." in table.notes
+    )
+    for record in runs.records:
+        del record.metrics["model_dropout"]
+    assert not any("of its own" in note for note in make_table(runs).notes)
+
+
+@pytest.mark.parametrize(("weight_decay", "is_said"), [(0.0, True), (0.01, False)])
+def test_adamw_without_weight_decay_is_called_adam(weight_decay: float, is_said: bool) -> None:
+    axes = {"optimizer": ["adam", "adamw", "sgd"], "batch_per_rank": 16, "weight_decay": weight_decay}
+    notes = make_table(results(axes, lambda values, repeat: 100.0)).notes
+    assert any(note.startswith("adamw without weight decay is adam") for note in notes) is is_said
+    alone = make_table(results({**axes, "optimizer": ["adam", "sgd"]}, lambda values, repeat: 100.0)).notes
+    assert not any("adamw" in note for note in alone)
+
+
 def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
     axes = {"quantization": kinds, "batch_per_rank": batches, "inference_batch": 32}
     runs = results(axes, lambda values, repeat: 100.0 * values["batch_per_rank"])

@@ -107,6 +107,19 @@ def test_files_that_are_no_images_of_a_class_are_left_out_and_named_before_the_s
     assert note.startswith(f"dataset=image_folder leaves out 2 of the files, {tmp_path}/test/0003.jpg first: ")
 
 
+def test_a_change_of_the_dropout_that_a_model_has_is_named_before_the_start() -> None:
+    def notes(model: str, dropout: float | None) -> list[str]:
+        said: list[str] = []
+        config = TrialConfig(model=model, dropout=dropout, batch_per_rank=2)
+        ClassificationWorkload().prepare([config, config.replace(lr=0.1)], said.append)
+        return [note for note in said if "dropout" in note]
+
+    assert notes("simplecnn", 0.3) == [
+        "model=simplecnn has dropout of its own: dropout=0.3 changes it from 0.5 to 0.3."
+    ]
+    assert notes("simplecnn", None) == notes("simplecnn", 0.5) == notes("digits_convnet", 0.3) == []
+
+
 @pytest.mark.parametrize("loader", ["resident", "dataloader"])
 def test_samples_that_lie_by_class_are_named_before_a_training_that_leaves_them_so(tmp_path: Path, loader: str) -> None:
     write_folder(tmp_path, each=8)
