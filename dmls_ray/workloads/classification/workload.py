@@ -158,7 +158,12 @@ class ClassificationWorkload(Workload):
                 shape, classes, samples = decoded.shape, len(decoded.class_names), len(decoded.train_labels)
             else:
                 shape, classes, samples = decoded_images.peek_dataset(*data)
-            config.held_out(samples)
+            if config.train_samples is not None and config.train_samples > samples:
+                raise ConfigError(
+                    f"train_samples={config.train_samples}: {config.dataset} has {samples:,} training samples; give "
+                    "at most so many, or leave it out for all."
+                )
+            config.held_out(config.train_samples or samples)
             # PyTorch takes seconds to load: of built-in models, only small images are checked.
             if config.model not in MODELS or min(shape[1:]) < _SIDE_THAT_FITS:
                 from dmls_ray.workloads.classification.model_builder import check_fits
