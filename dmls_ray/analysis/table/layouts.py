@@ -208,10 +208,12 @@ def _telling(table: Table) -> list[Column]:
     """The factors that distinguish rows; fields that were changed one at a time are one column."""
     kept = [name for name in table.varied if name not in table.constant]
     changed = [name for name in kept if name in table.changed]
+    # Those of the table, since a workload may write some otherwise.
+    factors = dict(zip(table.varied, table.columns, strict=False))
     if len(changed) < 2:
-        return list(map(factor, kept))
+        return [factors[name] for name in kept]
     change = Column(CHANGE, CHANGE, lambda row: name_of_change(row, table.changed))
-    return [*(factor(name) for name in kept if name not in changed), change]
+    return [*(factors[name] for name in kept if name not in changed), change]
 
 
 def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[Column]:

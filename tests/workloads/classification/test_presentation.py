@@ -10,6 +10,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import FolderState, make_plan
 from tests.analysis.samples import results
@@ -74,7 +75,7 @@ def test_dropout_of_a_model_is_shown_and_is_what_the_field_changes() -> None:
     for record in runs.records:
         record.metrics["model_dropout"] = record.config.get("dropout") or 0.5
     table = make_table(runs)
-    assert sorted(table.frame()["dropout"]) == ["0.3", "0.5"]
+    assert sorted(table.frame(shown_columns(table).columns)["dropout"]) == ["0.3", "0.5"]
     assert (
         "Model simplecnn has dropout of its own with rate 0.5: dropout=0.3 changes it from 0.5 to 0.3." in table.notes
     )
