@@ -372,6 +372,7 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
         "needs GPUs",
         "launcher=inline is one process",
         "does not fit on this machine of",
+        "needs as many machines, and this is one",
         "runs on cuda, and device=cpu",
     )
     assert all(any(reason in line for reason in known) for line in skipped)
