@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dmls_ray.execution.supervisor import STOPPED
+from dmls_ray.execution.supervisor import stopped_text
 from tests.conftest import GRID, PROJECT, call, command_line
 from tests.test_sweeps import Family, cluster, lines, start
 
@@ -226,7 +226,8 @@ def test_a_signal_stops_the_sweep_whether_it_reaches_the_supervisor_or_all_proce
     else:
         stopped.process.send_signal(number)
     code, _, err = stopped.end()
-    assert (code, err) == (130, f"{STOPPED}\n")
+    assert (code, err) == (130, f"{stopped_text(str(stopped.results))}\n")
+    assert (stopped.results / "report.html").exists()
 
 
 @pytest.mark.parametrize("part", ["/gcs_server", "ray::Broker"])
@@ -235,7 +236,7 @@ def test_ctrl_c_ends_a_sweep_of_which_a_part_is_silent(part: str, sweep: Callabl
     stopped.wait_for_rows(1)
     stopped.part(part).suspend()
     stopped.process.send_signal(signal.SIGINT)
-    assert stopped.end()[::2] == (130, f"{STOPPED}\n")
+    assert stopped.end()[::2] == (130, f"{stopped_text(str(stopped.results))}\n")
 
 
 @pytest.mark.parametrize("is_joined", [False, True])

@@ -25,7 +25,7 @@ import torch
 
 from dmls_ray import load
 from dmls_ray.analysis.summary import summarize
-from dmls_ray.execution.supervisor import STOPPED
+from dmls_ray.execution.supervisor import stopped_text
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import GRID, PROJECT, SMALL, Command, call, char_lm_example, command_line, free_ports
@@ -362,9 +362,9 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     assert not family.left(within_s=max(0.1, interrupted_at + within_s - time.monotonic()))
     assert time.monotonic() - interrupted_at < within_s + 0.5
     assert process.returncode == 130
-    assert err == f"{STOPPED}\n"
+    assert err == f"{stopped_text('results/batch_size')}\n"
     assert len(load(folder).records) == len(lines(folder)) >= 1
-    assert (folder / "runs.csv").exists()
+    assert (folder / "report.html").exists()
 
 
 @pytest.mark.slow

@@ -37,6 +37,8 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
     request = parse_request(parser, preset, [*preset.given, *words])
     if name := field_of_largest(request.axes):
         raise ConfigError(f"{flag_of(name)} max may differ between the revisions; give values.")
+    if request.options.search:
+        raise ConfigError("--search: runs of a search share the machine, so their speeds say nothing; leave it out.")
     if request.dry_run:
         return show_plan_of(request)
     results, plan = measure(request, heartbeat)

@@ -11,10 +11,11 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.request import Request
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cluster.held_group import held_ranks
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.options import Options, Until
 from dmls_ray.config.search_space import Largest
 from dmls_ray.execution.largest import LargestFit
+from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.util.errors import ConfigError
@@ -56,10 +57,13 @@ def with_largest(request: Request, name: str, options: Options, heartbeat: Heart
     numbers = [value for value in given if isinstance(value, int)]
     if not numbers and isinstance(default, int) and default > 0:
         numbers = [default]
+    smallest = min(numbers, default=1)
+    # What cannot be run with the largest value, either, is refused before runs look for it.
+    plan_sweep({**others, name: smallest}, request.options, request.workload, variants=request.variants)
     console = ProgressConsole(is_aside=request.is_json)
-    with View(console, is_live=False) as view, held_ranks(options) as held:
+    with View(console, is_live=False) as view, HeldGroup(options) as held:
         fit = LargestFit(request.workload, others, name, options, view, heartbeat, held)
-        largest = fit.find(min(numbers, default=1))
+        largest = fit.find(smallest)
     values = [_settled(value, largest) for value in given]
     if len(values) == 1:
         values = sorted({max(1, values[0] >> halvings) for halvings in range(_MOST_VALUES)})

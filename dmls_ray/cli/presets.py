@@ -132,7 +132,7 @@ _PRESETS = (
             What does the optimizer do to the time, memory and accuracy of training, at one learning rate?
 
             No learning rate suits all optimizers: pass several with --lr, and compare each optimizer at its best
-            one.
+            one. adamw without weight decay is adam: --weight-decay 0.01 tells them apart.
             """,
         axis="optimizer",
         axes={
@@ -179,7 +179,8 @@ _PRESETS = (
             What does each regulariser do to accuracy, and to the gap between training and test?
 
             One regulariser is added at a time: dropout, batch normalisation, label smoothing, weight decay, L1,
-            flips and crops, early stopping. A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead.
+            flips and crops, early stopping. A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead. Of
+            a model with dropout of its own, as simplecnn, dropout=0.3 changes that rate; a note says from which.
             """,
         axis=None,
         axes={"batch_per_rank": [32], "world_size": [1], "epochs": [15]},

@@ -96,7 +96,7 @@ def parse_request(parser: Parser, preset: Preset, words: list[str]) -> Request:
     if not options.get("search"):
         # Search options of the script do not apply.
         options = {key: value for key, value in options.items() if key in asked_options or key not in SEARCH_ONLY}
-    if options.get("repeats", "auto") != "auto":
+    if options.get("search") or options.get("repeats", "auto") != "auto":
         # Nor does what the script says of repeats until all is decided.
         until = {item.name for item in fields(Until)}
         options = {key: value for key, value in options.items() if key in asked_options or key not in until}
@@ -184,6 +184,10 @@ def _chosen_workload(first: argparse.Namespace, default: Workload, arguments: Se
         return registry.workload_of_script(first.train, arguments, **given)
     if first.share:
         raise ConfigError(f"--share {first.share[0]} is for a script with --revision; leave it out.")
+    if first.env:
+        raise ConfigError(f"--env {first.env[0]} is for a script; set the variable before the command instead.")
+    if first.metric_regex:
+        raise ConfigError(f"--metric-regex {first.metric_regex[0][0]} is for what a script prints; leave it out.")
     if first.train is not None:
         return registry.workload_of_function(first.train, _named_fields(first))
     if first.set:
@@ -256,6 +260,9 @@ def merge_axes(defaults: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[st
         replaced += ["world_size", *MACHINE_FIELDS]
     elif given == {"world_size"} and {*MACHINE_FIELDS} <= defaults.keys():
         replaced.append("ranks_per_machine")
+    elif given and given <= {*MACHINE_FIELDS} and defaults.get("world_size") == [1]:
+        # A script that asks about one rank asks about one on each machine, or about one machine.
+        replaced.append("world_size")
     for name in replaced:
         axes.pop(name, None)
     return axes | {**asked}

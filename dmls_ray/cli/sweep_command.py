@@ -21,7 +21,7 @@ from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.supervisor import EXIT_LOST, STOPPED, Heartbeat
+from dmls_ray.execution.supervisor import EXIT_LOST, Heartbeat, stopped_text
 from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ClusterError, ClusterLostError, InputError, NotKeptError, WorkerGroupError
@@ -76,7 +76,9 @@ def _run_command(preset: Preset, words: list[str], heartbeat: Heartbeat, program
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         if not heartbeat.is_supervised:
-            print(STOPPED, file=sys.stderr)
+            reported = heartbeat.reported
+            line = stopped_text(reported.get("folder", ""), is_fresh=reported.get("is_fresh", False))
+            print(line, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -99,8 +101,8 @@ def begun(request: Request, heartbeat: Heartbeat) -> Options:
     options = request.options
     if options.fresh:
         options = replace(options, out=heartbeat.folder or str(results_location(options)), fresh=False)
-        heartbeat.report(folder=options.out)
-    heartbeat.report(restarts=request.restarts)
+        heartbeat.report(is_fresh=True)
+    heartbeat.report(folder=str(results_location(options)), restarts=request.restarts)
     return options
 
 

@@ -20,7 +20,7 @@ from dmls_ray.cli.console import say
 from dmls_ray.cli.request import Request
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.resources import check_accelerator, local_resources
-from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of
+from dmls_ray.config.grid import SEED_STRIDE, Plan, Run, configs_of, skipped_values
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.config.value_texts import duration
@@ -69,6 +69,8 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     if joined is None:
         check_accelerator(here, configs_of(state.missing))
 
+    for line in skipped_values(plan):
+        say(console, line)
     blocks = 1 + max(run.repeat for run in state.shown)
     count = f"{len(state.shown)} runs in {blocks} blocks"
     if options.until is not None:
@@ -100,7 +102,9 @@ def describe_estimate(state: FolderState) -> str:
     if state.options.budget is not None:
         most = min(most, first + state.options.budget)
     further = f", up to {duration(_START_UP_S + most)} with further repeats" if most > first else ""
-    return f"About {duration(_START_UP_S + first)}{further}, start-up included, by the runs measured here."
+    is_of_others = not all(run.skip or durations.has(run.trial_id) for run in state.candidates)
+    of_others = " Settings that were not measured are taken to be as fast as the others." if is_of_others else ""
+    return f"About {duration(_START_UP_S + first)}{further}, start-up included, by the runs measured here.{of_others}"
 
 
 def _seconds(runs: Iterable[Run], durations: Durations) -> float:

@@ -16,10 +16,11 @@ from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import begun
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.cluster.held_group import held_ranks
+from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
+from dmls_ray.config.search_space import Range
 from dmls_ray.config.tunables import ROLES, roles_of
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import results_location
@@ -48,13 +49,17 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     asked = request.options
     if request.dry_run:
         raise ConfigError("--dry-run: what tune tries follows from what it measures; dmls-ray sweep has it.")
+    if asked.search:
+        raise ConfigError("--search: tune searches by itself, one run at a time; leave it out.")
+    if asked.race:
+        raise ConfigError(f"--race --aim {asked.aim}: what tune tries always races for throughput; leave both out.")
     if asked.until is None:
         raise ConfigError(f"--repeats {asked.repeats}: tune repeats until a setting is decided; leave it out.")
     if asked.budget is None:
         raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, say.")
     options = begun(request, heartbeat)
     console = ProgressConsole(is_aside=request.is_json)
-    with View(console, is_live=False) as view, held_ranks(options) as held:
+    with View(console, is_live=False) as view, HeldGroup(options) as held:
         tuner = Tuner(
             workload, base, replace(options, budget=Until.budget), view, heartbeat, held,
             budget_s=asked.budget,
@@ -84,6 +89,8 @@ def _one_value(name: str, values: Any) -> Any:
     Raises:
         ConfigError: the flag has several values.
     """
+    if isinstance(values, Range):
+        raise ConfigError(f"--range {name} {values.low:g} {values.high:g}: tune starts from one value; give one.")
     if not isinstance(values, list | tuple):
         return values
     if len(values) != 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 
 
 class HeldGroup:
-    """Keeps the ranks of one call for the next, as in a search for settings: their start takes seconds.
+    """Keeps Ray and the ranks of one call for the next, as in a search for settings: their start takes seconds.
 
-    A context manager, at whose end the ranks end.
+    A context manager, at whose end they end. It starts nothing by itself: the first call that can be run does.
+
+    Args:
+        options: where Ray is, and what it shows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._group: WorkerGroup | None = None
+        self._ray = ExitStack()
+        self._is_connected = False
 
     def __enter__(self) -> HeldGroup:
         return self
@@ -29,9 +35,23 @@ class HeldGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        group, self._group = self._group, None
-        if group is not None:
-            group.__exit__(kind, error, trace)
+        try:
+            self._end_group(kind, error, trace)
+        finally:
+            self._ray.__exit__(kind, error, trace)
+
+    def connect(self) -> None:
+        """Join or start Ray, unless an earlier call has.
+
+        Raises:
+            ClusterError: as `RaySession.connected`.
+        """
+        if self._is_connected:
+            return
+        options = self._options
+        session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
+        self._ray.enter_context(session.connected())
+        self._is_connected = True
 
     @property
     def has_ranks(self) -> bool:
@@ -42,14 +62,13 @@ class HeldGroup:
     def serving(self, wanted: WorkerGroup) -> Iterator[WorkerGroup]:
         """The ranks that are there, if they serve as those of another group would; else these, from now on."""
         if self._group is None or not self._group.serves_as(wanted):
-            self.__exit__(None, None, None)
+            self._end_group(None, None, None)
             self._group = wanted.__enter__()
         yield self._group
 
-
-@contextmanager
-def held_ranks(options: Options) -> Iterator[HeldGroup]:
-    """Ray, with the ranks of the first call for all that follow."""
-    session = RaySession(cluster_at(options.address), dashboard=options.dashboard, verbose=options.verbose)
-    with session.connected(), HeldGroup() as held:
-        yield held
+    def _end_group(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            group.__exit__(kind, error, trace)

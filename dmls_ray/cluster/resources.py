@@ -75,8 +75,7 @@ class Resources:
         if reason := config.infeasible_reason(device):
             return reason
         if device == "cpu" and not _fits(self.capacity("cpu"), need, oversubscribe=oversubscribe):
-            # Ranks may be more than cores, machines not more than there are.
-            return self._too_few(need, "cpu", "or lower --machines" if oversubscribe else "or pass --oversubscribe")
+            return self._too_few(need, "cpu", "or pass --oversubscribe")
         if holds_gpus and not fits_gpus:
             return f"{need} on the CPU does not fit next to runs on {self.gpus} GPUs; run it with --device cpu alone."
         return ""
@@ -87,6 +86,12 @@ class Resources:
         if device == "cuda" and not self.gpus:
             add = "Add machines that have one (ray start --address=...)"
             return f"device=cuda needs a GPU and {place} has none. {add}, {way_out} where that will do."
+        able = sum(1 for count in self.capacity(device).values() if count)
+        if need.machines is not None and need.machines > able:
+            has = "this is one" if len(self.machines) == 1 else f"{place} has {able}"
+            gpus = " with a GPU" if device == "cuda" else ""
+            add = "add machines (ray start --address=...), or lower --machines"
+            return f"machines={need.machines} needs as many machines{gpus}, and {has}; {add}."
         counts = ", ".join(map(str, self.capacity(device).values()))
         things = "GPUs" if device == "cuda" else "cores"
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""

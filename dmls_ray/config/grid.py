@@ -103,6 +103,33 @@ class Plan:
         return tuple(run for run in self.runs if run.run_id not in done)
 
 
+def skipped_values(plan: Plan) -> list[str]:
+    """A line for each value of an axis of which every run is skipped, with the reason; one line where all runs are."""
+    if all(run.skip for run in plan.runs):
+        return [f"Every run is skipped{_reason_of(plan.runs)}"]
+    lines = []
+    for name in plan.varied:
+        by_value: dict[str, list[Run]] = {}
+        for run in plan.runs:
+            if name not in run.unchanged:
+                factors = run.config.factors() if run.config else run.values
+                by_value.setdefault(as_flag_value(factors.get(name)), []).append(run)
+        left = [value for value, runs in by_value.items() if not all(run.skip for run in runs)]
+        for value, runs in by_value.items():
+            if value not in left:
+                lines.append(f"Every run with {name}={value} is skipped{_reason_of(runs)}")
+        if len(left) == 1 < len(by_value):
+            lines.append(f"No values of {name} are compared: only {left[0]} is left.")
+    return lines
+
+
+def _reason_of(runs: Sequence[Run]) -> str:
+    """Why runs are skipped, to be put after a sentence."""
+    reasons = {run.skip for run in runs}
+    example = ", for example" if len(reasons) > 1 else ""
+    return f"{example}: {runs[0].skip}"
+
+
 def configs_of(runs: Iterable[Run]) -> list[RuntimeConfig]:
     """The configurations of the runs whose values do not conflict."""
     return [run.config for run in runs if run.config is not None]
@@ -181,11 +208,16 @@ def build_plan(
 def make_run(values: Mapping[str, Any], schema: Schema, **facts: Any) -> Run:
     """The first run of the trial with these values; its `skip` is the reason if they conflict.
 
+    Machines without a number of ranks have one rank each, and ranks_per_machine alone is those of one machine.
+
     Args:
         values: fields of the schema.
         schema: the fields of the configuration.
         facts: further fields of the run.
     """
+    sizes = {name for name in ("world_size", *MACHINE_FIELDS) if values.get(name) is not None}
+    if len(sizes) == 1 and "world_size" not in sizes:
+        values = {**dict.fromkeys(MACHINE_FIELDS, 1), **values}
     try:
         config = schema.make(**values)
     except ConflictError as conflict:

@@ -48,10 +48,11 @@ class RuntimeConfig:
 
     machines: Count | None = setting(None, group="ranks")
     """Number of machines that the ranks are spread over equally; without it, as few as possible. With
-    ranks_per_machine, world_size is their product."""
+    ranks_per_machine, world_size is their product. Without a number of ranks, each machine has one."""
 
     ranks_per_machine: Count | None = setting(None, group="ranks")
-    """Number of ranks on each machine; without it, world_size / machines."""
+    """Number of ranks on each machine; without it, world_size / machines, or 1 without a world_size, too. Alone,
+    it is that of one machine."""
 
     backend: BackendName = setting("auto", group="launching", gpu_only=("nccl", "Use backend gloo"))
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,14 @@ from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.cluster.joining import check_machines
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import RankRequest, Resources, WorkerGroupSpec, check_accelerator, local_resources
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.grid import Plan, Run, configs_of, skipped_values
 from dmls_ray.execution.jobs import JobFactory, Search, remove_checkpoints, run_folder
 from dmls_ray.execution.planning import FolderState
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
@@ -53,14 +54,24 @@ class Executor:
         store: receives a record of each run.
         view: shows the progress.
         heartbeat: reports to the supervisor of this process.
-        held: keeps the ranks for further calls.
+        held: keeps Ray and the ranks for further calls.
+        on_stop: called when the sweep is stopped, before the ranks end, which may take as long as a manager of jobs
+            waits.
     """
 
     def __init__(
-        self, state: FolderState, store: Store, view: View, heartbeat: Heartbeat, held: HeldGroup | None = None
+        self,
+        state: FolderState,
+        store: Store,
+        view: View,
+        heartbeat: Heartbeat,
+        held: HeldGroup | None = None,
+        *,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.state, self.plan, self.options = state, state.plan, state.options
         self.store, self.view, self.heartbeat, self._held = store, view, heartbeat, held
+        self._on_stop = on_stop
         self.board: LiveTensorBoardWriter | None = None
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(self.plan.runs[0].values)
@@ -97,12 +108,14 @@ class Executor:
             if not runs:
                 return
             self._begin(runs)
-        session = RaySession(
-            joined, dashboard=self.options.dashboard, verbose=self.options.verbose,
-            on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S),
-        )  # fmt: skip
         self.heartbeat.report(within_s=START_TIMEOUT_S)
         try:
+            if self._held is not None:
+                self._held.connect()
+            session = RaySession(
+                cluster_at(self.options.address), dashboard=self.options.dashboard, verbose=self.options.verbose,
+                on_lost=lambda reason: self.heartbeat.report(reason=reason, within_s=END_TIMEOUT_S),
+            )  # fmt: skip
             with session.connected() as resources:
                 if joined is None:
                     self._run_on(session, resources, runs)
@@ -149,7 +162,7 @@ class Executor:
         """
         check_accelerator(resources, configs_of(self.state.missing))
         self.recorder.oversubscribes = resources.oversubscribes
-        self._judge(resources)
+        judged = self._judge(resources)
         missing = [self._by_id[run.run_id] for run in self.state.missing]
         feasible = [run for run in missing if not run.skip]
         if self.state.space is not None:
@@ -158,6 +171,8 @@ class Executor:
                 raise ClusterError(f"Nothing of what can be proposed is feasible: {missing[0].skip}")
             return feasible
 
+        for line in skipped_values(judged):
+            self.view.note(line)
         reasons = {record.run_id: record.reason for record in self.store.records}
         for run in missing:
             if run.skip:
@@ -176,7 +191,12 @@ class Executor:
             self.workload.prepare(configs_of(runs), self.view.note)
             self.heartbeat.report(within_s=START_TIMEOUT_S)
         starts = self._held is None or not self._held.has_ranks
-        self.view.begin(self.state.left_to_propose or len(runs), self.plan.varied, starts=starts)
+        unmeasured: set[str] = set()
+        if self.state.space is None:
+            ended = {record.trial_id for record in self.store.records if record.outcome is Outcome.OK}
+            unmeasured = {run.trial_id for run in runs} - ended
+        total = self.state.left_to_propose or len(runs)
+        self.view.begin(total, self.plan.varied, starts=starts, unmeasured=unmeasured)
 
     def _run_on(self, session: RaySession, resources: Resources, first: Sequence[Run]) -> Resources:
         """Run these on the connected cluster, and those that follow; returns what is there at the end."""
@@ -198,8 +218,8 @@ class Executor:
             notify=self.view.note,
         )
         serving = group if self._held is None else self._held.serving(group)
-        try:
-            with serving as group:
+        with serving as group:
+            try:
                 if self._writes_board():
                     self._begin_board({run.run_id for run in first})
                 trials = listed(jobs, self._in_turn(first))
@@ -207,10 +227,11 @@ class Executor:
                     trials = self.search.trials(trials, factory, jobs, group.ranks)
                 check = functools.partial(self._check, session, group)
                 run_jobs(group, trials, self._listen, launch=run_command, check=check)
-        except KeyboardInterrupt:
-            # At once, since whoever stops a job may kill it a few seconds later.
-            self.view.note("Stopping: the runs that have ended are kept.")
-            raise
+            except KeyboardInterrupt:
+                # Before the ranks end, since whoever stops a job may kill it a few seconds later.
+                self.view.note("Stopping: the runs that have ended are kept.")
+                self._on_stop()
+                raise
         return group.resources
 
     def _writes_board(self) -> bool:

@@ -150,7 +150,10 @@ class LargestFit:
         """Run the trials of a value once."""
         plan, _ = plan_sweep({**self._axes, self._name: value}, self._options, self._workload)
         results = run_plan(plan, self._options, self._view, heartbeat=self._heartbeat, held=self._held)
-        records = list(results.records)
+        records = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
+        if not records:
+            skipped = next(iter(results.records))
+            raise ConfigError(f"{self._name} max: no run is possible: {skipped.reason}")
         failed = [record for record in records if record.outcome is not Outcome.OK]
         reason = failed[0].reason or failed[0].outcome.value if failed else ""
         samples = [record.metrics.get("samples_per_step") for record in records]

@@ -45,6 +45,7 @@ from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
 from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import import_function, is_importing
+from dmls_ray.util.interpreter import uninterrupted
 from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 from dmls_ray.util.uri import below, is_uri
@@ -186,7 +187,7 @@ def run_plan(
         view: shows the progress.
         space: what a searcher proposes from.
         heartbeat: reports to the supervisor of this process, if there is one.
-        held: keeps the ranks for further calls.
+        held: keeps Ray and the ranks for further calls.
 
     Raises:
         InputError: as `sweep`.
@@ -216,19 +217,27 @@ def run_plan(
             text = sweep_file_text(plan.asked, options, out=str(folder))
             with atomic_replace(store.folder / SWEEP_FILE) as aside:
                 aside.write_text(text, encoding="utf-8")
-        before, has_space = len(store.all_records), True
+        written, has_space = len(store.all_records), True
+
+        def write_files() -> None:
+            """Write the files that follow from the runs, where there are more of them than those files have."""
+            nonlocal written
+            is_changed = is_restored or len(store.all_records) > written
+            written = len(store.all_records)
+            _write_derived(store, view, changed=is_changed)
+
         try:
             if state.missing:
                 _note_other_runs(store.records, view)
                 heartbeat = heartbeat or Heartbeat()
-                heartbeat.report(done=before)
-                Executor(state, store, view, heartbeat, held).run()
+                heartbeat.report(done=written)
+                Executor(state, store, view, heartbeat, held, on_stop=write_files).run()
         except NotKeptError:
             has_space = False
             raise
         finally:
             if has_space:
-                _write_derived(store, view, changed=is_restored or len(store.all_records) > before)
+                write_files()
         return results_so_far()
 
 
@@ -283,7 +292,10 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
 def _write_derived(store: Store, view: View, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
-        if changed or not derived_files_are_current(store.folder):
+        # Whoever stops a sweep and is impatient asks a second time.
+        with uninterrupted():
+            if not changed and derived_files_are_current(store.folder):
+                return
             write_derived_files(results_of(store.folder, store.split, mirror=store.mirror))
     except Exception as error:  # noqa: BLE001 - a file that cannot be written must not hide the answer or an error of the sweep
         reason = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,11 +30,20 @@ END_TIMEOUT_S = 10.0
 
 _POLL_S = 1.0
 
-STOPPED = (
-    "Stopped. The runs that had ended are kept; the same command runs the others (with --out on the folder in place of "
-    "--fresh). dmls-ray ls names the folder, and dmls-ray table shows what it has."
-)
-"""What is printed of a sweep that was stopped."""
+
+def stopped_text(folder: str = "", *, is_fresh: bool = False) -> str:
+    """What is printed of a sweep that was stopped.
+
+    Args:
+        folder: its results folder; empty where it has none yet.
+        is_fresh: whether the folder was made for `--fresh`.
+    """
+    if not folder:
+        return "Stopped before a run began."
+    where = shlex.quote(folder)
+    again = f"the same command with --out {where} in place of --fresh" if is_fresh else "the same command"
+    kept = f"Stopped. Runs that had ended are kept, and {again} runs the others."
+    return f"{kept} dmls-ray table {where} shows what is there."
 
 
 class Supervisor:
@@ -41,7 +51,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._sweep: subprocess.Popen[bytes] | None = None
-        self._status: dict[str, Any] = {"done": 0, "restarts": 0, "folder": "", "reason": ""}
+        self._status: dict[str, Any] = {"done": 0, "restarts": 0, "folder": "", "is_fresh": False, "reason": ""}
         """What the sweep has reported."""
         self._silent_s = 0.0
         self._is_stopped = False
@@ -55,10 +65,11 @@ class Supervisor:
         while True:
             done = self._status["done"]
             code, reason = self._follow(is_restart=restarts > 0 or done > 0)
-            is_cut_short = self._is_stopped and (code == EXIT_LOST or not self._status["ended"])
+            has_ended = code >= 0 and code != EXIT_LOST and self._status["ended"]
+            is_cut_short = self._is_stopped and not has_ended
             if is_cut_short or code == EXIT_INTERRUPTED:
                 # Here and not in the sweep's process, which a thread of Ray may end before it has printed anything.
-                _print(STOPPED)
+                _print(stopped_text(self._status["folder"], is_fresh=self._status["is_fresh"]))
                 kill_descendants(END_TIMEOUT_S)
                 return EXIT_INTERRUPTED
             kill_descendants(END_TIMEOUT_S)
@@ -126,7 +137,7 @@ class Supervisor:
         given = {
             "descriptor": writer,
             "supervisor": os.getpid(),
-            "folder": self._status["folder"],
+            "folder": self._status["folder"] if self._status["is_fresh"] else "",
             "is_restart": is_restart,
         }
         self._silent_s = 0.0
@@ -170,6 +181,8 @@ class Heartbeat:
         self._descriptor = descriptor
         self.is_supervised = descriptor is not None
         self.folder, self.is_restart = folder, is_restart
+        self.reported: dict[str, Any] = {}
+        """What was reported so far, for a process without a supervisor."""
 
     @classmethod
     def of_supervisor(cls) -> Heartbeat:
@@ -185,13 +198,15 @@ class Heartbeat:
         return cls(given["descriptor"], folder=given["folder"], is_restart=given["is_restart"])
 
     def report(self, **facts: object) -> None:
-        """Report that this process gets on, with facts: `done`, the number of runs that have a row, `ended`, `folder`,
-        `reason`, `restarts`, or `within_s`, the seconds until the next report at the latest; None: no limit.
+        """Report that this process gets on, with facts: `done`, the number of runs that have a row, `ended`, `folder`
+        and whether it `is_fresh`, `reason`, `restarts`, or `within_s`, the seconds until the next report at the latest;
+        None: no limit.
 
         Raises:
             KeyboardInterrupt: the supervisor is gone, where the system does not end this process with it (macOS).
         """
         if self._descriptor is None:
+            self.reported |= facts
             return
         line = json.dumps(facts) + "\n"
         try:

@@ -23,7 +23,7 @@ from dmls_ray.analysis.trials.steps import StepChange, step_change
 from dmls_ray.analysis.trials.trial import STEPS_PER_S, Trial, speed_metric
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import SEED_STRIDE, Plan
-from dmls_ray.config.options import Options
+from dmls_ray.config.options import Options, Until
 from dmls_ray.config.tunables import BATCH, TUNABLES, Change, at_one_product, batch_by_size, changes_of
 from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.execution.run_plan import run_plan
@@ -242,6 +242,9 @@ class Tuner:
     ) -> tuple[Table, Plan]:
         """Run variants of the settings so far; returns their trials."""
         axes = self.found.settings if start is None else start
+        if "repeats" in options:
+            # What decides on further repeats does not apply to a given number.
+            options |= {item.name: getattr(Until, item.name) for item in dataclasses.fields(Until)}
         chosen = dataclasses.replace(self._options, **options)
         plan, _ = plan_sweep(axes, chosen, self._workload, variants=variants)
         # A folder with the changes of several races has no common baseline; its report compares field by field.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -69,6 +69,8 @@ class View:
         self._first_start: float | None = None
         """When the first run started."""
         self._varied: Sequence[str] = ()
+        self._unmeasured: set[str] = set()
+        """Trials of the runs to come of which no run has ended."""
 
     def __enter__(self) -> View:
         return self
@@ -83,14 +85,18 @@ class View:
             return
         self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def begin(self, total: int, varied: Sequence[str], *, starts: bool = True) -> None:
+    def begin(
+        self, total: int, varied: Sequence[str], *, starts: bool = True, unmeasured: Collection[str] = ()
+    ) -> None:
         """Start with a number of runs to come.
 
         Args:
             total: their number.
             varied: the fields that vary, which name them.
             starts: whether their ranks start now.
+            unmeasured: trials of these runs of which no run has ended yet.
         """
+        self._unmeasured = set(unmeasured)
         self.total, self._varied = total, varied
         self.ended, self._first_start = 0, None
         if self._is_live:
@@ -120,8 +126,11 @@ class View:
         """Show that a run has ended."""
         self.ended += 1
         width = len(str(self.total))
+        self._unmeasured.discard(record.trial_id)
         left = self._left_s
         tail = f", about {duration(left)} left" if left else ""
+        if left and self._unmeasured:
+            tail += " if other settings take as long"
         self.note(f"[{self.ended:{width}}/{self.total}] {run.label(self._varied)}: {describe_end(record)}{tail}")
 
     @property

@@ -366,10 +366,12 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes most."),
     _count(name="parameters", returnable=True, doc="Trainable parameters of the model."),
+    _count(name="model_dropout", doc="Highest rate of the model's dropout layers as it is trained, if it has any."),
     _count(name="buffer_elements", doc="Elements of the buffers of the models of a script or function."),
     _count(name="scaled_lr", doc="Learning rate after lr_scaling."),
     _count(name="train_samples", returnable=True, doc="Training samples."),
     _count(name="test_samples", returnable=True, doc="Test samples."),
+    _count(name="test_classes", doc="Classes that a test sample may be of."),
     _count(name="loss_gap", doc="test_loss - train_eval_loss, or minus the train loss of the epoch."),
     _count(
         name="train_eval_loss",

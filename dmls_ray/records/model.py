@@ -328,6 +328,10 @@ class Durations:
                 self._all.append(seconds)
                 self._of.setdefault(record.trial_id, []).append(seconds)
 
+    def has(self, trial_id: str) -> bool:
+        """Whether a run of a trial is among them."""
+        return trial_id in self._of
+
     def expected_s(self, trial_id: str) -> float | None:
         """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
         measured = self._of.get(trial_id) or self._all

@@ -251,4 +251,5 @@ def _batch_sizes(task: TrainingTask, config: TrainingConfig, rank: int, training
         batches = micro_batches(task.train_samples, config, rank)
         return [batch.stop - batch.start for batch in (batches[0], batches[-1])]
     splits = [evaluation_shards(samples, config, rank) for samples in (task.test_samples, task.validation_samples)]
-    return sorted({shard.stop - shard.start for shards in splits for shard in (*shards[:1], *shards[-1:])})
+    ends = [shard for shards in splits for shard in (*shards[:1], *shards[-1:])]
+    return sorted({len(range(shard.start, shard.stop, shard.step)) for shard in ends})

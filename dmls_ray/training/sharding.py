@@ -117,11 +117,15 @@ def train_evaluation_samples(samples: int, count: int, config: TrainingConfig) -
 
 
 def evaluation_shards(samples: int, config: TrainingConfig, rank: int) -> list[slice]:
-    """Slices of the samples of a split: each sample is on exactly one rank; a rank may have none."""
-    share = _share(samples, config, rank)
-    step = config.test_batch_per_rank or config.batch_per_rank
-    assert step is not None
-    return [slice(start, min(start + step, share.stop)) for start in share[::step]]
+    """Slices of the samples of a split: each sample is on exactly one rank; a rank may have none.
+
+    Samples are dealt to the ranks in turn: of a split that is sorted by class, each rank has all classes.
+    """
+    size = config.test_batch_per_rank or config.batch_per_rank
+    assert size is not None
+    stride = size * config.world_size
+    starts = range(rank, samples, stride)
+    return [slice(start, min(start + stride, samples), config.world_size) for start in starts]
 
 
 def _share(samples: int, config: TrainingConfig, rank: int) -> range:

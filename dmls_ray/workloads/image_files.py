@@ -93,6 +93,7 @@ class ImageFolder:
             if not images:
                 raise DataError(f"{root / name} has no image ({', '.join(SUFFIXES)}); add some, or remove the folder.")
             self.samples += [(path, label) for path in images]
+        self.targets = [label for _, label in self.samples]
 
     def __len__(self) -> int:
         return len(self.samples)

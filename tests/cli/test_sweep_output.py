@@ -144,6 +144,17 @@ def test_a_plan_has_an_estimate_by_the_runs_that_were_measured(
     assert bool(describe_estimate(state)) == bool(estimate)
 
 
+def test_an_estimate_says_that_it_is_one_of_other_settings() -> None:
+    asked, known = Options(repeats=2), {"batch_per_rank": [16]}
+    records = results(known, lambda values, repeat: 100.0, repeats=1).records
+    estimates = []
+    for axes in (known, {"batch_per_rank": [16, 32]}):
+        state = FolderState(make_plan(axes, repeats=2), asked, records, lambda: Results(Path(), []))
+        estimates.append(describe_estimate(state))
+    assert estimates[0].endswith("by the runs measured here.")
+    assert estimates[1].endswith("here. Settings that were not measured are taken to be as fast as the others.")
+
+
 @pytest.mark.slow
 def test_the_commands_at_the_end_of_a_search_can_be_pasted(
     sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cli.console import Parser
-from dmls_ray.cli.request import parse_request
+from dmls_ray.cli.request import merge_axes, parse_request
 from dmls_ray.cli.sweep_script import Preset, main
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -251,9 +251,12 @@ def test_a_dry_run_says_that_it_did_not_ask_the_cluster(capsys: pytest.CaptureFi
 def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
     assert run("--dry-run", "--world-size", "1", "99", "--device", "cpu") == 0
     out = capsys.readouterr().out
-    assert out.startswith("12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:\n")
+    first, second, third = out.splitlines()[:3]
+    assert first.startswith("Every run with world_size=99 is skipped: world_size=99 does not fit on this machine of")
+    assert second == "No values of world_size are compared: only 1 is left."
+    assert third == "12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:"
     assert out.count("to run") == 6
-    assert out.count("skipped: world_size=99 does not fit on this machine of") == 6
+    assert out.count("repeat=0  skipped: world_size=99 does not fit on this machine of") == 2
     assert "no estimate" in out
     assert run("--dry-run", "--world-size", "99", "--device", "cpu", "--budget", "none") == 0
     out = capsys.readouterr().out
@@ -321,7 +324,16 @@ def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_fo
 def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("--world-size", "99", "--device", "cpu", "--repeats", "1")
     assert run(*flags) == run(*flags) == 1
-    assert "world_size=99 does not fit on this machine of" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("Every run is skipped: world_size=99 does not fit on this machine of")
+
+
+def test_one_rank_of_a_script_of_ours_is_one_on_each_machine_that_is_asked_for() -> None:
+    ours = {"batch_per_rank": [32], "world_size": [1]}
+    assert merge_axes(ours, {"machines": [1, 2]}) == {"batch_per_rank": [32], "machines": [1, 2]}
+    assert merge_axes(ours, {"ranks_per_machine": [4]}) == {"batch_per_rank": [32], "ranks_per_machine": [4]}
+    two = {"batch_per_rank": [32], "world_size": [2]}
+    assert merge_axes(two, {"machines": [1, 2]}) == {**two, "machines": [1, 2]}
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
@@ -360,6 +372,7 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
         "needs GPUs",
         "launcher=inline is one process",
         "does not fit on this machine of",
+        "needs as many machines, and this is one",
         "runs on cuda, and device=cpu",
     )
     assert all(any(reason in line for reason in known) for line in skipped)

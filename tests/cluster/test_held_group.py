@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +35,7 @@ class Group(WorkerGroup):
 
 def test_ranks_stay_until_others_are_wanted() -> None:
     events: list[str] = []
-    with HeldGroup() as held:
+    with HeldGroup(Options()) as held:
         assert not held.has_ranks
         for ranks in (1, 1, 2, 2):
             with held.serving(Group(ranks, events)) as group:
@@ -43,7 +46,7 @@ def test_ranks_stay_until_others_are_wanted() -> None:
 
 def test_other_limits_of_runs_need_other_ranks() -> None:
     events: list[str] = []
-    with HeldGroup() as held:
+    with HeldGroup(Options()) as held:
         for timeout in (None, 5.0):
             with held.serving(Group(1, events, run_timeout=timeout)):
                 events.append("serve")
@@ -52,6 +55,25 @@ def test_other_limits_of_runs_need_other_ranks() -> None:
 
 def test_ranks_end_as_cut_short_where_a_call_fails() -> None:
     events: list[str] = []
-    with pytest.raises(KeyboardInterrupt), HeldGroup() as held, held.serving(Group(1, events)):
+    with pytest.raises(KeyboardInterrupt), HeldGroup(Options()) as held, held.serving(Group(1, events)):
         raise KeyboardInterrupt
     assert events == ["start 1", "end 1 KeyboardInterrupt"]
+
+
+def test_ray_starts_with_the_first_call_and_ends_after_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    @contextmanager
+    def connected() -> Iterator[Resources]:
+        events.append("Ray starts")
+        yield HERE
+        events.append("Ray ends")
+
+    monkeypatch.setattr("dmls_ray.cluster.held_group.RaySession", lambda *_, **__: SimpleNamespace(connected=connected))
+    with HeldGroup(Options(address="local")) as held:
+        assert events == []
+        for _ in range(2):
+            held.connect()
+            with held.serving(Group(1, events)):
+                events.append("serve")
+    assert events == ["Ray starts", "start 1", "serve", "serve", "end 1 well", "Ray ends"]

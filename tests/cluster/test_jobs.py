@@ -194,7 +194,7 @@ def test_a_job_that_is_stopped_keeps_what_has_ended_and_leaves_no_process(cluste
     assert {row["outcome"] for row in rows} == {"ok"}
     log = cluster.log("stopped")
     assert "Stopping: the runs that have ended are kept." in log
-    assert "Stopped. The runs that had ended are kept" in log
+    assert "Stopped. Runs that had ended are kept" in log
     assert (out / "report.html").exists()
 
 

@@ -47,7 +47,11 @@ def config(**changes: Any) -> TrialConfig:
         (SERVER, {"world_size": 17, "device": "cpu"}, "world_size=17 does not fit on this cluster of 8, 8 cores"),
         (SERVER, {"machines": 2, "ranks_per_machine": 2}, ""),
         (SERVER, {"machines": 2, "ranks_per_machine": 3}, "machines=2 ranks_per_machine=3 does not fit .* 2, 2 GPUs."),
-        (SERVER, {"machines": 3, "ranks_per_machine": 1, "device": "cpu"}, "machines=3 ranks_per_machine=1 does not"),
+        (
+            SERVER,
+            {"machines": 3, "ranks_per_machine": 1},
+            "machines=3 needs as many machines with a GPU, and .* has 2; ",
+        ),
         (SERVER, {"world_size": 3, "threads_per_rank": 5, "device": "cpu"}, "world_size=3 x threads_per_rank=5 does"),
     ],
 )
@@ -63,8 +67,20 @@ def test_more_ranks_than_cores_may_be_asked_for_and_not_more_machines_than_there
     assert SERVER.infeasible_reason(spread, oversubscribe=True) == ""
     assert SERVER.oversubscribes(spread)
     assert not SERVER.oversubscribes(config(world_size=2, device="cpu"))
-    three = config(machines=3, ranks_per_machine=1, device="cpu")
-    assert "does not fit on this cluster" in SERVER.infeasible_reason(three, oversubscribe=True)
+
+
+@pytest.mark.parametrize("oversubscribe", [False, True])
+def test_too_few_machines_are_the_reason_and_neither_cores_nor_oversubscription(oversubscribe: bool) -> None:
+    def reason(resources: Resources, machines: int, ranks: int) -> str:
+        spread = config(machines=machines, ranks_per_machine=ranks, device="cpu")
+        return resources.infeasible_reason(spread, oversubscribe=oversubscribe)
+
+    way_out = "add machines (ray start --address=...), or lower --machines."
+    for ranks in (1, 20):
+        assert reason(LAPTOP, 2, ranks) == f"machines=2 needs as many machines, and this is one; {way_out}"
+        assert reason(SERVER, 3, ranks) == f"machines=3 needs as many machines, and this cluster has 2; {way_out}"
+    head_only = Resources((*SERVER.machines, Machine("head", "3", 0, 0)))
+    assert reason(head_only, 3, 1) == f"machines=3 needs as many machines, and this cluster has 2; {way_out}"
 
 
 def test_resources_kept_for_gpu_runs_go_by_gpus_and_not_by_threads() -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_ray.config.fields import field_specs
+from dmls_ray.config.grid import Plan, skipped_values
+from dmls_ray.config.search_space import make_search_space
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
@@ -158,6 +162,64 @@ def test_machines_and_the_ranks_on_each_are_axes_and_make_the_world_size() -> No
     plan = make_plan({"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": 8}, repeats=1)
     sizes = {(run.values["machines"], run.values["ranks_per_machine"]): run.values["world_size"] for run in plan.runs}
     assert sizes == {(1, 1): 1, (1, 2): 2, (2, 1): 2, (2, 2): 4}
+
+
+def test_machines_without_a_number_of_ranks_have_one_each_and_ranks_per_machine_alone_is_of_one_machine() -> None:
+    plan = make_plan({"machines": [1, 2], "batch_per_rank": 8}, repeats=1)
+    assert {(run.values["machines"], run.values["world_size"], run.skip) for run in plan.runs} == {
+        (1, 1, ""),
+        (2, 2, ""),
+    }
+    variants = [{}, {"machines": 2}]
+    assert [
+        run.values["world_size"] for run in make_plan({"batch_per_rank": 8}, variants=variants, repeats=1).runs
+    ] == [2, 1]
+    proposed = make_search_space({"machines": [1, 2], "batch_per_rank": 8}, SCHEMA).run_of({"machines": 2})
+    assert (proposed.values["world_size"], proposed.skip) == (2, "")
+    (alone,) = make_plan({"ranks_per_machine": 2, "batch_per_rank": 8}, repeats=1).runs
+    assert (alone.values["machines"], alone.values["world_size"]) == (1, 2)
+    # A number that was asked for is not changed.
+    asked = make_plan({"machines": [1, 2], "world_size": 1, "batch_per_rank": 8}, repeats=1)
+    assert [bool(run.skip) for run in asked.runs if run.values["machines"] == 2] == [True]
+
+
+def skipping(plan: Plan, **values: Any) -> Plan:
+    """The plan in which runs with these values are not feasible."""
+    names = ", ".join(f"{name}={value}" for name, value in values.items())
+
+    def reason(config: Any) -> str:
+        return f"{names} cannot be." if all(getattr(config, name) == value for name, value in values.items()) else ""
+
+    return plan.skip_infeasible(reason)
+
+
+def test_a_value_of_which_every_run_is_skipped_is_named_with_the_reason() -> None:
+    plan = make_plan({"backend": ["gloo", "nccl"], "batch_per_rank": [16, 32], "world_size": 2}, repeats=1)
+    assert skipped_values(plan) == []
+    assert skipped_values(skipping(plan, backend="nccl")) == [
+        "Every run with backend=nccl is skipped: backend=nccl cannot be.",
+        "No values of backend are compared: only gloo is left.",
+    ]
+    assert skipped_values(skipping(plan, backend="nccl", batch_per_rank=16)) == []
+    assert skipped_values(skipping(plan, world_size=2)) == ["Every run is skipped: world_size=2 cannot be."]
+    three = make_plan({"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}, repeats=1)
+    assert skipped_values(skipping(three, batch_per_rank=64)) == [
+        "Every run with batch_per_rank=64 is skipped: batch_per_rank=64 cannot be."
+    ]
+
+
+def test_a_value_whose_runs_conflict_for_several_reasons_is_named_with_one_of_them() -> None:
+    plan = make_plan({"launcher": ["ray", "inline"], "batch_per_rank": 8, "world_size": [2, 4]}, repeats=1)
+    first, _ = skipped_values(plan)
+    assert first.startswith("Every run with launcher=inline is skipped, for example: launcher=inline is one process")
+
+
+def test_only_runs_that_change_a_field_count_for_its_values() -> None:
+    variants = [{}, {"l1": 0.1}, {"dropout": 0.5}]
+    plan = make_plan({"batch_per_rank": 8}, variants=variants, repeats=1)
+    assert skipped_values(skipping(plan, dropout=0.5)) == [
+        "Every run with dropout=0.5 is skipped: dropout=0.5 cannot be."
+    ]
 
 
 def test_a_world_size_next_to_machines_and_ranks_per_machine_is_refused() -> None:

@@ -4,12 +4,14 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
+from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.jobs import remove_checkpoints, run_folder
@@ -72,6 +74,32 @@ def test_a_run_that_cannot_be_written_is_not_shown_as_ended_and_ends_the_sweep(
             end_run(executor, 1)
     assert executor.view.ended == [first]  # type: ignore[attr-defined]
     assert [record.run_id for record in load(tmp_path).records] == [first]
+
+
+def test_the_files_of_a_sweep_that_is_stopped_are_written_before_its_ranks_end(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    class Group:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def __enter__(self) -> Group:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            events.append("the ranks end")
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dmls_ray.cluster.worker_group.WorkerGroup", Group)
+    monkeypatch.setattr("dmls_ray.cluster.tune.run_jobs.run_jobs", stopped)
+    executor._on_stop = lambda: events.append("files are written")
+    session = SimpleNamespace(started_here=True)
+    with pytest.raises(KeyboardInterrupt):
+        executor._run_on(session, local_resources(), executor.plan.runs)  # type: ignore[arg-type]
+    assert events == ["files are written", "the ranks end"]
 
 
 @pytest.mark.parametrize(("is_lost", "kind"), [(True, ClusterLostError), (False, WorkerGroupError)])

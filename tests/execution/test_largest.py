@@ -23,7 +23,7 @@ class Simulated(LargestFit):
 
     def __init__(self, mib: float, free: float, *, is_known: bool = True, samples: int = 10**9) -> None:
         view, chosen = View(ProgressConsole(), is_live=False), workload("classification")
-        super().__init__(chosen, {}, "batch_per_rank", Options(out="out"), view, Heartbeat(), HeldGroup())
+        super().__init__(chosen, {}, "batch_per_rank", Options(out="out"), view, Heartbeat(), HeldGroup(Options()))
         self.mib, self.free, self.is_known, self.samples = mib, free, is_known, samples
         self.tried: list[int] = []
 

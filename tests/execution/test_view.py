@@ -50,6 +50,18 @@ def test_a_pipe_gets_one_plain_line_a_run() -> None:
     ]
 
 
+def test_the_time_left_is_one_of_other_settings_until_each_has_a_run() -> None:
+    out = io.StringIO()
+    plan = make_plan({"batch_per_rank": [16, 32]}, repeats=2)
+    with View(Console(file=out, width=100)) as view:
+        view.begin(4, plan.varied, unmeasured={run.trial_id for run in plan.runs})
+        for run in plan.runs:
+            view.event(run, RunStarted(attempt=1))
+            view.done(run, record(trial_id=run.trial_id, metrics={"total_s": 2.0}))
+    ends = [line.rpartition("2.00 s")[2] for line in out.getvalue().splitlines()[1:]]
+    assert [end.partition(" left")[2] for end in ends] == [" if other settings take as long", "", "", ""]
+
+
 def test_a_terminal_gets_the_run_under_way_with_epoch_and_loss_below_the_lines() -> None:
     out = io.StringIO()
     with View(Console(file=out, width=100, force_terminal=True), is_live=True) as view:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.compat import compile_counters
-from dmls_ray.training.ddp import SAMPLED_EVERY, DDPTimers, compile_mode, warmup_steps, with_exposed
+from dmls_ray.training.ddp import SAMPLED_EVERY, DDPTimers, _batch_sizes, compile_mode, warmup_steps, with_exposed
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
 from tests.new_processes import run_inline, run_ranks, run_spawned
@@ -298,3 +299,10 @@ def test_without_a_compiler_a_run_is_skipped_with_the_reason(monkeypatch: pytest
     result = run_inline(compiled_config())
     assert result.outcome == "skipped"
     assert "compile=default needs a C++ compiler" in result.reason
+
+
+def test_a_model_is_compiled_for_the_batches_that_a_rank_tests() -> None:
+    task: Any = SimpleNamespace(test_samples=10, validation_samples=0)
+    trial = TrialConfig(batch_per_rank=2, world_size=2)
+    assert [_batch_sizes(task, trial, rank, training=False) for rank in (0, 1)] == [[1, 2], [1, 2]]
+    assert _batch_sizes(task, trial.replace(test_batch_per_rank=8), 1, training=False) == [5]

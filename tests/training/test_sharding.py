@@ -63,10 +63,24 @@ def test_a_step_takes_the_same_samples_at_any_world_size(config: TrialConfig, sa
 @given(config=configs, samples=st.integers(1, 200))
 def test_every_test_sample_is_on_exactly_one_rank(config: TrialConfig, samples: int) -> None:
     shards = [list(evaluation_shards(samples, config, rank)) for rank in range(config.world_size)]
-    taken = [index for shard in shards for part in shard for index in range(part.start, part.stop)]
+    indices = torch.arange(samples)
+    batches = [[indices[part].tolist() for part in shard] for shard in shards]
+    taken = [index for shard in batches for batch in shard for index in batch]
     assert sorted(taken) == list(range(samples))
     limit = config.test_batch_per_rank or config.batch_per_rank
-    assert all(part.stop - part.start <= limit for shard in shards for part in shard)
+    for shard in batches:
+        assert all(len(batch) == limit for batch in shard[:-1])
+        assert all(0 < len(batch) <= limit for batch in shard)
+
+
+@given(world_size=st.integers(1, 5), of_each_class=st.integers(5, 20))
+def test_each_rank_tests_all_classes_of_a_split_that_is_sorted_by_class(world_size: int, of_each_class: int) -> None:
+    config = TrialConfig(batch_per_rank=3, world_size=world_size)
+    labels = torch.arange(4).repeat_interleave(of_each_class)
+    for rank in range(world_size):
+        parts = [labels[part] for part in evaluation_shards(len(labels), config, rank)]
+        counts = torch.cat(parts).bincount(minlength=4)
+        assert counts.max() - counts.min() <= 1
 
 
 def test_the_order_is_a_permutation_that_changes_with_epoch_and_seed() -> None:

@@ -45,6 +45,8 @@ class Layout:
     """Chooses the runs that it shows, or changes their fields."""
     by_rank: bool = False
     """Whether each rank has a row, with means over the repeats. Accuracies are over the share of the rank."""
+    note: str = ""
+    """What its rows are, where their fields do not say it."""
     nothing: str = ""
     """Note where it shows none of the runs."""
     published: Callable[[], Results] | None = None
@@ -109,7 +111,8 @@ def render(results: Results, name: str, *, published: bool = False) -> RenderedT
         table = with_published(table)
     frame = layout.frame(table)
     filled = [head for head in frame.columns if (frame[head] != "").any()]
-    return RenderedTable(frame[filled], table.notes)
+    notes = [layout.note, *table.notes] if layout.note else table.notes
+    return RenderedTable(frame[filled], notes)
 
 
 _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "test_accuracy")
@@ -118,7 +121,9 @@ _TIME_MEMORY_ACCURACY = ("total_s", "epoch_s", *MEMORY_METRICS, "peak_mem_mb", "
 LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
     "rank": Layout(
-        by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy")
+        by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy"),
+        note="A row is one rank of a trial, with means over its runs. Its accuracies are over the samples that it was "
+             "given: all ranks have one model, and differ in their samples alone.",
     ),
     "backend": Layout(
         factors=("batch_per_rank", "backend"),
@@ -208,10 +213,12 @@ def _telling(table: Table) -> list[Column]:
     """The factors that distinguish rows; fields that were changed one at a time are one column."""
     kept = [name for name in table.varied if name not in table.constant]
     changed = [name for name in kept if name in table.changed]
+    # Those of the table, since a workload may write some otherwise.
+    factors = dict(zip(table.varied, table.columns, strict=False))
     if len(changed) < 2:
-        return list(map(factor, kept))
+        return [factors[name] for name in kept]
     change = Column(CHANGE, CHANGE, lambda row: name_of_change(row, table.changed))
-    return [*(factor(name) for name in kept if name not in changed), change]
+    return [*(factors[name] for name in kept if name not in changed), change]
 
 
 def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[Column]:

@@ -60,6 +60,10 @@ class TrialConfig(TrainingConfig):
     image_size: Count | None = setting(None, group="data", unit="pixels a side")
     """Resize every image to this many pixels a side, once, when the data set is prepared."""
 
+    train_samples: Count | None = setting(None, group="data", unit="samples")
+    """Train on so many of the training samples, for a first look: the same ones in all runs, in equal shares of each
+    class, spread evenly over its samples. Tests are on all test samples."""
+
     dropout: Share | None = setting(None, group="regularization", family="regulariser")
     """Rate of the model's dropout layers, whatever it was; built-in models without any get one before their last linear
     layer."""

@@ -111,6 +111,16 @@ def has_dropout(name: str, dataset: str, data_dir: str | None, image_size: int |
         return True
 
 
+@functools.cache
+def own_dropout(name: str, dataset: str, data_dir: str | None, image_size: int | None) -> float | None:
+    """The highest rate of a model's dropout layers as it is built; None without any, or if it cannot be built here."""
+    try:
+        shape, classes, _ = peek_dataset(dataset, data_dir, image_size)
+        return highest_dropout(find_model(name)(shape, classes))
+    except InputError:
+        return None
+
+
 def building_code(config: TrialConfig, shape: Shape, classes: int) -> list[str]:
     """Lines of Python that assign to `model` a new model with the parameters of the configured one.
 
@@ -197,6 +207,11 @@ def _insert_batch_norm(model: nn.Module) -> None:
 def dropout_layers(model: nn.Module) -> list[Any]:
     """The layers whose rate the field dropout sets."""
     return [layer for layer in model.modules() if isinstance(layer, _DROPOUT_LAYERS)]
+
+
+def highest_dropout(model: nn.Module) -> float | None:
+    """The highest rate of these layers; None without any."""
+    return max((float(layer.p) for layer in dropout_layers(model)), default=None)
 
 
 def _set_dropout(model: nn.Module, rate: float, name: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from dmls_ray.analysis.figures.chart import Chart
@@ -11,10 +12,11 @@ from dmls_ray.analysis.figures.question import QUANTIZATION, metric_of_form, qua
 from dmls_ray.analysis.findings.effects import Comparison, Effect, Measure, measure_of
 from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
 from dmls_ray.analysis.published.reports import Match, match_training
-from dmls_ray.analysis.table.model import Column, Note, Table, default_columns, metric_column
+from dmls_ray.analysis.table.model import OF_A_FIELD, Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import Pair, count_values
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.words import join_names
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import RunRecord
 
@@ -42,19 +44,22 @@ class ClassificationPresentation(Presentation):
     def columns(self, table: Table) -> list[Column]:
         columns = default_columns(table, losses=False)
         fp32 = metric_column(_FP32_ACCURACY, of=functools.partial(metric_of_form, metric=_FP32_ACCURACY))
-        return [fp32 if column.head == fp32.head else column for column in columns]
+        replaced = {fp32.head: fp32, _DROPOUT.head: _DROPOUT}
+        return [replaced.get(column.head, column) for column in columns]
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
+        notes = [Note("outcome", text) for text in _guessing(rows)]
+        notes += [Note("baseline", text) for text in (*_changed_dropout(rows), *_adamw_is_adam(rows))]
         records = [record for row in rows for record in row.counted if record.facts.get("vnni") is False]
         if not records:
-            return []
+            return notes
         cpus = sorted({str(record.machine.get("cpu", "an unknown CPU")) for record in records})
         text = (
             f"{' and '.join(cpus)} without VNNI: int8 has no fast instructions there and may be slower than fp32. Its "
             "weights have 7 bits, since sums of products of 8 bits would overflow, so its accuracy may be higher with "
             "VNNI."
         )
-        return [Note("comparability", text)]
+        return [*notes, Note("comparability", text)]
 
     def match(self, record: RunRecord) -> Match | None:
         return match_training(record)
@@ -105,3 +110,57 @@ class ClassificationQuestions(Questions):
 
 
 _FP32_ACCURACY = "fp32_test_accuracy"
+
+
+def _own_dropout(row: Trial) -> float | None:
+    """The rate of the model's own dropout, of a trial that leaves it as it is; None where there is none."""
+    record = row.records[0]
+    measured = row.counted[0].metrics if row.counted else {}
+    return measured.get("model_dropout") if record.config.get("dropout") is None else None
+
+
+_DROPOUT = Column(
+    "dropout",
+    "dropout",
+    lambda row: row.factors.get("dropout") if row.factors.get("dropout") is not None else _own_dropout(row),
+    prefix=OF_A_FIELD,
+)
+"""The rate of dropout, of models that have some, too, where the field sets none."""
+
+
+def _changed_dropout(rows: Sequence[Trial]) -> Iterator[str]:
+    """How the field dropout changes the dropout that a model has of its own."""
+    by_model = {row.records[0].config.get("model"): rate for row in rows if (rate := _own_dropout(row)) is not None}
+    for model, own in by_model.items():
+        configs = [row.records[0].config for row in rows]
+        rates = {config["dropout"] for config in configs if config.get("model") == model and config.get("dropout")}
+        if changes := [f"dropout={rate:g} changes it from {own:g} to {rate:g}" for rate in sorted(rates - {own})]:
+            yield f"Model {model} has dropout of its own with rate {own:g}: {join_names(changes)}."
+
+
+def _adamw_is_adam(rows: Sequence[Trial]) -> Iterator[str]:
+    """That two optimizers are one, where their trials have no weight decay."""
+    configs = [row.records[0].config for row in rows]
+    if {"adam", "adamw"} <= {config.get("optimizer") for config in configs if not config.get("weight_decay")}:
+        yield "adamw without weight decay is adam; --weight-decay 0.01 would tell them apart."
+
+
+_BY_CHANCE = 2.0
+"""Standard errors above the accuracy of guessing up to which an accuracy is one of guessing."""
+
+
+def _guessing(rows: Sequence[Trial]) -> Iterator[str]:
+    """Which trials have learned nothing that their test accuracy shows."""
+    names: dict[int, list[str]] = {}
+    for row in rows:
+        metrics = row.counted[0].metrics if row.counted else {}
+        classes, samples = metrics.get("test_classes"), metrics.get("test_samples")
+        accuracy = row.value_of("test_accuracy")
+        if not classes or not samples or accuracy is None:
+            continue
+        by_guess = 1 / classes
+        error = math.sqrt(by_guess * (1 - by_guess) / samples)
+        if accuracy <= by_guess + _BY_CHANCE * error:
+            names.setdefault(round(classes), []).append(describe_configuration(row.factors))
+    for number, trials in names.items():
+        yield f"{join_names(trials)}: test accuracy is no better than guessing among {number} classes."

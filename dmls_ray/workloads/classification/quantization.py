@@ -31,6 +31,7 @@ from dmls_ray.util.importing import missing_extra
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
+from dmls_ray.workloads.classification.data.sources import chosen_by_class
 
 CALIBRATION_BATCHES = 16
 """Training batches over which static quantization observes activations."""
@@ -109,7 +110,10 @@ class QuantizedModel:
         data = load_decoded(config.dataset, config.data_dir, config.image_size)
         batch = config.batch_per_rank
         assert batch is not None
-        trained_on = hold_out(len(data.train_labels), config)[0].numpy()
+        chosen = np.arange(len(data.train_labels))
+        if config.train_samples is not None:
+            chosen = chosen_by_class(data.train_labels, config.train_samples)
+        trained_on = chosen[hold_out(len(chosen), config)[0].numpy()]
         # Spread over the data set, since an image folder is sorted by class.
         count = min(CALIBRATION_BATCHES * batch, len(trained_on))
         samples = trained_on[np.linspace(0, len(trained_on) - 1, count).astype(int)]

@@ -26,7 +26,7 @@ from dmls_ray.workloads.classification.data.loaders import (
     normalize,
     to_memory_format,
 )
-from dmls_ray.workloads.classification.model_builder import build_model, building_code
+from dmls_ray.workloads.classification.model_builder import build_model, building_code, highest_dropout
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available, measure_inference
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
@@ -51,6 +51,7 @@ class ClassificationTask(TrainingTask):
         self.loader = make_loader(config, rank, device)
         model = build_model(config, self.loader.shape, self.loader.classes).to(device)
         model.to(memory_format=MEMORY_FORMATS[config.memory_format])
+        self._dropout = highest_dropout(model)
         self._vnni = None
         if config.quantization != "off":
             # All ranks have the same int8 model.
@@ -110,8 +111,8 @@ class ClassificationTask(TrainingTask):
         return target is not None and accuracy is not None and accuracy >= target
 
     def finish(self, evaluate: Callable[[Forward], Means]) -> dict[str, Any]:
-        """Accuracies of the fp32 and the int8 model, and latency of inference."""
-        metrics: dict[str, Any] = {}
+        """Facts of data and model, accuracies of the fp32 and the int8 model, and latency of inference."""
+        metrics: dict[str, Any] = {"test_classes": self.loader.classes, "model_dropout": self._dropout}
         if self.config.quantization != "off":
             self._fp32_accuracy = evaluate(self.quantized.fp32()).overall["accuracy"]
             metrics["fp32_test_accuracy"] = self._fp32_accuracy

@@ -20,7 +20,7 @@ from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.classification.datasets import builtin_dataset
-from dmls_ray.workloads.classification.models import MODELS
+from dmls_ray.workloads.classification.models import MODELS, OWN_DROPOUT
 from dmls_ray.workloads.user_function.schema import function_name
 from dmls_ray.workloads.user_function.sent import SentName, send
 
@@ -160,12 +160,27 @@ class ClassificationWorkload(Workload):
                 shape, classes, samples = decoded.shape, len(decoded.class_names), len(decoded.train_labels)
             else:
                 shape, classes, samples = decoded_images.peek_dataset(*data)
-            config.held_out(samples)
+            if config.train_samples is not None and config.train_samples > samples:
+                raise ConfigError(
+                    f"train_samples={config.train_samples}: {config.dataset} has {samples:,} training samples; give "
+                    "at most so many, or leave it out for all."
+                )
+            config.held_out(config.train_samples or samples)
             # PyTorch takes seconds to load: of built-in models, only small images are checked.
             if config.model not in MODELS or min(shape[1:]) < _SIDE_THAT_FITS:
                 from dmls_ray.workloads.classification.model_builder import check_fits
 
                 check_fits(config.model, shape, classes)
+        for model, own, rate in dict.fromkeys(map(_changed_dropout, configs)):
+            if own is not None:
+                notify(f"model={model} has dropout of its own: dropout={rate} changes it from {own} to {rate}.")
+        in_order = {(config.loader, *_data_of(config)): config for config in configs if not config.shuffle}
+        for config in in_order.values():
+            if _lie_by_class(config):
+                notify(
+                    f"shuffle=false: the training samples of {config.dataset} lie by class, so that a batch has one or "
+                    "few classes and the model may learn no more than guessing; use shuffle true."
+                )
         halved = {config.precision for config in configs} & {"amp-bf16", "amp-fp16"}
         if halved and not describe_machine()["gpus"]:
             from dmls_ray.training.precision import slow_precisions
@@ -209,6 +224,40 @@ class ClassificationWorkload(Workload):
 
 
 WORKLOAD = ClassificationWorkload
+
+
+def _changed_dropout(config: TrialConfig) -> tuple[str, float | None, float | None]:
+    """A model, the rate of its own dropout where the configuration has another one, or None, and that one."""
+    if config.dropout is None:
+        return config.model, None, None
+    if config.model in MODELS:
+        own = OWN_DROPOUT.get(config.model)
+    else:
+        from dmls_ray.workloads.classification.model_builder import own_dropout
+
+        own = own_dropout(config.model, *_data_of(config))
+    return config.model, None if own == config.dropout else own, config.dropout
+
+
+_FEW_CHANGES = 0.25
+"""Share of the neighbours of another class, of those that random order would have, below which samples lie by class."""
+
+
+def _lie_by_class(config: TrialConfig) -> bool:
+    """Whether the training samples of a configuration are in the order of their classes; False if that is unknown."""
+    import numpy as np
+
+    from dmls_ray.workloads.classification.data import decoded_images, sources
+
+    if config.loader == "resident":
+        labels = decoded_images.load_decoded(*_data_of(config)).train_labels
+    else:
+        labels = np.asarray(sources.listed_labels(sources.cached_source(config.dataset, config.data_dir).halves[0]))
+    if labels.ndim != 1 or len(labels) < 2:
+        return False
+    _, counts = np.unique(labels, return_counts=True)
+    in_random_order = 1 - float(((counts / len(labels)) ** 2).sum())
+    return float((labels[1:] != labels[:-1]).mean()) < _FEW_CHANGES * in_random_order
 
 
 def _data_of(config: TrialConfig) -> tuple[str, str | None, int | None]:

@@ -33,7 +33,10 @@ def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
         {"batch_per_rank": [16, 32], "world_size": 2},
         lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None,
     )
-    frame = render(ours, "rank").frame
+    layout = render(ours, "rank")
+    frame = layout.frame
+    assert layout.notes[0].startswith("A row is one rank of a trial")
+    assert not any(note.startswith("A row is one rank") for note in render(ours, "batch").notes)
     assert frame[["batch_per_rank", "rank", "n", "outcome"]].to_numpy().tolist() == [
         ["16", "0", "3", "ok"],
         ["16", "1", "3", "ok"],

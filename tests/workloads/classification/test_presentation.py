@@ -10,6 +10,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion, answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.words import effect_cell
 from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import FolderState, make_plan
@@ -67,6 +68,42 @@ def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
             record.facts["vnni"] = vnni if record.config["quantization"] == "static" else None
         assert len(notes()) == count
     assert notes()[0].startswith("EPYC 7003 without VNNI: int8 ")
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "is_named"), [(0.1, True), (0.11, True), (0.05, True), (0.15, False), (0.9, False)]
+)
+def test_an_accuracy_that_guessing_gives_is_called_one(accuracy: float, is_named: bool) -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        is_good = record.config["batch_per_rank"] == 16
+        record.metrics |= {"test_accuracy": 0.95 if is_good else accuracy, "test_classes": 10, "test_samples": 1000}
+    text = "batch_per_rank=32: test accuracy is no better than guessing among 10 classes."
+    assert (text in make_table(runs).notes) is is_named
+    assert all("batch_per_rank=16: test accuracy" not in note for note in make_table(runs).notes)
+
+
+def test_dropout_of_a_model_is_shown_and_is_what_the_field_changes() -> None:
+    runs = results({"dropout": [None, 0.3], "batch_per_rank": 16, "model": "simplecnn"}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.metrics["model_dropout"] = record.config.get("dropout") or 0.5
+    table = make_table(runs)
+    assert sorted(table.frame(shown_columns(table).columns)["dropout"]) == ["0.3", "0.5"]
+    assert (
+        "Model simplecnn has dropout of its own with rate 0.5: dropout=0.3 changes it from 0.5 to 0.3." in table.notes
+    )
+    for record in runs.records:
+        del record.metrics["model_dropout"]
+    assert not any("of its own" in note for note in make_table(runs).notes)
+
+
+@pytest.mark.parametrize(("weight_decay", "is_said"), [(0.0, True), (0.01, False)])
+def test_adamw_without_weight_decay_is_called_adam(weight_decay: float, is_said: bool) -> None:
+    axes = {"optimizer": ["adam", "adamw", "sgd"], "batch_per_rank": 16, "weight_decay": weight_decay}
+    notes = make_table(results(axes, lambda values, repeat: 100.0)).notes
+    assert any(note.startswith("adamw without weight decay is adam") for note in notes) is is_said
+    alone = make_table(results({**axes, "optimizer": ["adam", "sgd"]}, lambda values, repeat: 100.0)).notes
+    assert not any("adamw" in note for note in alone)
 
 
 def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:

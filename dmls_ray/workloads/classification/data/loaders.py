@@ -10,6 +10,7 @@ import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -31,7 +32,12 @@ from dmls_ray.training.sharding import (
 from dmls_ray.training.task import EvalSplit
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
-from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.classification.data.sources import (
+    ChosenSamples,
+    cached_source,
+    chosen_by_class,
+    labels_of,
+)
 
 _PADDED_SHARE = 8
 """Crops are of the image padded by an eighth of its side: 4 pixels for 32, as He et al., arXiv 1512.03385."""
@@ -174,9 +180,13 @@ class ResidentLoader(Loader):
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         data = load_decoded(config.dataset, config.data_dir, config.image_size)
-        super().__init__(config, rank, device, samples=len(data.train_labels))
+        train = data.train_images, data.train_labels
+        if config.train_samples is not None:
+            chosen = chosen_by_class(data.train_labels, config.train_samples)
+            train = data.train_images[chosen], data.train_labels[chosen]
+        super().__init__(config, rank, device, samples=len(train[1]))
         self.shape, self.class_names, self.test_samples = data.shape, data.class_names, len(data.test_labels)
-        self._train = [torch.from_numpy(array).to(device) for array in (data.train_images, data.train_labels)]
+        self._train = [torch.from_numpy(array).to(device) for array in train]
         self._test = [torch.from_numpy(array).to(device) for array in (data.test_images, data.test_labels)]
         self.data_bytes = sum(tensor.nbytes for tensor in (*self._train, *self._test))
         self._places = torch.cat([torch.arange(item.start, item.stop) for item in self._micro_batches])
@@ -233,7 +243,12 @@ class WorkerLoader(Loader):
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = cached_source(config.dataset, config.data_dir)
-        train_split, test_split = decoded_splits(str(config.dataset), source, config.image_size)
+        name = str(config.dataset)
+        train_split, test_split = decoded_splits(name, source, config.image_size)
+        if config.train_samples is not None:
+            half = train_split.samples
+            chosen = chosen_by_class(labels_of(name, "train", half), config.train_samples)
+            train_split = replace(train_split, samples=ChosenSamples(half, chosen.tolist()))
         train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
         self.shape, self.class_names, self.test_samples = train_split.shape, source.class_names, len(test)

@@ -6,12 +6,13 @@ import functools
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmls_ray.util.digests import digest_of_files, text_digest
 from dmls_ray.util.errors import DataError, DmlsRayError, UnknownNameError, UserCodeError
@@ -166,7 +167,7 @@ def _digest(name: str, data_dir: str | None, halves: Mapping[Split, Samples]) ->
         digest.update(digest_of_files(Path(data_dir).expanduser()).encode())
     with _seeded():
         for split, half in halves.items():
-            labels = _listed_labels(half)
+            labels = listed_labels(half)
             digest.update(f"{len(half)} {labels}\n".encode())
             some = np.unique(np.linspace(0, len(half) - 1, _SPOT_CHECKS).astype(int)).tolist()
             # Augmented images differ each time that they are read; then the labels alone identify the samples.
@@ -197,7 +198,7 @@ def _seeded() -> Iterator[None]:
         set_random_state(before)
 
 
-def _listed_labels(half: Samples) -> list[Any] | None:
+def listed_labels(half: Samples) -> list[Any] | None:
     """All labels of a data set that has them in an attribute, as those of torchvision have; reading them is fast."""
     for name in ("targets", "labels"):
         labels = np.asarray(getattr(half, name, ()))
@@ -205,3 +206,44 @@ def _listed_labels(half: Samples) -> list[Any] | None:
             listed: list[Any] = labels.tolist()
             return listed
     return None
+
+
+class ChosenSamples:
+    """Some samples of a half of a data set.
+
+    Args:
+        samples: the half.
+        indices: of the samples, in their order.
+    """
+
+    def __init__(self, samples: Samples, indices: Sequence[int]) -> None:
+        self._samples, self._indices = samples, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self._samples[self._indices[index]]
+
+
+def labels_of(name: str, split: Split, half: Samples) -> NDArray[np.int64]:
+    """All labels of a half of a data set; where it does not list them, each sample is read."""
+    labels = listed_labels(half)
+    if labels is None:
+        labels = [read_sample(name, split, half, index)[1] for index in range(len(half))]
+    return np.asarray(labels, dtype=np.int64)
+
+
+def chosen_by_class(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The indices of `count` samples, ascending: of each class equally many, evenly spread over its samples.
+
+    A class with fewer samples than its share has all of them, and the others share the rest.
+    """
+    of_class = sorted((np.flatnonzero(labels == label) for label in np.unique(labels)), key=len)
+    chosen = []
+    left = count
+    for number, indices in enumerate(of_class):
+        share = min(len(indices), left // (len(of_class) - number))
+        left -= share
+        chosen.append(indices[np.arange(share) * len(indices) // max(share, 1)])
+    return np.sort(np.concatenate(chosen))

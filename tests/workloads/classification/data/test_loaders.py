@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from torch import Tensor
 
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import MicroBatch
@@ -50,6 +51,24 @@ def test_both_loaders_give_the_same_batches(world_size: int, workers: int) -> No
             assert torch.equal(labels, same_labels)
         resident.close()
         ordinary.close()
+
+
+@pytest.mark.parametrize("loader", ["resident", "dataloader"])
+def test_a_subset_has_the_same_samples_of_each_class_for_every_seed(loader: str) -> None:
+    def samples(seed: int, count: int | None) -> tuple[Tensor, Tensor]:
+        given = config(train_samples=count, seed=seed, shuffle=False, loader=loader, loader_workers=0)
+        made = make_loader(given, RankInfo(), CPU)
+        batches = [batch for _, batch in made.train(0)]
+        assert made.train_samples == (count or 23)
+        made.close()
+        return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches])
+
+    images, labels = samples(0, 12)
+    again, _ = samples(1, 12)
+    assert torch.equal(images, again)
+    assert labels.bincount().tolist() == [4, 4, 4]
+    every, _ = samples(0, None)
+    assert all(any(torch.equal(image, known) for known in every) for image in images)
 
 
 RANK = """

@@ -14,11 +14,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torchvision import datasets
 
 from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.sources import check_source, find_source, fingerprint_of
+from dmls_ray.workloads.classification.data.sources import (
+    check_source,
+    chosen_by_class,
+    find_source,
+    fingerprint_of,
+)
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from tests.training.probes import Payload
 from tests.workloads.classification.data.samples import (
@@ -105,6 +112,53 @@ def test_files_that_are_no_images_of_a_class_are_left_out_and_named_before_the_s
     ClassificationWorkload().prepare([config, config], notes.append)
     (note,) = notes
     assert note.startswith(f"dataset=image_folder leaves out 2 of the files, {tmp_path}/test/0003.jpg first: ")
+
+
+@given(counts=st.lists(st.integers(1, 40), min_size=1, max_size=6), share=st.floats(0.01, 1))
+def test_a_subset_has_equal_shares_of_the_classes_as_far_as_they_have_samples(counts: list[int], share: float) -> None:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    count = max(1, round(share * len(labels)))
+    chosen = chosen_by_class(labels, count)
+    assert len(set(chosen.tolist())) == count
+    assert chosen.tolist() == sorted(chosen.tolist())
+    taken = np.bincount(labels[chosen], minlength=len(counts))
+    largest = taken.max()
+    assert all(one >= largest - 1 or one == there for one, there in zip(taken, counts, strict=True))
+
+
+def test_a_subset_of_more_samples_than_there_are_is_refused_before_the_start() -> None:
+    config = TrialConfig(batch_per_rank=2, train_samples=2000)
+    with pytest.raises(ConfigError, match="train_samples=2000: digits has 1,438 training samples; give at most"):
+        ClassificationWorkload().prepare([config], print)
+
+
+def test_a_change_of_the_dropout_that_a_model_has_is_named_before_the_start() -> None:
+    def notes(model: str, dropout: float | None) -> list[str]:
+        said: list[str] = []
+        config = TrialConfig(model=model, dropout=dropout, batch_per_rank=2)
+        ClassificationWorkload().prepare([config, config.replace(lr=0.1)], said.append)
+        return [note for note in said if "dropout" in note]
+
+    assert notes("simplecnn", 0.3) == [
+        "model=simplecnn has dropout of its own: dropout=0.3 changes it from 0.5 to 0.3."
+    ]
+    assert notes("simplecnn", None) == notes("simplecnn", 0.5) == notes("digits_convnet", 0.3) == []
+
+
+@pytest.mark.parametrize("loader", ["resident", "dataloader"])
+def test_samples_that_lie_by_class_are_named_before_a_training_that_leaves_them_so(tmp_path: Path, loader: str) -> None:
+    write_folder(tmp_path, each=8)
+
+    def notes(dataset: str, data_dir: str | None, shuffle: bool) -> list[str]:
+        said: list[str] = []
+        config = TrialConfig(dataset=dataset, data_dir=data_dir, batch_per_rank=2, loader=loader, shuffle=shuffle)
+        ClassificationWorkload().prepare([config, config.replace(lr=0.1)], said.append)
+        return [note for note in said if "by class" in note]
+
+    (note,) = notes("image_folder", str(tmp_path), False)
+    assert note.startswith("shuffle=false: the training samples of image_folder lie by class")
+    assert notes("image_folder", str(tmp_path), True) == []
+    assert notes("digits", None, False) == []
 
 
 @pytest.mark.parametrize(
