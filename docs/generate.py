@@ -59,7 +59,7 @@ def quickstart() -> str:
     """The README's command, with the first and the last lines that it printed."""
     lines = (REFERENCE / "batch_size" / "console.txt").read_text(encoding="utf-8").splitlines()
     shown = [
-        '$ pip install -e ".[vision,tensorboard,figures]" && python sweeps/batch_size.py',
+        '$ pip install -e ".[vision,tensorboard,figures]" && dmls-ray sweep batch_size',
         *lines[:2],
         "...",
         lines[-1],
