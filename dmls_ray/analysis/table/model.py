@@ -1,4 +1,7 @@
-"""`Table`: the trials of a sweep as rows, its columns and its notes; and which columns it has."""
+"""`Table`: the trials of a sweep as rows, its columns and its notes; and which columns it has.
+
+One module because a table as data has columns that are made from the table.
+"""
 
 from __future__ import annotations
 
