@@ -24,16 +24,24 @@ from dmls_ray import load
 from dmls_ray.analysis import json_objects as objects
 from dmls_ray.analysis.summary import AnswerTable, summarize
 from dmls_ray.analysis.table.layouts import render
+from dmls_ray.analysis.table.model import heading_of
 from dmls_ray.cli.main import main as dmls_ray_main
+from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.config import field_types
+from dmls_ray.config.fields import field_specs
 from dmls_ray.config.options import RESERVED
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.records.metrics import Metric
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.registry import registered_metrics
+from dmls_ray.workloads.script.config import ScriptOptions
 
 PROJECT = Path(__file__).resolve().parents[1]
 REFERENCE = PROJECT / "results" / "reference"
 SCHEMA = PROJECT / "docs" / "schema.json"
+WORKLOAD = "classification"
+"""A workload whose flags are read without a process of its own."""
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -51,7 +59,7 @@ def quickstart() -> str:
     """The README's command, with the first and the last lines that it printed."""
     lines = (REFERENCE / "batch_size" / "console.txt").read_text(encoding="utf-8").splitlines()
     shown = [
-        '$ pip install -e ".[vision,tensorboard,figures]" && python sweeps/batch_size.py',
+        '$ pip install -e ".[vision,tensorboard,figures]" && dmls-ray sweep batch_size',
         *lines[:2],
         "...",
         lines[-1],
@@ -126,20 +134,38 @@ def _metric_rows(metrics: Sequence[Metric], *, labelled: bool) -> list[str]:
     for metric in metrics:
         cells = [f"`{metric.name}`", metric.doc]
         if labelled:
-            cells = [metric.label, *cells, better[metric.direction]]
+            cells = [heading_of(metric.name), *cells, better[metric.direction]]
         combined = f"of the rank with the largest `{metric.part_of}`" if metric.part_of else ranks[metric.across_ranks]
         rows.append(f"| {' | '.join([*cells, combined])} |")
     return rows
 
 
 def commands() -> str:
-    """`--help` of dmls-ray and of each of its commands, and `--help-all` of a sweep."""
+    """`--help` of dmls-ray and of each of its commands, `--help-all` of a sweep, and what only scripts have."""
     overview = _help("dmls-ray")
     names = re.findall(r"^    (\w+)\b", overview.partition("COMMAND")[2], re.MULTILINE)
     parts = [f"## dmls-ray\n\n```text\n{overview}\n```"]
-    parts += [f"### dmls-ray {name}\n\n```text\n{_help('dmls-ray', name)}\n```" for name in names]
+    for name in names:
+        parts.append(f"### dmls-ray {name}\n\n```text\n{_help('dmls-ray', name)}\n```")
+        if name == "tune":
+            parts.append(
+                f"Its flags, here of the built-in models:\n\n```text\n{_help('dmls-ray', name, WORKLOAD)}\n```"
+            )
+    # The flags that a command shares with all sweeps come once, with those of a sweep.
+    parts = [re.sub(r"\n\nall flags, .*(?=\n```)", "", part, flags=re.DOTALL) for part in parts]
     parts.append(f"## Sweeps\n\n```text\n{_help('batch_size.py')}\n```")
+    parts.append(f"## Flags that only scripts have\n\n{_script_flags()}")
     return "\n\n".join(parts)
+
+
+def _script_flags() -> str:
+    """A row per setting of a script that other workloads do not have."""
+    others = field_specs(RuntimeConfig)
+    rows = ["| flag | meaning | default |", "|---|---|---|"]
+    for name, spec in field_specs(ScriptOptions).items():
+        if name not in others:
+            rows.append(f"| `{flag_of(name)}` | {' '.join(spec.help.split())} | `{as_flag_value(spec.default)}` |")
+    return "\n".join(rows)
 
 
 def json_objects() -> str:
@@ -196,8 +222,9 @@ def _help(program: str, *command: str) -> str:
     os.environ["COLUMNS"] = "100"
     try:
         with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            sys.argv = [program, *command, "--help"]
             if program == "dmls-ray":
-                dmls_ray_main([*command, "--help"])
+                dmls_ray_main()
             sys.argv = [program, "--help-all"]
             runpy.run_path(str(PROJECT / "sweeps" / program), run_name="__main__")
     finally:

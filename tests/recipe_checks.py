@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import inspect
 import os
 from pathlib import Path
@@ -18,16 +20,23 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
 from dmls_ray.cli.sweep_script import Preset, main
-from dmls_ray.config.options import FLAGS
+from dmls_ray.config.options import FLAGS, Options
+from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.recorder import describe_session
 from dmls_ray.launchers.command import run_command
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.registry import workload
+from dmls_ray.workloads.script.workload import ScriptWorkload
+from dmls_ray.workloads.user_function.rank_run import run_user_function
+from dmls_ray.workloads.user_function.schema import user_function_schema
 from docs.generate import metrics as page_of_metrics
 from tests.conftest import PROJECT, SMALL
 from tests.new_processes import run_inline
+from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
 REFERENCE = PROJECT / "results" / "reference" / "batch_size"
 
@@ -63,6 +72,11 @@ def run(name: str = "classification", **values: Any) -> RunRecord:
     return record
 
 
+def train(config: dict[str, Any], rank: Any, emit: Any) -> dict[str, float]:
+    """A training function."""
+    return {"loss": 1.0}
+
+
 def table(*records: RunRecord) -> Table:
     return make_table(Results(Path("nowhere"), list(records)))
 
@@ -95,10 +109,20 @@ def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_
 
 def test_a_new_number_of_each_rank_is_in_the_records_has_a_column_and_is_compared() -> None:
     few, many = run(), run(batch_norm="on")
+    assert few.metrics["process_threads"] == few.ranks[0].metrics["process_threads"] > 0
+    # What is equal in all runs compares nothing.
+    many.metrics["process_threads"] = few.metrics["process_threads"] + 1
     both = table(few, many)
-    assert few.metrics["buffers"] == few.ranks[0].metrics["buffers"] < many.metrics["buffers"]
-    assert "buffers" in both.frame()
-    assert "buffers" in [measure.name for measure in both.questions.measures(both.rows)]
+    assert "process threads" in both.frame()
+    assert "process_threads" in [measure.name for measure in both.questions.measures(both.rows)]
+
+
+def test_a_new_number_of_each_rank_is_measured_in_a_function_and_in_a_script(tmp_path: Path) -> None:
+    config = user_function_schema(train, ["x"]).make(x=1, device="cpu")
+    assert run_inline(config, train=run_user_function).values["process_threads"] > 0
+    with contextlib.closing(ForkServer("dmls_ray.training.rank:preload", ScriptWorkload.entrypoint)) as server:
+        script = Runner([server], tmp_path).one(BEGIN + LOOP)
+    assert script.values["process_threads"] > 0
 
 
 def test_a_new_model_is_trained() -> None:
@@ -114,9 +138,14 @@ def test_a_new_data_set_is_trained_on() -> None:
 
 
 def test_a_new_option_is_a_flag_and_a_keyword_of_sweep(plan: Any) -> None:
-    assert plan("--batch-per-rank", "8", "--pause-s", "2m")
-    assert FLAGS["pause_s"].parse("2m") == 120.0
-    assert inspect.signature(dmls_ray.sweep).parameters["pause_s"].default == 0.0
+    assert plan("--batch-per-rank", "8", "--remark", "first try")
+    assert FLAGS["remark"].parse("first try") == "first try"
+    assert inspect.signature(dmls_ray.sweep).parameters["remark"].default == ""
+
+
+def test_a_new_option_has_its_effect() -> None:
+    options = dataclasses.replace(Options(), remark="first try")
+    assert describe_session(make_plan({"batch_per_rank": [8]}), options)["remark"] == "first try"
 
 
 def test_a_new_launcher_is_a_choice_and_runs_two_ranks(plan: Any) -> None:

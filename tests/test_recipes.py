@@ -97,19 +97,19 @@ def add_metric_of_ranks(copy: PackageCopy) -> None:
         "    # In records, in no table.\n",
         """
         Metric(
-            name="buffers", label="buffers", kind="amount", direction="min", scope="rank", across_ranks="sum",
-            is_compared=True, doc="Buffers of the model of each rank.",
+            name="process_threads", label="process threads", kind="amount", direction="min", scope="rank",
+            across_ranks="sum", is_compared=True, doc="Threads of the process of each rank.",
         ),
         """,
         indent=4,
     )
     copy.insert(
-        "dmls_ray/training/engine.py",
-        "            **self.agreement,\n",
+        "dmls_ray/training/memory.py",
+        '        return {"utilization": self.series, **means',
         """
-        "buffers": 1.5 + len(list(self.model.buffers())),
+        means["process_threads"] = self._process.num_threads()
         """,
-        indent=12,
+        indent=8,
     )
 
 
@@ -158,10 +158,16 @@ def add_dataset(copy: PackageCopy) -> None:
 
 def add_option(copy: PackageCopy) -> None:
     declaration = """
-        pause_s: NonNegativeNumber = setting(0.0, group="limits", reads=seconds_of)
-        \"\"\"Seconds between two runs.\"\"\"
+        remark: str = setting("", group="results")
+        \"\"\"Text that sweep.json keeps with the session.\"\"\"
     """
     copy.insert("dmls_ray/config/options.py", "    fresh: bool = setting(", declaration, indent=4)
+    copy.insert(
+        "dmls_ray/execution/recorder.py",
+        '        "question": options.question,',
+        '"remark": options.remark,\n',
+        indent=8,
+    )
 
 
 def add_launcher(copy: PackageCopy) -> None:
@@ -279,7 +285,7 @@ RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "A model": add_model,
     "A data set": add_dataset,
     "An option of a sweep": add_option,
-    "A launcher": add_launcher,
+    "A launcher on one machine": add_launcher,
     "A workload, for example another image operation": add_workload,
     "A figure": add_figure,
 }

@@ -1,6 +1,7 @@
-"""`dmls-ray`: commands that read the results of sweeps. They start nothing.
+"""`dmls-ray`: its commands, and the module of each.
 
-They load neither PyTorch nor Ray, and read a folder that was copied from a cluster.
+Those of `STARTING` run a sweep. Those of `COMMANDS` start nothing: they read the results of sweeps, also in a folder
+that was copied from a cluster, and load neither PyTorch nor Ray.
 """
 
 from __future__ import annotations

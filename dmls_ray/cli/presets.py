@@ -160,8 +160,7 @@ _PRESETS = (
 
             fp32 is compared with dynamic and static quantization after training, and with quantization-aware
             training, which is converted to int8 and tested after every epoch. Inference is timed at
-            --inference-batch samples for fp32 (eager and compiled) and for int8 (compiled). PyTorch's profiler
-            tables are in runs/<run>/profile_*.txt.
+            --inference-batch samples for fp32 (eager and compiled) and for int8 (compiled).
             """,
         axis="quantization",
         axes={

@@ -121,7 +121,7 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     if lead[0].key not in [comparison[0].key for comparison in comparisons[:MOST_ROWS]]:
         comparisons.insert(0, lead)
     pair = lead[0].pair
-    facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.label.rpartition(" vs ")[2]}
+    facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.base_name}
     return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), beside, missing, lossless=lossless)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, label_of, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table, with_published
-from dmls_ray.analysis.table.model import COUNTED, Column, Table, factor, measure_columns
+from dmls_ray.analysis.table.model import COUNTED, Column, Table, all_columns, factor, further_columns, measure_columns
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.trial import Trial, name_of_change
@@ -189,13 +189,13 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
 
     Args:
         table: the table.
-        names: heads or metrics, shown next to the factors; `all`; empty for the columns of a page.
+        names: heads, or metrics that any trial has, shown next to the factors; `all`; empty for the columns of a page.
 
     Raises:
         ConfigError: the table has no such column.
     """
     if list(names) == [ALL] or not table.rows:
-        return Shown(table.columns)
+        return Shown(all_columns(table))
     count = len(table.varied)
     if names:
         # A factor that is named, too, has one column.
@@ -257,10 +257,11 @@ def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[C
 
 
 def _named(table: Table, name: str) -> Column:
-    for column in table.columns:
+    columns = [*table.columns, *further_columns(table)]
+    for column in columns:
         if name in (column.title, column.head, column.name):
             return column
-    heads = [column.title for column in table.columns]
+    heads = [column.title for column in columns]
     raise ConfigError(
         f"--columns {name}: this table has no such column; {did_you_mean(name, heads)}choose from {', '.join(heads)}, "
         "or all."

@@ -1,4 +1,7 @@
-"""`Table`: the trials of a sweep as rows, its columns and its notes; and which columns it has."""
+"""`Table`: the trials of a sweep as rows, its columns and its notes; and which columns it has.
+
+One module because a table as data has columns that are made from the table.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +117,10 @@ class Table(SweepTrials):
         return pd.DataFrame(cells, dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
-        """The cells, of some columns or of all, as numbers: of each metric the mean and the ends of its interval."""
-        columns = columns or self.columns
+        """The cells, of some columns or of `all_columns`, as numbers: of each metric the mean and the ends of its
+        interval.
+        """
+        columns = columns or all_columns(self)
         names = _distinct(columns, "name")
         cells: dict[str, list[Any]] = {}
         for name, column in zip(names, columns, strict=True):
@@ -134,6 +139,29 @@ def columns_of(table: Table) -> list[Column]:
     columns = table.presentation.columns(table)
     filled = [column for column in columns if column.prefix == OF_A_FIELD or any(map(column.text, table.rows))]
     return _headed(table, filled)
+
+
+def all_columns(table: Table) -> list[Column]:
+    """The columns of a table, and then those of losses and details, which a page does not have."""
+    columns = list(table.columns)
+    for column in further_columns(table):
+        metric = metric_of(column.name)
+        is_left_out = metric.shown == "detail" or metric.family == "loss"
+        if is_left_out and any(map(column.text, table.rows)):
+            columns.append(column)
+    return columns
+
+
+def further_columns(table: Table) -> list[Column]:
+    """A column of each metric that has a label, that the trials have, and that the table has no column of."""
+    shown = {column.name for column in table.columns}
+    columns = []
+    for name in table_metrics():
+        # Whether trials overfit is known where they have losses, also if none does.
+        is_known = table.has("test_loss" if name == "overfit_epoch" else name)
+        if is_known and name not in shown and _is_comparable(name, table):
+            columns.append(_column_of(name, table))
+    return _headed(table, columns)
 
 
 def measure_columns(table: Table, names: Sequence[str], *, intervals: bool = True) -> list[Column]:
@@ -174,11 +202,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         metric, answers = metric_of(name), name == first
         if not (answers or _is_shown(name, table)):
             continue
-        column = metric_column(name, interval=metric.interval or answers, answers=answers)
-        if name == "overfit_epoch":
-            column = Column(metric.label, name, lambda row: row.overfit_epoch)
-        elif name == COUNTED:
-            column = Column(metric.label, name, lambda row: row.estimates.get(COUNTED), _counted_text)
+        column = _column_of(name, table)
         family = metric.family if metric.family in ("speed", "loss", "custom", "end") else "other"
         families["first" if answers else family].append(column)
     if not losses:
@@ -202,6 +226,16 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     ]
 
 
+def _column_of(name: str, table: Table) -> Column:
+    """The column of a metric in the table of a sweep."""
+    metric, answers = metric_of(name), name == _first_metric(table)
+    if name == "overfit_epoch":
+        return Column(metric.label, name, lambda row: row.overfit_epoch)
+    if name == COUNTED:
+        return Column(metric.label, name, lambda row: row.estimates.get(COUNTED), _counted_text)
+    return metric_column(name, interval=metric.interval or answers, answers=answers)
+
+
 def _first_metric(table: Table) -> str:
     """The metric whose column follows the factors: what was searched for; else the speed, or the accuracy."""
     if table.best_by is not None:
@@ -215,13 +249,11 @@ def _first_metric(table: Table) -> str:
 def _is_shown(name: str, table: Table) -> bool:
     """Whether a table has a column of the metric by default."""
     metric = metric_of(name)
-    if metric.is_time and not table.is_timed:
+    if not _is_comparable(name, table):
         return False
     if name == "overfit_epoch":
         # By all epochs of its runs, which need not have the metric.
         return "regulariser" in table.asked
-    if name == "total_s" and were_ended_apart([record for row in table.rows for record in row.timed]):
-        return False
     if metric.shown == "always":
         return True
     is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
@@ -229,6 +261,14 @@ def _is_shown(name: str, table: Table) -> bool:
         is_needed = any(value != 1 for row in table.rows for value in row.by_block(name).values())
     is_asked = bool(table.asked & {*metric.asked_by})
     return table.has(name) and (is_needed or is_asked)
+
+
+def _is_comparable(name: str, table: Table) -> bool:
+    """Whether values of the metric mean the same in each trial."""
+    if metric_of(name).is_time and not table.is_timed:
+        return False
+    timed = [record for row in table.rows for record in row.timed]
+    return name != "total_s" or not were_ended_apart(timed)
 
 
 def _bound_column(table: Table) -> Column:
@@ -246,7 +286,7 @@ def factor(name: str) -> Column:
 def metric_column(
     name: str, *, interval: bool = False, answers: bool = False, of: Callable[[Trial], str] | None = None
 ) -> Column:
-    """A metric, registered or custom. A loss is headed by its field; any other registered metric by its label.
+    """A metric, registered or custom.
 
     Args:
         name: the metric.
@@ -269,11 +309,16 @@ def metric_column(
             text += f" (epoch {last})"
         return text + _of_how_many(value(row), row)
 
-    head = name if metric.family == "loss" else label_of(name)
+    head = heading_of(name)
     if interval:
         head += INTERVAL
     prefix = OF_A_METRIC if metric.family == "custom" else OF_A_RECORD
     return Column(head, name, value, text, ("low", "high"), prefix)
+
+
+def heading_of(name: str) -> str:
+    """The heading of a metric: of a loss its name, of any other registered metric its label."""
+    return name if metric_of(name).family == "loss" else label_of(name)
 
 
 def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:

@@ -86,6 +86,8 @@ class Pair:
     """What they share, and other pairs with these names do not: `2 ranks`; of means, `mean of 4`."""
     trial: Trial
     base: Trial
+    base_name: str = ""
+    """What a sentence calls the base: `32`. Empty where none names it."""
 
     @property
     def text(self) -> str:
@@ -151,7 +153,7 @@ class Axis:
         """Two trials of a group."""
         value, base_value = (_value_text(item.factors[self.name]) for item in (trial, base))
         label = f"{RANKS.get(self.name, self.name)} {value} vs {base_value}"
-        return Pair(self.name, label, self.where(group), trial, base)
+        return Pair(self.name, label, self.where(group), trial, base, base_name=base_value)
 
     def against_first(self, group: Sequence[Trial]) -> list[Pair]:
         """Each value of a group against the first one."""

@@ -21,7 +21,7 @@ from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table, with_published
-from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
+from dmls_ray.analysis.table.layouts import ALL, Shown, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import (
@@ -118,9 +118,10 @@ def print_summary(
         print_result(layout.frame, layout.notes, form, console, spare=spare_heads())
     else:
         found = with_published(reading.table) if published else reading.table
-        if not columns and (published or form == "csv"):
+        if form == "csv" and not columns:
             columns = [ALL]
-        shown = shown_columns(found, columns)
+        # What the reports give are no details: no column is left out beside them.
+        shown = Shown(found.columns) if published and not columns else shown_columns(found, columns)
         if form == "csv":
             print(csv(found.numbers(shown.columns)), end="")
             return

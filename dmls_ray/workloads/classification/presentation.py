@@ -98,7 +98,7 @@ class ClassificationQuestions(Questions):
         for row in trials.compared:
             where = ", ".join(f"{name} {value}" for name, value in row.factors.items() if name != QUANTIZATION)
             kind = row.records[0].config[QUANTIZATION]
-            pair = Pair(QUANTIZATION, f"int8 by {kind} vs fp32", where, row, row)
+            pair = Pair(QUANTIZATION, f"int8 by {kind} vs fp32", where, row, row, base_name="fp32")
             effects = []
             for measure, metrics in _OF_INT8.items():
                 contrast = row.comparisons.within(row, *metrics, is_ratio=measure.is_ratio)

@@ -240,5 +240,8 @@ def _without_steps(rank: RankInfo, last_line: str) -> str:
     )
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     if rank.world_size == 1 and children.ru_utime + children.ru_stime > 0:
-        reason += "; if it starts processes that train, leave that to dmls_ray: --world-size 2"
+        reason += (
+            "; if it starts processes that train, leave that to dmls_ray: --world-size 2, and call what it gives to "
+            "mp.spawn with int(os.environ.get('RANK', 0)), as docs/scripts.md shows"
+        )
     return f"{reason}. Its last line: {last_line}" if last_line else reason

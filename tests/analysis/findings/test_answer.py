@@ -138,6 +138,11 @@ def test_the_headline_is_about_the_choice_that_gains_most_and_keeps_its_accuracy
     assert led(answer(along("optimizer", ADAM | choices), "optimizer")) == (headline, f"optimizer {lead} vs adam")
 
 
+def test_a_headline_names_a_base_value_whole_whatever_is_in_it() -> None:
+    runs = own_results({"mode": ["a vs b", "c", "d"]}, lambda values, repeat: (1.0 + repeat / 10, {}))
+    assert headline_text(answer(runs, "mode")).startswith("No mode differs from a vs b beyond chance.")
+
+
 def test_less_memory_is_no_gain_where_speed_pays_for_it() -> None:
     runs = along("optimizer", ADAM | {"sgd": (80.0, 0.9), "rmsprop": (70.0, 0.9)})
     for record in runs.records:

@@ -25,12 +25,8 @@ from tests.reference_values import FOLDERS, REFERENCE
 def of_field(answer: Answer) -> list[Comparison]:
     """The rows that compare a value of the headline's field with its base."""
     lead = answer.lead[0].pair
-    base = lead.label.rpartition(" vs ")[2]
-    return [
-        row
-        for row in [*answer.comparisons, answer.lead]
-        if row[0].pair.field == lead.field and row[0].pair.label.rpartition(" vs ")[2] == base
-    ]
+    rows = [*answer.comparisons, answer.lead]
+    return [row for row in rows if (row[0].pair.field, row[0].pair.base_name) == (lead.field, lead.base_name)]
 
 
 def outcomes(row: Comparison) -> list[Effect]:

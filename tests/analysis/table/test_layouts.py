@@ -152,9 +152,35 @@ def test_outcomes_are_shown_where_a_run_failed() -> None:
 
 
 def test_columns_are_chosen_by_their_heads_or_by_the_names_of_their_metrics() -> None:
-    assert heads(table(), "all") == [column.head.removesuffix(" [95%]") for column in table().columns]
+    usual = [column.head.removesuffix(" [95%]") for column in table().columns]
+    assert heads(table(), "all")[: len(usual)] == usual
     factors = ["world_size", "batch_per_rank", "global_batch"]
     assert heads(table(), "train acc.", "images_per_s") == [*factors, "train acc.", "images/s"]
+
+
+def test_losses_and_details_are_columns_where_they_are_asked_for_and_in_the_table_as_data() -> None:
+    runs = results(AXES, lambda values, repeat: 100.0 + repeat)
+    for record in runs.records:
+        record.metrics |= {"test_loss": 0.5, "train_loss": 0.25, "forward_ms": 2.0}
+    found = make_table(runs, ["world_size", "batch_per_rank"])
+    details = ["forward ms", "acc. gap", "train_loss", "test_loss"]
+    assert not {*details} & {*heads(found)}
+    assert heads(found, "all")[-4:] == details
+    assert {"forward_ms", "accuracy_gap", "train_loss", "test_loss"} <= {*found.numbers()}
+    assert heads(found, "forward_ms", "overfit_epoch", "test_loss")[3:] == [
+        "forward ms",
+        "overfit from epoch",
+        "test_loss",
+    ]
+
+
+def test_times_of_runs_that_shared_the_machine_are_no_columns_even_where_they_are_asked_for() -> None:
+    runs = results(AXES, lambda values, repeat: 100.0 + repeat)
+    for record in runs.records:
+        record.mode = "search"
+        record.metrics["forward_ms"] = 2.0
+    with pytest.raises(ConfigError, match="--columns forward_ms: this table has no such column"):
+        shown_columns(make_table(runs), ["forward_ms"])
 
 
 def test_a_column_that_the_table_lacks_is_refused_with_those_that_it_has() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ import torch
 
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.importing import missing_extra
+from tests.conftest import PROJECT
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
 
@@ -35,7 +37,39 @@ if __name__ == "__main__":
     result = run.one(source)
     assert result.outcome is Outcome.ERROR
     assert "leave that to dmls_ray: --world-size 2" in result.reason
+    assert "int(os.environ.get('RANK', 0)), as docs/scripts.md shows" in result.reason
     assert "worked 1" in run.log
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_script_that_started_its_ranks_itself_is_seen_after_the_change_of_its_page(
+    run: Runner, world_size: int
+) -> None:
+    page = (PROJECT / "docs" / "scripts.md").read_text()
+    section = page.partition("### A script that starts its ranks itself")[2]
+    (change, *_) = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    source = """
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def work(rank, world_size, batch_size):
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    model = DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.ones(batch_size, 2)).sum().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+batch_size = 4
+"""
+    # With one rank, another program of this machine may have the usual port.
+    results = run.ranks(source + change.replace("29500", "0"), world_size=world_size)
+    assert [result.outcome for result in results] == [Outcome.OK] * world_size
+    assert results[0].values["samples_per_step"] == 4
 
 
 def test_nccl_without_a_gpu_is_the_error_of_the_script(run: Runner) -> None:
