@@ -49,7 +49,11 @@ NOT_IN_REFERENCE = {
 }
 """Columns that no committed sweep has: they are asked of records that are made here."""
 
-OF_NO_COLUMN = {"step_ms": "the times of a rank's steps", "measured_total_s": "a name that a prefix makes"}
+OF_NO_COLUMN = {
+    "step_ms": "the times of a rank's steps",
+    "measured_total_s": "a name that a prefix makes",
+    "mapped_from_mib": "younger than the committed sweeps; tests/training/test_memory.py has it",
+}
 
 FILES_OF_RUNS = {
     "runs/<run>/rank<n>.log": ("rank0.log", "tests/cli/test_sweep_what.py"),

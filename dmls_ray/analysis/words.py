@@ -71,6 +71,8 @@ CAVEATS: Mapping[str, str] = {
     "dmls-ray ab two versions of code",
     "held_clocks": "the clocks of GPUs were held down: {names}",
     "other_work": "other programs computed beside: {names}",
+    "resident": "memory: after few steps the growth of a resident set is mostly what the allocator keeps, up to three "
+    "times the tensors, and a larger batch may grow less ({names})",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
     "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
     "were measured",

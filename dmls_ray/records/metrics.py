@@ -341,6 +341,11 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="free_mem_mib", across_ranks="min", format="whole",
         doc="CPU: free memory of the machine, or of its container, when the run begins.",
     ),
+    _memory(
+        name="mapped_from_mib", across_ranks="min", format="whole",
+        doc="CPU: size from which on the C allocator maps a block of memory of its own, as it was set; smaller ones "
+        "leave gaps in the heap, which host_mem_mib contains.",
+    ),
     _memory(name="peak_reserved_mib", format="whole", doc="GPU: peak that the caching allocator reserves."),
     _rank_time(
         name="comm_ms", across_ranks="min",

@@ -12,6 +12,7 @@ from dmls_ray.analysis.findings.lead import lead_of, lossless_of
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
+from dmls_ray.analysis.metrics import memory_metric
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors, is_number
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
@@ -22,6 +23,8 @@ from dmls_ray.config.options import Until
 
 MOST_ROWS = 8
 """Comparisons of a table: more are not read at a glance."""
+_SETTLES_AFTER = 200
+"""Steps below which the allocator may still add to a resident set."""
 _EXPLAINED_FROM = 0.1
 """Share of a step from which on its change is explained, where the speeds are not distinguished."""
 
@@ -178,8 +181,19 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
         "sessions": sessions,
         "held_clocks": describe_held_clocks(trials.rows),
         "other_work": describe_other_work(trials.rows),
+        "resident": _short_runs(trials.compared) if memory_metric(trials.compared) == "host_mem_mib" else [],
     }
     return {kind: {"names": names} for kind, names in caveats.items() if names}
+
+
+def _short_runs(trials: Sequence[Trial]) -> list[str]:
+    """The trials whose runs made so few steps that their resident set still grows, or may."""
+    short = []
+    for trial in trials:
+        steps = trial.by_block("steps_made").values()
+        if steps and min(steps) < _SETTLES_AFTER:
+            short.append(describe_configuration(trial.factors))
+    return short
 
 
 def _pairs_of(axis: Axis) -> Iterator[Pair]:

@@ -283,6 +283,20 @@ def test_trials_whose_clocks_were_held_down_are_compared_and_named() -> None:
     assert "held down: batch_per_rank=32" in undecided_text(found, None)
 
 
+@pytest.mark.parametrize(("steps", "names"), [(50, ["width=1", "width=2"]), (1000, None)])
+def test_resident_sets_of_short_runs_are_compared_with_a_word_on_what_they_contain(
+    steps: int, names: list[str] | None
+) -> None:
+    measured = {"steps_made": steps, "samples_per_s": 10.0}
+    runs = script_results(
+        {"width": [1, 2]}, lambda values, repeat: measured | {"host_mem_mib": 700.0 / values["width"]}
+    )
+    found = answer(runs, "width")
+    assert effects(found, "width 2 vs 1")["host_mem_mib"].contrast.centre == pytest.approx(0.5)
+    assert found.caveats.get("resident", {}).get("names") == names
+    assert ("a larger batch may grow less" in undecided_text(found, None)) == (names is not None)
+
+
 def test_every_measure_of_a_user_function_is_compared() -> None:
     runs = own_results(
         {"depth": [1, 2, 4]},
