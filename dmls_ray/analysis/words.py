@@ -70,7 +70,7 @@ CAVEATS: Mapping[str, str] = {
     "sessions": "speeds not compared, since no block of one session has both: {names}; --whole-blocks measures both, "
     "dmls-ray ab two versions of code",
     "held_clocks": "the clocks of GPUs were held down: {names}",
-    "other_work": "other programs computed beside: {names}",
+    "other_work": "other programs used the processor beside: {names}",
     "resident": "memory: after few steps the growth of a resident set is mostly what the allocator keeps, up to three "
     "times the tensors, and a larger batch may grow less ({names})",
     "best_of_many": "the best of many looks better than it is: train it again with other seeds",
@@ -316,7 +316,8 @@ def disturbance_notes(trials: Sequence[Trial]) -> list[str]:
     if held := describe_held_clocks(trials):
         notes.append(f"Clocks of GPUs were held down: {join_names(held)}; their times are not those of full clocks.")
     if work := describe_other_work(trials):
-        notes.append(f"Other programs computed beside: {join_names(work)}; on a quiet machine fewer repeats decide.")
+        names = join_names(work)
+        notes.append(f"Other programs used the processor beside: {names}; on a quiet machine fewer repeats decide.")
     return notes
 
 

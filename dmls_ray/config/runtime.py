@@ -78,8 +78,8 @@ class RuntimeConfig:
         ),
         Conflict(
             lambda config: config.world_size > 1 and config.launcher == "inline",
-            "launcher={launcher} is one process and world_size={world_size} needs as many; use world_size 1, or "
-            "launcher ray, spawn, torchrun or mpirun.",
+            "launcher={launcher} runs one process, and world_size={world_size} needs {world_size}; use world_size 1, "
+            "or launcher ray, spawn, torchrun or mpirun.",
         ),
         Conflict(
             lambda config: config.backend == "mpi" and config.launcher != "mpirun",

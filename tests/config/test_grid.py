@@ -211,7 +211,7 @@ def test_a_value_of_which_every_run_is_skipped_is_named_with_the_reason() -> Non
 def test_a_value_whose_runs_conflict_for_several_reasons_is_named_with_one_of_them() -> None:
     plan = make_plan({"launcher": ["ray", "inline"], "batch_per_rank": 8, "world_size": [2, 4]}, repeats=1)
     first, _ = skipped_values(plan)
-    assert first.startswith("Every run with launcher=inline is skipped, for example: launcher=inline is one process")
+    assert first.startswith("Every run with launcher=inline is skipped, for example: launcher=inline runs one process")
 
 
 def test_only_runs_that_change_a_field_count_for_its_values() -> None:

@@ -51,7 +51,7 @@ def test_a_batch_that_does_not_divide_is_refused_with_the_nearest_that_do() -> N
     [
         ({"context": 5}, "context=5 does not divide by heads=2"),
         ({"lr_schedule": "one-cycle", "lr_warmup_steps": 3}, "includes a warm-up"),
-        ({"launcher": "inline", "world_size": 2}, "launcher=inline is one process"),
+        ({"launcher": "inline", "world_size": 2}, "launcher=inline runs one process"),
     ],
 )
 def test_conflicts_of_the_class_and_of_its_bases_are_checked(values: dict[str, Any], message: str) -> None:

@@ -47,7 +47,11 @@ def learning_chart(table: Table) -> Chart | None:
             panels.append(Panel(x=_EPOCH, y=y, series=_curves(table, rows, shown, kind)))
     if not panels:
         return None
-    notes.append("A point is the mean over the runs of a trial. A curve ends with the shortest of them.")
+    notes.append("A point is the mean over the runs of a trial. A curve ends where its shortest run ends.")
+    if any(_curve(row, name) for row in rows for name in ("train_loss", "train_accuracy")):
+        notes.append(
+            "Training curves are means over the steps of an epoch, with dropout and augmentation, while weights change."
+        )
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 
 
@@ -120,13 +124,15 @@ def tradeoff_chart(table: Table) -> Chart | None:
         x = Axis(plot.plotted_metric(cost).y.label, log=is_far, from_zero=not is_far)
         panels.append(Panel(x=x, y=accuracy.y, series=series))
     goal = ", ".join(_AIMS[cost] for cost in costs if cost in front.axes)
+    best = join_names([names[row.trial_id] for row in front.best])
     notes = [
-        f"On the front are {len(front.best)} of {len(front.rows)} trials: no other is at least as good in {goal} and "
-        "more accuracy, and better in one. It is of means: what is closer than its interval may change sides."
+        f"{len(front.best)} of {len(front.rows)} trials are on the front: {best}. "
+        f"No other trial is at least as good in {goal} and in accuracy, and better in one of them. The front compares "
+        "means: trials that are closer than their intervals may change sides."
     ]
     if front.losers:
         lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
-        notes.append(f"Not on the front for what they lose: {lost}.")
+        notes.append(f"Left out of the front, since they lose accuracy: {lost}.")
     return Chart(name="tradeoff", title=f"Pareto front of {goal} and more accuracy", panels=panels, notes=notes)
 
 

@@ -316,7 +316,7 @@ def _config(theme: Mapping[str, str]) -> Spec:
             "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal",
         },
         "legend": {
-            "labelColor": ink, "title": None, "labelFontSize": 12, "labelLimit": 400, "symbolSize": 90,
+            "labelColor": ink, "title": None, "labelFontSize": 12, "labelLimit": 0, "symbolSize": 90,
             "symbolOpacity": 1, "orient": "bottom", "direction": "horizontal",
         },
     }  # fmt: skip

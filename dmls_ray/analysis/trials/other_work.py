@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration, name_of_change
 from dmls_ray.records.model import RunRecord
 
 _CORES = 0.3
@@ -13,6 +13,10 @@ _CPU_S = 0.2
 """Seconds of a core that they used in a run, at least: the kernel counts in hundredths of a second."""
 _IDLE = 0.25
 """Share of the cores that were idle up to which other programs take something away."""
+
+
+_MOST_FACTORS = 4
+"""Fields of a configuration that a sentence names; of more, those that are not at their default."""
 
 
 def other_cores(record: RunRecord) -> float:
@@ -34,5 +38,8 @@ def describe_other_work(trials: Sequence[Trial]) -> list[str]:
         cores = [found for record in trial.timed if (found := other_cores(record))]
         if cores:
             count = f"{max(cores):.1f} cores in {len(cores)} of {len(trial.timed)} runs"
-            texts.append(f"{describe_configuration(trial.factors)} ({count})")
+            name = describe_configuration(trial.factors)
+            if len(trial.factors) > _MOST_FACTORS:
+                name = name_of_change(trial, trial.factors)
+            texts.append(f"{name} ({count})")
     return texts

@@ -23,7 +23,8 @@ from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS, IMPLEMENTAT
 IMAGE_SET = ("images", "image_size")
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
-_PASS = "ms: a pass over all images, uint8 in and out. GB/s: the bytes that it cannot but read and write."
+_TENSOR_LOOP = "its loop indexes tensors, ours NumPy arrays"
+_PASS = "ms: a pass over all images, uint8 in and out. GB/s: the bytes that it must read and write, a second."
 
 
 def chart(table: Table) -> Chart | None:
@@ -44,7 +45,7 @@ def chart(table: Table) -> Chart | None:
         title = f"In colour, and grey by {_name(fastest)}"
         panels.append(Panel(title=title, picture=pictures[0]))
     return Chart(
-        name="implementations", title="Turning images grey: time by implementation", panels=panels,
+        name="implementations", title="Conversion of images to gray: time by implementation", panels=panels,
         notes=(*notes, *(note.text for note in table.typed_notes if note.kind == "scaled")),
     )  # fmt: skip
 
@@ -127,7 +128,8 @@ class GrayscalePresentation(Presentation):
             same_set = all(record.config[field] == published.config[field] for field in IMAGE_SET)
             if published.config["implementation"] == name and same_set:
                 planar = "layout planar / not reported" if record.config.get("layout") == "planar" else ""
-                return Match(published, "; ".join(filter(None, (planar, published.reason))))
+                loop = _TENSOR_LOOP if name == "python_loops" else ""
+                return Match(published, "; ".join(filter(None, (planar, loop, published.reason))))
         return None
 
 

@@ -61,7 +61,7 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
 
     Returns:
         `pass_ms`, the median of the timed passes over all images, and `pass_ms_p95`; `passes`; `timed_images`, fewer
-        than all where the time was scaled; `images_per_s`; `gb_per_s`, bytes that a pass cannot but read and write
+        than all where the time was scaled; `images_per_s`; `gb_per_s`, bytes that a pass must read and write
         (10^9 a second); `levels_apart`, from the float64 reference at most; `prepare_s`, of building or compiling;
         `set_mib`, of the set. Where images are read from memory, into an output that was allocated once:
         `copy_gb_per_s`, of a copy of as many bytes, and `of_copy`, the ratio of both. On a GPU: `to_device_ms` and

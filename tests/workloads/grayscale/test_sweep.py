@@ -43,7 +43,7 @@ def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
     reading = summarize(results)
     (figure,) = [chart for chart in charts(reading.table) if chart.name == "implementations"]
     assert [panel.picture != "" for panel in figure.panels] == [False, True]
-    assert "Turning images grey" in (tmp_path / "results" / "grayscale" / "report.html").read_text()
+    assert "Conversion of images to gray" in (tmp_path / "results" / "grayscale" / "report.html").read_text()
 
     again = sweep_command("grayscale", "--implementation", *names[:-1], *SMALL)
     assert again.returncode == 0, again.stderr
