@@ -102,8 +102,8 @@ class Job:
         assert not left_of(self.slurm, self.folder)
 
     def starts_now(self) -> None:
-        """Start a job that is queued again: Slurm would wait for two minutes."""
-        self.slurm.run("scontrol", "update", f"JobId={self.id}", "StartTime=now")
+        """Start a job that is queued again, for which Slurm would wait for two minutes, with an hour from now on."""
+        self.slurm.run("scontrol", "update", f"JobId={self.id}", "StartTime=now", "TimeLimit=60")
         self.is_in("RUNNING")
 
 
@@ -234,6 +234,27 @@ def test_a_job_of_which_a_node_loses_its_power_goes_on_with_the_others(slurm: Sl
         (1, "ok"),
         (2, "skipped"),
     ]
+
+
+def test_a_job_that_loses_its_first_node_is_queued_again_and_continues(slurm: Slurm, tmp_path: Path) -> None:
+    # Ray on the other node would miss the head after three minutes.
+    sooner = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5", "RAY_grpc_client_keepalive_timeout_ms": "3000"}
+    job = submit(slurm, tmp_path, sweep_of(tmp_path, repeats=2), "--nodes=2", **sooner)
+    (tmp_path / "go-0").touch()
+    job.has_begun("began-1")
+    lost = slurm.nodes[0]
+    lost.kill()
+    try:
+        job.is_in("PENDING")
+    finally:
+        lost.boot()
+        slurm.start_node(lost)
+    (tmp_path / "go-1").touch()
+    slurm.wait_for_nodes()
+    job.starts_now()
+    job.is_in("COMPLETED")
+    assert repeats_of(tmp_path) == [0, 1]
+    assert not list(tmp_path.glob(".ray-*"))
 
 
 def test_jobs_of_an_array_share_a_node_and_each_queues_only_itself_again(slurm: Slurm, tmp_path: Path) -> None:
