@@ -103,6 +103,8 @@ class Job:
 
     def starts_now(self) -> None:
         """Start a job that is queued again, for which Slurm would wait for two minutes, with an hour from now on."""
+        # A node refuses a job that starts in the second in which it ended.
+        time.sleep(2)
         self.slurm.run("scontrol", "update", f"JobId={self.id}", "StartTime=now", "TimeLimit=60")
         self.is_in("RUNNING")
 
