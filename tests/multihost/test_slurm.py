@@ -175,9 +175,9 @@ def test_a_job_at_its_time_limit_queues_itself_again_and_continues_and_scancel_k
     job = submit(slurm, tmp_path, sweep_of(tmp_path, repeats=3), "--nodes=1", SWEEP_REQUEUE="1")
     (tmp_path / "go-0").touch()
     job.has_begun("began-1")
-    # A limit that is less than a minute away, or little more.
+    # A limit that is one or two minutes away: Slurm looks every 30 s whether it is time for the signal.
     passed_s = time.time() - time.mktime(time.strptime(job.shows()["StartTime"], "%Y-%m-%dT%H:%M:%S"))
-    slurm.run("scontrol", "update", f"JobId={job.id}", f"TimeLimit={int((passed_s + 20) / 60) + 1}")
+    slurm.run("scontrol", "update", f"JobId={job.id}", f"TimeLimit={int(passed_s / 60) + 2}")
     job.is_queued_again()
     assert "The time limit has come: the job is queued again (restart 1 of 1)" in job.log()
     assert repeats_of(tmp_path) == [0]
