@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,13 +46,27 @@ def test_shellcheck_has_nothing_against_the_slurm_script() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def slurm_script(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the script in a job of three nodes on which no step can start."""
+    for name, text in {"scontrol": "echo n1; echo n2; echo n3", "srun": 'echo "$@" >>steps; exit 2'}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    path = f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    job = {"PATH": path, "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4,2(x2)"}
+    return call(["bash", FOLDER / "slurm.sbatch"], folder, env=job | variables, timeout=60)
+
+
 def test_a_head_that_the_other_nodes_do_not_find_is_reported_in_a_line(tmp_path: Path) -> None:
-    for name, text in {"scontrol": "echo n1; echo n2", "srun": "exit 2"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    job = {"PATH": path, "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}
-    done = call(["bash", FOLDER / "slurm.sbatch"], tmp_path, env=job, timeout=60)
+    done = slurm_script(tmp_path)
     assert done.returncode == 1
-    assert done.stderr == "slurm.sbatch: n2 finds no IPv4 address of n1; give it as RAY_HEAD_IP.\n"
+    assert done.stderr == "slurm.sbatch: n3 finds no IPv4 address of n1; give it as RAY_HEAD_IP.\n"
     assert not list(tmp_path.glob(".ray-*"))
+    (step,) = (tmp_path / "steps").read_text().splitlines()
+    assert {"--nodelist=n3", "--cpus-per-task=2"} < set(step.split())
+
+
+def test_a_number_of_requeues_that_is_none_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    done = slurm_script(tmp_path, SWEEP_REQUEUE="yes")
+    assert done.returncode == 2
+    assert done.stderr.startswith("slurm.sbatch: SWEEP_REQUEUE=yes: ")
+    assert not (tmp_path / "steps").exists()

@@ -247,8 +247,11 @@ class Host:
         return self.run([sys.executable, "-c", script, *arguments], **options)
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the environment of the test without variables of Ray and of paths, with a private home and cache."""
-        removed = ("RAY_", "DMLS_RAY_", "TMPDIR", "XDG_")
+        """Return the environment of the test, with a private home and cache.
+
+        Variables of Ray, of paths and of the machine's network interfaces are left out.
+        """
+        removed = ("RAY_", "DMLS_RAY_", "TMPDIR", "XDG_", "GLOO_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
         path = f"{Path(sys.executable).parent}:{kept.get('PATH', os.defpath)}"
         private = {"PATH": path, "HOME": "/tmp/home", "DMLS_RAY_CACHE": "/tmp/cache"}

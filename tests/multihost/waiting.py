@@ -47,6 +47,16 @@ def alone(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
     return {"number": config["number"]}
 
 
+def in_turn(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Create the file `began-<repeat>` in the folder `config["marks"]`, then wait for the file `go-<repeat>` there."""
+    folder, repeat = Path(config["marks"]), config["seed"] // 10_000
+    (folder / f"began-{repeat}").touch()
+    while not (folder / f"go-{repeat}").exists():
+        emit({"kind": "progress"})
+        time.sleep(STEP_S)
+    return {"repeat": repeat}
+
+
 def data_of_the_machine(split: str) -> Dataset[Any]:
     """64 images, on a machine that has the file /tmp/data."""
     if not Path("/tmp/data").exists():
