@@ -87,11 +87,21 @@ def plain_columns(frame: pd.DataFrame) -> str:
     return "\n".join(map("  ".join, (head, rule, *rows)))
 
 
-def latex(frame: pd.DataFrame) -> str:
-    """A tabular with the rules of booktabs; the text of cells is escaped for TeX."""
+def latex(frame: pd.DataFrame, notes: Sequence[str] = ()) -> str:
+    """A tabular with the rules of booktabs; all text is escaped for TeX.
+
+    With notes it is a table, whose caption is the first of them; the others stand below.
+    """
     layout = "".join("l" if head in LEFT_ALIGNED else "r" for head in frame.columns)
     styled = frame.rename(columns=_escaped).map(lambda text: _escaped(str(text))).style.hide(axis="index")
-    return str(styled.to_latex(column_format=layout, hrules=True))
+    tabular = str(styled.to_latex(column_format=layout, hrules=True))
+    texts = [_escaped(note) for note in notes if note]
+    if not texts:
+        return tabular
+    caption, *below = texts
+    lines = ["\\begin{table}", "\\centering", f"\\caption{{{caption}}}", tabular.rstrip()]
+    lines += [f"\\par\\footnotesize {text}" for text in below]
+    return "\n".join([*lines, "\\end{table}", ""])
 
 
 _SPECIAL = {

@@ -52,11 +52,11 @@ def add_format(parser: Parser, *others: str) -> None:
 def print_result(
     frame: pd.DataFrame, notes: Sequence[str], form: str, console: rich_console.Console, *, spare: Sequence[str] = ()
 ) -> None:
-    """Print a table and its notes in one of the formats of `--format`; CSV and LaTeX are the table alone."""
+    """Print a table and its notes in one of the formats of `--format`; CSV is the table alone."""
     if form == "csv":
         print(csv(frame), end="")
     elif form == "latex":
-        print(latex(frame))
+        print(latex(frame, notes))
     elif form == "markdown":
         print(markdown(frame), "", sep="\n")
         for note in notes:

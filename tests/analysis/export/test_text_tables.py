@@ -22,6 +22,13 @@ def test_latex_has_rules_and_what_is_special_stands_for_itself() -> None:
     assert r"batch\_per\_rank & images/s [95\%] & outcome" in text
 
 
+def test_a_table_of_latex_has_its_first_note_as_caption_and_the_others_below() -> None:
+    lines = latex(FRAME, ["Held fixed: lr 10%.", "", "Mean of n repeats."]).splitlines()
+    assert lines[:3] == [r"\begin{table}", r"\centering", r"\caption{Held fixed: lr 10\%.}"]
+    assert lines[-2:] == [r"\par\footnotesize Mean of n repeats.", r"\end{table}"]
+    assert lines[3:-2] == latex(FRAME).rstrip().splitlines()
+
+
 @pytest.mark.parametrize(
     ("cell", "written"),
     [("[a]", r"{[}a]"), ("*", r"{*}"), ("a\n\n[b]", "a [b]"), ("<a>", r"\textless{}a\textgreater{}"), ("", "")],
