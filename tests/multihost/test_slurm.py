@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conftest import PROJECT
-from tests.multihost.hosts import LOST_SOON, HostsError, Network
+from tests.multihost.hosts import LOST_SOON, Host, HostsError, Network
 from tests.multihost.slurm import Slurm
 
 pytestmark = [pytest.mark.multihost, pytest.mark.timeout(600)]
@@ -131,10 +135,18 @@ def repeats_of(folder: Path) -> list[int]:
     return [row["repeat"] for row in rows_of(folder) if row["outcome"] == "ok"]
 
 
+def commands_on(host: Host) -> dict[int, list[str]]:
+    """Return the command of each process of a host, without those that are ending."""
+    found = {}
+    for process in host.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found[process.pid] = process.cmdline()
+    return found
+
+
 def left_of(slurm: Slurm, folder: Path) -> list[str]:
     """Return the processes of Ray and the folders with tokens that are left."""
-    processes = [process for node in slurm.nodes for process in node.processes()]
-    lines = [" ".join(process.cmdline()) for process in processes]
+    lines = [" ".join(command) for node in slurm.nodes for command in commands_on(node).values()]
     return [line for line in lines if "ray" in line] + [str(path) for path in folder.glob(".ray-*")]
 
 
@@ -288,8 +300,9 @@ def test_a_sweep_by_salloc_is_stopped_by_a_signal_to_the_script(slurm: Slurm, tm
     while not (tmp_path / "began-1").exists():
         assert process.poll() is None, process.printed()
         time.sleep(0.1)
-    (script,) = (it for it in slurm.controller.processes() if it.cmdline()[:2] == ["bash", str(SCRIPT)])
-    script.terminate()
+    commands = commands_on(slurm.controller)
+    (script,) = [pid for pid, command in commands.items() if command[:2] == ["bash", str(SCRIPT)]]
+    os.kill(script, signal.SIGTERM)
     assert process.wait(60) == 130, process.printed()
     assert STOPPED in process.printed()
     assert repeats_of(tmp_path) == [0]
