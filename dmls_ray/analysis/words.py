@@ -113,7 +113,8 @@ def _missing_text(missing: Missing | None) -> str:
         return ""
     names = join_names(list(map(str, missing.values)), separator=", ")
     reason = missing.reason.partition(". ")[0].removesuffix(".") or ", ".join(missing.outcomes)
-    return f"{missing.field} is not compared, since {names} was not measured: {reason}. "
+    verb = "was" if len(missing.values) == 1 else "were"
+    return f"{missing.field} is not compared, since {names} {verb} not measured: {reason}. "
 
 
 def overfitting_text(found: Sequence[Overfitting], *, is_alone: bool) -> str:
@@ -233,8 +234,10 @@ def why_text(change: StepChange | None) -> str:
     return text
 
 
-def _collectives_text(kinds: Mapping[str, float], decimals: int) -> str:
+def _collectives_text(kinds: Mapping[str, float] | None, decimals: int) -> str:
     """`14.7 all-gather, 10.9 reduce-scatter`."""
+    if kinds is None:
+        return "not known"
     texts = [f"{ms:.{decimals}f} {kind.replace('_', '-')}" for kind, ms in kinds.items()]
     return ", ".join(texts) or "none"
 

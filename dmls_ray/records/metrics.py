@@ -369,6 +369,11 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Idle ones, likewise."),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
+    _rank_count(
+        name="unseen_collectives",
+        doc="Collectives of the counted steps of a script or function, without those of DDP, that no Python code "
+        "waited for: then the time of none is known.",
+    ),
     _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes most."),
     _count(name="parameters", returnable=True, doc="Trainable parameters of the model."),
     _count(name="model_dropout", doc="Highest rate of the model's dropout layers as it is trained, if it has any."),

@@ -254,18 +254,19 @@ _WATCH = 20_260_101
 """Identifier of the hooks below: others must have another one."""
 
 
-def watch_collectives(group: Any, called: Callable[[str, int, Any], object]) -> None:
-    """Call a function before each collective of a group, and again once it was issued, with its work.
+def watch_collectives(group: Any, called: Callable[[str, int, bool, bool], object]) -> None:
+    """Call a function before each collective of a group, and again once it was issued.
 
     Args:
         group: the process group.
-        called: takes the name of the collective, its number in this group, and its work; None before it is issued.
+        called: takes the name of the collective, its number in this group, whether it was issued, and whether it is
+            asynchronous.
 
     Without it: as `process_groups`.
     """
 
     def take(arguments: Any) -> None:
-        called(arguments.name.name, arguments.op_id, getattr(arguments, "work", None))
+        called(arguments.name.name, arguments.op_id, hasattr(arguments, "work"), arguments.async_op)
 
     group.register_pre_hook(_WATCH, take)
     group.register_post_hook(_WATCH, take)
@@ -277,8 +278,8 @@ def unwatch_collectives(group: Any) -> None:
     group.unregister_post_hook(_WATCH)
 
 
-def around_waits(waited: Callable[[Any, float], object]) -> AbstractContextManager[object]:
-    """Call a function after each wait of Python code for a collective, with its work and when the wait began.
+def around_waits(waited: Callable[[float], object]) -> AbstractContextManager[object]:
+    """Call a function after each wait of Python code for a collective, with the time at which the wait began.
 
     Without it: as `process_groups`.
     """
@@ -289,7 +290,7 @@ def around_waits(waited: Callable[[Any, float], object]) -> AbstractContextManag
         try:
             return wait(work, *arguments, **options)
         finally:
-            waited(work, began)
+            waited(began)
 
     return patch.object(dist.Work, "wait", surrounded)
 

@@ -27,8 +27,9 @@ def lead_of(candidates: Sequence[Comparison], losers: Collection[str], *, is_amo
     if is_amount or len(candidates) == 1:
         return "pair", kept[-1]
     of_outcome = [effect for comparison in candidates for effect in comparison if effect.measure.is_outcome]
-    if any(effect.sign for effect in of_outcome):
-        is_better = any(effect.measure.is_judged and effect.gain > 0 for effect in of_outcome)
+    differing = [effect for effect in of_outcome if effect.verdict in ("more", "less")]
+    if differing:
+        is_better = any(effect.measure.is_judged and effect.gain > 0 for effect in differing)
         headline = "none_without_loss" if is_better else "none_better"
         return headline, max(kept, key=lambda item: item[0].contrast.centre * item[0].measure.better)
     return "none_differs", max(kept, key=lambda item: item[0].size)

@@ -84,8 +84,14 @@ def _far_interval(value: Interval, form: NumberFormat, null: float | None) -> st
         low_text = f"<{_first_digit(value.centre / _FAR, up=True):,.10g}"
     else:
         low_text = format_value(Interval(low, low, low), form, null=null)
-    high_text = f">{_first_digit(_FAR * value.centre):,.10g}"
-    return f"{format_value(value, form, null=null)} [{low_text}, {high_text}]"
+    bound, high = _first_digit(_FAR * value.centre), value.ends[1]
+    high_text = f">{bound:,.10g}"
+    if null is not None and bound < null:
+        high_text = format_value(Interval(high, high, high), form, null=null)
+    centre = format_value(value, form, null=null)
+    if not float(centre.replace(",", "")):
+        centre = f"{value.centre:.1g}"
+    return f"{centre} [{low_text}, {high_text}]"
 
 
 def _first_digit(value: float, *, up: bool = False) -> float:

@@ -141,10 +141,10 @@ class StepChange:
     """How many times the samples of the other trial a step of all ranks has; 1 where that is not known."""
     slower_rank: tuple[int, float] | None
     """The rank of the trial that is slower than its others, and by how much."""
-    collectives: Mapping[str, float]
+    collectives: Mapping[str, float] | None
     """Kind of a collective -> milliseconds of a step of the trial in which its ranks wait for it; empty where only DDP
-    communicates."""
-    base_collectives: Mapping[str, float]
+    communicates; None where they are not known."""
+    base_collectives: Mapping[str, float] | None
     """Likewise of the base."""
 
 
@@ -179,8 +179,13 @@ def step_change(trial: Trial, base: Trial) -> StepChange | None:
     return StepChange(sum(after.values()), sum(before.values()), changes, factor, slower_rank(trial), kinds, base_kinds)
 
 
-def collectives_of(trial: Trial) -> dict[str, float]:
-    """Milliseconds of a step in which ranks wait for each kind of collective, as means over the runs of a trial."""
+def collectives_of(trial: Trial) -> dict[str, float] | None:
+    """Milliseconds of a step in which ranks wait for each kind of collective, as means over the runs of a trial.
+
+    None where they are not known.
+    """
+    if not knows_communication(trial) or trial.by_block("unseen_collectives"):
+        return None
     found = {kind: trial.by_block(f"{kind}_ms").values() for kind in COLLECTIVES}
     return {kind: fmean(values) for kind, values in found.items() if values}
 

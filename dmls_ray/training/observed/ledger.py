@@ -146,6 +146,7 @@ class Ledger:
             "step_ms_mean": seconds * 1e3 / steps if math.isfinite(seconds) else None,
             "counted_share": 1 - self._timer.left_out_ms / self._timed_ms if self._timer.step_ms else None,
             "backward_passes": self._backward_passes or None,
+            "unseen_collectives": self._collectives.unseen or None,
             "optimizers": max([step.optimizers for step in self.steps], default=0) or None,
             "early_loss": self.losses.early,
         }
@@ -206,8 +207,7 @@ class Ledger:
         parts = self._timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
         if not parts:
             return {}
-        waits = self._collectives.mean_ms()
-        if waits and (self.ddp or not self._collectives.unseen):
+        if waits := self._collectives.mean_ms():
             communication |= waits
             communication["exposed_comm_ms"] = communication.get("exposed_comm_ms", 0.0) + sum(waits.values())
             for phase, ms in self._collectives.mean_ms_of_phases().items():

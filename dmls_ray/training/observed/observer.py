@@ -93,7 +93,7 @@ class ObservedSteps:
         self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
         """What the code did since the last mark is neither computation of a step nor a wait for data."""
         self._tracing = ExitStack()
-        self._collectives = Collectives(self._note_fault)
+        self._collectives = Collectives(self._note_fault, self._is_reducing)
         self._watches = rank.world_size > 1 and device.type == "cpu"
         """Whether collectives are measured."""
         self.ledger = Ledger(device, self.timer, self.inputs, self._collectives, are_tests_sure=evaluation != "auto")
@@ -271,6 +271,10 @@ class ObservedSteps:
         if self.timer.is_warm:
             self._collectives.end_step(self.timer.phases.marks)
         self._collectives.begin_step()
+
+    def _is_reducing(self) -> bool:
+        """Whether collectives that are called now are those of DDP."""
+        return bool(self.ledger.ddp) and self._backward_depth > 0
 
     def _take_inputs(self, roots: Sequence[Tensor] = ()) -> None:
         """Keep what the models were given for the backward pass that begins."""

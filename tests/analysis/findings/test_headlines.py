@@ -33,14 +33,20 @@ def outcomes(row: Comparison) -> list[Effect]:
     return [effect for effect in row if effect.measure.is_outcome]
 
 
+def known_sign(effect: Effect) -> int:
+    """1 or -1 of a difference beyond chance; 0 also where too few repeats have no interval."""
+    return effect.sign if effect.verdict in ("more", "less") else 0
+
+
 def assert_no_contradiction(answer: Answer) -> None:
     if not answer.lead:
         return
     assert answer.lead[0].key in [row[0].key for row in answer.comparisons]
     rows = of_field(answer) if answer.headline != "pair" else []
     for row in rows:
-        signs = {effect.measure.name: effect.sign for effect in outcomes(row)}
-        gains = {effect.measure.name: effect.gain for effect in outcomes(row) if effect.measure.is_judged}
+        signs = {effect.measure.name: known_sign(effect) for effect in outcomes(row)}
+        judged = [effect for effect in outcomes(row) if effect.measure.is_judged]
+        gains = {effect.measure.name: known_sign(effect) * effect.measure.better for effect in judged}
         if answer.headline == "none_differs":
             assert not any(signs.values()), row[0].key
         elif answer.headline == "none_better":

@@ -74,6 +74,9 @@ def test_an_interval_is_written_with_no_difference_in_it_if_and_only_if_it_conta
         (RATIO, 1.0, Interval(12.0, 1.00004, 144.0), "12 [1.00004, >100]"),
         (SECONDS, None, Interval(0.01, 1e-9, 1e5), "0.01 [<0.001, >0.1]"),
         (RATIO, 1.0, Interval(2.0, 0.21, 19.9), "2.0 [0.2, 19.9]"),
+        (RATIO, 1.0, Interval(0.05, 0.0028, 0.9), "0.05 [<0.005, 0.90]"),
+        (RATIO, 1.0, Interval(0.05, 0.0028, 1.2), "0.05 [<0.005, 1.20]"),
+        (RATIO, 1.0, Interval(4e-5, 1e-7, 0.02), "4e-05 [<4e-06, 0.02]"),
     ],
 )
 def test_ends_that_are_more_than_10_times_away_are_bounds_and_no_end_hides_whether_there_is_a_difference(

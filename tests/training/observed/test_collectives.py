@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import weakref
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ def faults() -> list[Exception]:
 
 @pytest.fixture
 def collectives(faults: list[Exception]) -> Collectives:
-    return Collectives(faults.append)
+    return Collectives(faults.append, lambda: False)
 
 
 def seconds_of(calls: Any) -> float:
@@ -113,16 +115,51 @@ def test_a_group_that_is_made_during_the_training_is_watched_from_the_next_step_
         collectives.begin_step()
         dist.all_reduce(torch.ones(10), group=own)
         collectives.end_step([])
-    assert {*collectives.mean_ms()} == {"all_reduce_ms"}
+    assert ({*collectives.mean_ms()}, collectives.unseen) == ({"all_reduce_ms"}, 0)
+
+
+def test_a_step_in_which_a_group_is_made_may_have_had_collectives_that_were_not_seen(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        reduced()
+        own = dist.new_group([0])
+        dist.all_reduce(torch.ones(10), group=own)
+        dist.destroy_process_group(own)
+        collectives.end_step([])
+        assert (collectives.mean_ms(), collectives.unseen > 0) == ({}, True)
+        collectives.begin_step()
+        assert len(collectives._groups) == 1, "a group that was destroyed is not kept"
+
+
+def test_what_another_thread_communicates_is_hidden_and_makes_the_time_unknown(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        thread = Thread(target=reduced)
+        thread.start()
+        thread.join()
+        gathered()
+        collectives.end_step([])
+    assert (collectives.mean_ms(), collectives.unseen) == ({}, 1)
+
+
+def test_works_are_not_kept_nor_what_they_communicate(collectives: Collectives) -> None:
+    with collectives.watched():
+        collectives.begin_step()
+        tensor = torch.ones(10)
+        dist.all_reduce(tensor, async_op=True).get_future().wait()
+        kept = weakref.ref(tensor)
+        del tensor
+        assert kept() is None
 
 
 def test_what_fails_in_looking_is_noted_and_does_not_end_the_program(faults: list[Exception]) -> None:
-    collectives = Collectives(faults.append)
+    collectives = Collectives(faults.append, lambda: False)
     with collectives.watched():
         collectives.begin_step()
         collectives._awaited = None  # type: ignore[assignment]
-        reduced()
-    assert len(faults) == 2, "in the call and in the wait"
+        reduced_later()
+        dist.Work.wait(dist.all_reduce(torch.ones(1), async_op=True))
+    assert len(faults) == 2, "in the calls; waits of nothing that was called are left out"
 
 
 def test_nothing_is_seen_once_the_training_is_over(collectives: Collectives) -> None:
@@ -135,10 +172,11 @@ def test_nothing_is_seen_once_the_training_is_over(collectives: Collectives) -> 
     assert collectives.mean_ms() == {}
 
 
-def test_under_ddp_the_reducer_waits_by_itself(collectives: Collectives) -> None:
+def test_under_ddp_the_reducer_waits_by_itself() -> None:
+    collectives = Collectives([].append, lambda: True)
     model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
     with collectives.watched():
         collectives.begin_step()
         model(torch.ones(2, 4)).sum().backward()
         collectives.end_step([])
-    assert (collectives.mean_ms(), collectives.unseen) == ({}, 1)
+    assert (collectives.mean_ms(), collectives.unseen) == ({}, 0)

@@ -185,7 +185,7 @@ def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -
         ({"depth": [None]}, "depth=none: expected int"),
         ({"depth": 1, "sizes": [object()]}, "sizes=<object"),
         ({"depth": 1, "heads": 2**70}, "heads=1180591620717411303424"),
-        ({"depth": 1, "world_size": 2, "launcher": "inline"}, "launcher=inline is one process"),
+        ({"depth": 1, "world_size": 2, "launcher": "inline"}, "launcher=inline runs one process"),
     ],
 )
 def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
