@@ -68,7 +68,8 @@ FILES_OF_OTHERS = {"checkpoint.pt", "ckpt/latest.pt", "wandb.log"}
 FLAGS_OF_OTHERS = {
     "--batch", "--bs", "--chunk", "--config", "--context", "--dummy", "--manual", "--manual-seed", "--my-seed",
     "--pictures", "--random-seed", "--script-seed", "--target", "--trainer", "--widths",  # of a script or a function
-    "--gpus-per-node", "--head", "--nodes", "--signal", "--nproc-per-node", "--runtime-env-json", "--working-dir",  # of Slurm, Ray, torchrun
+    "--nodes", "--signal",  # of Slurm
+    "--gpus-per-node", "--head", "--nproc-per-node", "--runtime-env-json", "--working-dir",  # of Slurm, Ray, torchrun
     "--seeds", "--sweeps",  # of benchmarks/
 }  # fmt: skip
 

@@ -37,6 +37,7 @@ HEADLINES: Mapping[str, str] = {
     "critical_below": "From global_batch {first} on larger batches hardly save steps to {target:g}.",
     "critical_unknown": "Where larger batches stop to save steps to {target:g} is not known.",
 }
+WORST = " Worst, {pair}: {effects}."
 LOSSLESS = " Without a loss beyond chance, {pair}: {effects}."
 EFFECTS: Mapping[str, str] = {
     "speed": "{amount} as fast",
@@ -102,6 +103,8 @@ def headline_text(answer: Answer) -> str:
     if answer.lead:
         facts |= _facts_of(answer.lead)
     text = _missing_text(answer.missing) + HEADLINES[answer.headline].format(**facts)
+    if answer.worst:
+        text += WORST.format(**_facts_of(answer.worst))
     if answer.lossless:
         text += LOSSLESS.format(**_facts_of(answer.lossless))
     return text

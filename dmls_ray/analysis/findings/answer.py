@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.analysis.findings.effects import Comparison, Measure, compare, compare_each, level_of
-from dmls_ray.analysis.findings.lead import lead_of, lossless_of
+from dmls_ray.analysis.findings.lead import lead_of, lossless_of, worst_of
 from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
@@ -63,6 +63,8 @@ class Answer:
     """The values that were asked for and not measured, where only one value was."""
     overfitting: Sequence[Overfitting] = ()
     """The trials that overfit."""
+    worst: Comparison = ()
+    """Where none is better: the one that is worse by most, which `why` is about then."""
     lossless: Comparison = ()
     """Where the lead of an amount gains by one measure and loses by another: the value that gains most without a loss
     beyond chance."""
@@ -96,7 +98,9 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     if headline != "pair" and len(axis.groups) > 1:
         # What holds of the first place must hold of all.
         pairs = itertools.chain.from_iterable(map(axis.against_first, axis.groups))
-        headline, lead = lead_of(compare_each([*pairs], measures, trials.until), losers, is_amount=False)
+        candidates = compare_each([*pairs], measures, trials.until)
+        headline, lead = lead_of(candidates, losers, is_amount=False)
+    worst = worst_of(candidates) if headline == "none_better" else ()
     lossless = lossless_of(lead, candidates) if is_amount else ()
 
     ends: list[Comparison] = []
@@ -125,7 +129,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         comparisons.insert(0, lead)
     pair = lead[0].pair
     facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.base_name}
-    return Answer(headline, facts, lead, comparisons, caveats, why_of(lead), beside, missing, lossless=lossless)
+    why = why_of(worst or lead)
+    return Answer(headline, facts, lead, comparisons, caveats, why, beside, missing, lossless=lossless, worst=worst)
 
 
 def _missing(trials: SweepTrials, name: str) -> Missing | None:
@@ -145,8 +150,13 @@ def why_of(lead: Comparison) -> StepChange | None:
     change = None if pair.trial is pair.base else step_change(pair.trial, pair.base)
     if change is None:
         return None
+    of_time = next((effect for effect in lead if effect.measure.kind in ("speed", "duration")), lead[0])
+    if of_time.sign or lead[0].sign:
+        return change
     is_large = abs(change.step_ms - change.base_ms) >= _EXPLAINED_FROM * change.base_ms
-    return change if is_large or lead[0].sign else None
+    # Of equal samples the speed is that of the steps: what is undecided of it has no cause.
+    is_undecided = change.samples == 1 and of_time.contrast.low is not None
+    return change if is_large and not is_undecided else None
 
 
 def axis_that_varies(trials: SweepTrials, name: str) -> str:

@@ -53,7 +53,27 @@ def _gain(comparison: Comparison, name: str) -> float:
     for effect in comparison:
         if not effect.measure.is_judged and _loses(comparison):
             continue
+        if effect.measure.is_negligible:
+            continue
         # Without a better direction, any difference counts.
         if effect.measure.name == name and effect.sign and effect.gain >= 0:
+            return effect.size
+    return 0.0
+
+
+def worst_of(candidates: Sequence[Comparison]) -> Comparison:
+    """The candidate that loses most beyond chance, by the first measure by which any loses; empty without one."""
+    effects = [effect for comparison in candidates for effect in comparison if effect.measure.is_judged]
+    for name in dict.fromkeys(effect.measure.name for effect in effects):
+        losses = [_loss(comparison, name) for comparison in candidates]
+        if any(losses):
+            return candidates[losses.index(max(losses))]
+    return ()
+
+
+def _loss(comparison: Comparison, name: str) -> float:
+    """How large the loss by a measure is; 0 without one beyond chance."""
+    for effect in comparison:
+        if effect.measure.name == name and effect.verdict in ("more", "less") and effect.gain < 0:
             return effect.size
     return 0.0

@@ -228,6 +228,28 @@ def test_a_headline_says_first_that_what_was_asked_about_is_not_compared_and_why
     assert text.startswith("backend is not compared, since nccl was not measured: nccl needs GPUs. Only one trial")
 
 
+def test_where_none_is_better_the_worst_is_named_and_explained() -> None:
+    runs = results(
+        {"batch_per_rank": 16, "optimizer": ["adam", "sgd", "rmsprop"]},
+        lambda values, repeat: {"adam": 100.0, "sgd": 95.0 + 5 * repeat, "rmsprop": 30.0}[values["optimizer"]],
+    )
+    found = answer(runs, "optimizer", ["optimizer"])
+    assert (found.headline, found.worst[0].pair.label) == ("none_better", "optimizer rmsprop vs adam")
+    assert " Worst, optimizer rmsprop vs adam: 0.30x as fast" in headline_text(found)
+
+
+def test_a_difference_in_memory_that_is_of_no_use_does_not_lead() -> None:
+    runs = results(
+        {"batch_per_rank": 16, "optimizer": ["adam", "sgd", "rmsprop"]},
+        lambda values, repeat: {"adam": 100.0, "sgd": 95.0 + 5 * repeat, "rmsprop": 95.0 + 5 * repeat}[
+            values["optimizer"]
+        ],
+    )
+    for record in runs.records:
+        record.metrics["tensor_mem_mib"] = 1000.0 if record.config["optimizer"] != "sgd" else 999.0
+    assert answer(runs, "optimizer", ["optimizer"]).headline != "pair"
+
+
 def test_a_launcher_is_compared_by_its_start_up_too() -> None:
     runs = along("launcher", {"ray": (100.0, 0.9), "spawn": (100.0, 0.9)})
     for record in runs.records:
