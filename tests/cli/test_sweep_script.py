@@ -370,7 +370,7 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
     skipped = [line for line in done.stdout.splitlines() if "skipped" in line]
     known = (
         "needs GPUs",
-        "launcher=inline is one process",
+        "launcher=inline runs one process",
         "does not fit on this machine of",
         "needs as many machines, and this is one",
         "runs on cuda, and device=cpu",
