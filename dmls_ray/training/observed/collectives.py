@@ -75,6 +75,7 @@ class Collectives:
         self._awaited.clear()
         self._thread, self._groups_made = get_ident(), groups_made()
 
+    @hook
     def end_step(self, marks: Sequence[tuple[Phase | None, float]]) -> None:
         """Take what the step had.
 

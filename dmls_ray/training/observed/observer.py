@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from threading import get_ident
 from typing import Any
 
@@ -133,7 +133,7 @@ class ObservedSteps:
                 after_each(DistributedDataParallel, lambda ddp: self.ledger.ddp.append(DDPTimers(ddp))),
                 after_each_scaled_loss(self.ledger.losses.scaled),
                 after_each(Optimizer, self._made),
-                self._collectives.watched(),
+                self._collectives.watched() if self._watches else nullcontext(),
             ):
                 yield
         finally:
