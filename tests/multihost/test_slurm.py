@@ -24,7 +24,7 @@ from tests.multihost.slurm import Slurm
 pytestmark = [pytest.mark.multihost, pytest.mark.timeout(600)]
 
 SCRIPT = PROJECT / "sweeps" / "cluster" / "slurm.sbatch"
-STOPPED = "Stopped. The runs that had ended are kept"
+STOPPED = "Stopped. Runs that had ended are kept"
 SWEEP = (sys.executable, "-m", "dmls_ray", "sweep")
 ENV = {"PYTHONPATH": str(PROJECT), "MARKER": "a-value-of-the-environment"}
 
