@@ -50,6 +50,19 @@ def measured_passes(data: Mapping[str, Any], every: int) -> int:
     return min(last, 10) + max(last // every - 10 // every, 0)
 
 
+def hooks_that_wait(ddp: DistributedDataParallel) -> list[str]:
+    """The communication hooks of a model that have left its gradients as they are so far, with when they begin.
+
+    Without it: a compression that begins after the steps of a run is taken for one without a difference.
+    """
+    waiting = []
+    for hook, state in ddp._comm_hooks:
+        begins = max(getattr(state, "start_powerSGD_iter", 0), getattr(state, "start_localSGD_iter", 0))
+        if begins > getattr(state, "iter", begins):
+            waiting.append(f"{hook.__name__} (begins after {begins} steps)")
+    return waiting
+
+
 def around_loader_waits(
     begin: Callable[[Any], object], end: Callable[[Any, Any], object]
 ) -> AbstractContextManager[object]:

@@ -17,7 +17,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.provenance import has_cpp_compiler
-from dmls_ray.training.compat import compile_counters, ddp_logging_data, measured_passes, set_ddp_sample_rate
+from dmls_ray.training.compat import (
+    compile_counters,
+    ddp_logging_data,
+    hooks_that_wait,
+    measured_passes,
+    set_ddp_sample_rate,
+)
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.sharding import evaluation_shards, micro_batches, steps_per_epoch
@@ -76,6 +82,10 @@ class DDPModel:
         if self._ddp is None:
             return 0
         return sum(item.numel() * item.element_size() for item in self.bare.parameters() if item.requires_grad)
+
+    def waiting_hooks(self) -> list[str]:
+        """Hooks that have left all gradients as they are, since they begin after more steps than there were."""
+        return [] if self._timers is None else self._timers.waiting_hooks
 
     def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
@@ -151,6 +161,8 @@ class DDPTimers:
         self._measured = 0, 0, dict.fromkeys(_TIMES, 0.0)
         """Passes so far, how many of them DDP has measured, and the milliseconds that these took together."""
         self._at_start = self._measured
+        self.waiting_hooks: list[str] = []
+        """Hooks that have left the gradients as they are, when the timers were read last."""
 
     def count_from_here(self) -> None:
         """Leave the passes so far out: they were the warm-up."""
@@ -162,6 +174,7 @@ class DDPTimers:
         ddp = self._ddp()
         if ddp is None:
             return
+        self.waiting_hooks = hooks_that_wait(ddp)
         data = ddp_logging_data(ddp)
         count = measured_passes(data, self._every)
         sums = {name: data.get(timer, 0) / 1e6 * count for name, timer in _TIMES.items()}

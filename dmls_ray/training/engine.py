@@ -313,7 +313,7 @@ class RankTrainer(Generic[Task]):
         found = self.task.without_effect()
         if self.compiled and not self.compiled["compiled_graphs"]:
             found.append(f"compile={self.config.compile} (no graph was compiled)")
-        return found
+        return [*found, *self.ddp_model.waiting_hooks()]
 
 
 def _store_means(epoch: EpochRecord, local: EpochRecord, split: str, means: Means) -> None:

@@ -27,6 +27,7 @@ from dmls_ray.training.observed.seen_steps import (
     tokens_of,
     trained,
 )
+from dmls_ray.training.observed.without_effect import precision_in_vain
 
 _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 """Parts of a step that are known without a backward pass."""
@@ -68,6 +69,8 @@ class Ledger:
         self.rule = StepRule()
         self.ddp: list[DDPTimers] = []
         self.backward_passes = 0
+        self.pins_in_vain = False
+        """Whether a loader was to copy its batches to pinned memory, and does not."""
         self.early_s: list[float] = []
         """Seconds of the steps of the warm-up, by the host's clock."""
         self.fault = ""
@@ -189,9 +192,14 @@ class Ledger:
 
     def _without_effect(self) -> str:
         """What was asked for, and changed nothing."""
+        found = []
         if self._inputs.has_compiled and not compile_counters()["stats"]["unique_graphs"]:
-            return "torch.compile (no graph was compiled)"
-        return ""
+            found.append("torch.compile (no graph was compiled)")
+        if self.pins_in_vain:
+            found.append("pin_memory (no GPU is there)")
+        if precision := precision_in_vain(self._device):
+            found.append(f"float32_matmul_precision={precision} (products have the error of fp32)")
+        return "; ".join([*found, *[text for timers in self.ddp for text in timers.waiting_hooks]])
 
     def times(self) -> dict[str, Any]:
         """Milliseconds of counted steps and of their parts, with communication under DDP; none where they are in doubt.

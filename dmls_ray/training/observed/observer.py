@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
 from dmls_ray.records.run_events import Progress
 from dmls_ray.training.clocks import PhaseClock, StepTimer
@@ -39,6 +40,7 @@ from dmls_ray.training.observed.loaders import batch_of
 from dmls_ray.training.observed.model_inputs import ModelInputs
 from dmls_ray.training.observed.model_tests import ModelTests
 from dmls_ray.training.observed.seen_steps import SeenStep
+from dmls_ray.training.observed.without_effect import pins_in_vain
 from dmls_ray.training.optimizers import around_optimizer_steps
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
@@ -133,6 +135,7 @@ class ObservedSteps:
                 after_each(DistributedDataParallel, lambda ddp: self.ledger.ddp.append(DDPTimers(ddp))),
                 after_each_scaled_loss(self.ledger.losses.scaled),
                 after_each(Optimizer, self._made),
+                after_each(DataLoader, self._made_loader),
                 self._collectives.watched() if self._watches else nullcontext(),
             ):
                 yield
@@ -183,6 +186,10 @@ class ObservedSteps:
     def _made(self, optimizer: Optimizer) -> None:
         self._has_optimizer = True
         self._gradients.add(optimizer)
+
+    @hook
+    def _made_loader(self, loader: Any) -> None:
+        self.ledger.pins_in_vain |= pins_in_vain(loader)
 
     def _begin_forward(self, with_gradients: bool, leaves: list[Any]) -> None:
         self._close_phase()

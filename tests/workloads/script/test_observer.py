@@ -7,6 +7,7 @@ import torch
 
 from dmls_ray.analysis.findings.same_training import ROUNDING
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.training.precision import slow_precisions
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 
 SCALED = """
@@ -290,3 +291,37 @@ for epoch in range(100):
     assert result.outcome is Outcome.OK, result.reason
     assert (result.values["samples_per_step"], result.values["backward_passes"]) == (32, 2)
     assert result.run["time_unknown"]
+
+
+PINNED = """
+torch.set_float32_matmul_precision("medium")
+for epoch in range(100):
+    for x, y in DataLoader(data, 16, pin_memory=True):
+        step(x, y)
+"""
+
+
+def test_pinned_memory_and_a_precision_that_this_processor_does_not_have_are_named(run: Runner) -> None:
+    if torch.cuda.is_available() or not slow_precisions(["amp-bf16"]):
+        pytest.skip("this machine has units for what the script asks for")
+    result = run.one(BEGIN + PINNED)
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.run["without_effect"] == (
+        "pin_memory (no GPU is there); float32_matmul_precision=medium (products have the error of fp32)"
+    )
+
+
+HOOKED = """
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+
+torch.distributed.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 4))
+model.register_comm_hook(PowerSGDState(None), powerSGD_hook)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_a_communication_hook_that_begins_after_the_steps_of_the_run_is_named(run: Runner) -> None:
+    results = run.ranks(BEGIN + HOOKED + LOOP, world_size=2)
+    assert [item.outcome for item in results] == [Outcome.OK, Outcome.OK], [item.reason for item in results]
+    assert {item.run["without_effect"] for item in results} == {"powerSGD_hook (begins after 1000 steps)"}

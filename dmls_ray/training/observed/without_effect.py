@@ -1,0 +1,30 @@
+"""What a program asks of PyTorch that has no effect on its device or in its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+_SIDE = 256
+"""Rows and columns of a product for which PyTorch takes another number format, where the processor has units for it."""
+_ROUNDED = 1e-4
+"""Relative error of the product above which its factors were rounded: then it is 1e-3, and 1e-6 in float32."""
+
+
+def pins_in_vain(loader: DataLoader[Any]) -> bool:
+    """Whether a loader is to copy its batches to pinned memory, which PyTorch leaves out without an accelerator."""
+    return loader.pin_memory and not torch.cuda.is_available()
+
+
+def precision_in_vain(device: torch.device) -> str:
+    """The precision of matrix products that was asked for on a CPU whose products are exact to float32, else empty."""
+    precision = torch.get_float32_matmul_precision()
+    if device.type != "cpu" or precision == "highest":
+        return ""
+    # Rounded to 1 by bfloat16 and by TF32.
+    value = 1 + 2**-11
+    factor = torch.full((_SIDE, _SIDE), value)
+    error = abs((factor @ factor)[0, 0].item() / (_SIDE * value**2) - 1)
+    return precision if error < _ROUNDED else ""
