@@ -49,7 +49,7 @@ class AnswerTable:
         self.training = words_on_training.training_text(change)
         """Whether these two trials train the same; empty where that was not seen."""
         beside = map(words.beside_text, self.answer.beside)
-        overfitting = words.overfitting_text(self.answer.overfitting, is_alone=not self.answer.comparisons)
+        overfitting = words.overfitting_text(self.answer)
         self.sentences = list(filter(None, [self.training, words.why_text(self.answer.why), *beside, overfitting]))
         """What follows the headline: the training, where the difference of steps goes, what other fields do, and which
         trials overfit."""

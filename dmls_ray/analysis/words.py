@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.findings.answer import Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
-from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.question import Decision
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
@@ -120,15 +119,11 @@ def _missing_text(missing: Missing | None) -> str:
     return f"{missing.field} is not compared, since {names} {verb} not measured: {reason}. "
 
 
-def overfitting_text(found: Sequence[Overfitting], *, is_alone: bool) -> str:
-    """Which trials overfit, from which epoch on, and how they end; empty without any.
-
-    Args:
-        found: the trials that overfit.
-        is_alone: whether no other trial was measured, so that it needs no name.
-    """
+def overfitting_text(answer: Answer) -> str:
+    """Which trials overfit, from which epoch on, and how they end; empty where test losses are not known."""
+    is_alone = not answer.comparisons
     texts = []
-    for item in found:
+    for item in answer.overfitting:
         first = f"{item.first} of {item.epochs}" if item.first == item.last else f"{item.first} to {item.last}"
         text = f"from epoch {first} on"
         if not is_alone:
@@ -138,7 +133,10 @@ def overfitting_text(found: Sequence[Overfitting], *, is_alone: bool) -> str:
         if item.train_accuracy is not None and item.test_accuracy is not None:
             text += f" (accuracy {item.train_accuracy:.3f} in training, {item.test_accuracy:.3f} in the test)"
         texts.append(text)
-    return f"Overfitting, test loss rises while train loss falls: {join_names(texts, _SHOWN)}." if texts else ""
+    if texts:
+        return f"Overfitting, test loss rises while train loss falls: {join_names(texts, _SHOWN)}."
+    epochs = answer.epochs_without
+    return f"Overfitting is not shown within {epochs} epochs." if epochs else ""
 
 
 def beside_text(comparison: Comparison) -> str:

@@ -63,6 +63,8 @@ class Answer:
     """The values that were asked for and not measured, where only one value was."""
     overfitting: Sequence[Overfitting] = ()
     """The trials that overfit."""
+    epochs_without: int = 0
+    """Epochs in which no trial is shown to overfit; 0 where one is, or test losses are not known."""
     worst: Comparison = ()
     """Where none is better: the one that is worse by most, which `why` is about then."""
     lossless: Comparison = ()

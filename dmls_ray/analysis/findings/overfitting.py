@@ -47,3 +47,14 @@ def overfitting_of(trials: Iterable[Trial]) -> list[Overfitting]:
             if known and len(known) == len(firsts):
                 found.append(Overfitting(trial, min(known), max(known), epochs, False))
     return found
+
+
+def epochs_without(trials: Iterable[Trial]) -> int:
+    """The epochs over which test losses were compared, where no trial overfits; 0 where there are fewer than two."""
+    tested = [
+        sum("test_loss" in epoch.metrics and "train_loss" in epoch.metrics for epoch in run.epochs)
+        for trial in trials
+        for run in trial.counted
+    ]
+    fewest = min(tested, default=0)
+    return fewest if fewest > 1 else 0

@@ -46,8 +46,11 @@ def test_a_trial_that_overfits_among_others_is_named() -> None:
     assert "dropout=0 from epoch 3 of 4 on (" in said(with_losses([1.0, 0.5, 0.8, 1.2], [0.0, 0.3], 3))
 
 
-def test_a_trial_whose_test_loss_falls_to_the_end_is_not_named() -> None:
-    assert said(with_losses([1.0, 0.5, 0.4, 0.3], [0.0, 0.3], 3)) == ""
+@pytest.mark.parametrize(
+    ("losses", "text"), [([1.0, 0.5, 0.4, 0.3], "Overfitting is not shown within 4 epochs."), ([1.0], "")]
+)
+def test_trials_whose_test_losses_fall_to_the_end_are_not_shown_to_overfit(losses: list[float], text: str) -> None:
+    assert said(with_losses(losses, [0.0, 0.3], 3)) == text
 
 
 def test_too_few_repeats_of_which_one_does_not_overfit_say_nothing() -> None:
