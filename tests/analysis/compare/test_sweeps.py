@@ -119,7 +119,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
 
     comparison = compare_sweeps(sweep(), results(GRID, scattered))
     assert comparison.overall is None
-    assert comparison.headline() == "No repeat has all 2 configurations ok, so nothing is said over all."
+    assert comparison.headline() == "No repeat has all 2 configurations ok, so there is no value over all of them."
     assert not slower(comparison, 0)
 
 

@@ -141,7 +141,7 @@ def test_a_page_has_the_columns_that_answer() -> None:
 def test_what_is_left_out_is_named_with_the_command_that_shows_it() -> None:
     (note,) = shown_columns(table()).notes("results/my sweep")
     assert note.startswith("Not shown: global_batch, ")
-    assert note.endswith("; dmls-ray table 'results/my sweep' --columns all has them.")
+    assert note.endswith("; dmls-ray table 'results/my sweep' --columns all shows them.")
     assert shown_columns(table(), ["all"]).notes("x") == []
 
 

@@ -37,7 +37,9 @@ def test_a_script_whose_repeats_are_equal_is_spoken_of_as_a_script() -> None:
     for made in records:
         made.seed, made.metrics = made.repeat, {**made.metrics, "train_loss": 1.25}
     (note,) = [note for note in make_table(Results("", records)).notes if "though seeds differ" in note]
-    assert note.endswith("If the script sets a seed itself, let it take that of the run: --seed-flag names its flag.")
+    assert note.endswith(
+        "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag."
+    )
 
 
 def test_ranks_that_compute_with_other_threads_are_not_compared_in_silence() -> None:
