@@ -209,7 +209,7 @@ def undecided_text(answer: Answer, decision: Decision | None) -> str:
     if decision is not None and decision.claims and is_compared:
         parts.append(_open_text(decision))
         within = f"{100 * decision.until.within:.3g}"
-        mark = f"?: neither beyond chance nor known to within {within}% or {within} points"
+        mark = f"?: not beyond chance, and not known to within {within}% or {within} points"
     for name, facts in answer.caveats.items():
         shown = dict(facts)
         for key, value in facts.items():

@@ -151,7 +151,7 @@ def test_an_estimate_says_that_it_is_one_of_other_settings() -> None:
     for axes in (known, {"batch_per_rank": [16, 32]}):
         state = FolderState(make_plan(axes, repeats=2), asked, records, lambda: Results(Path(), []))
         estimates.append(describe_estimate(state))
-    assert estimates[0].endswith("by the runs measured here.")
+    assert estimates[0].endswith("by earlier runs here.")
     assert estimates[1].endswith("here. Settings without a measurement are assumed to be as fast as the others.")
 
 

@@ -40,7 +40,7 @@ def config(**changes: Any) -> TrialConfig:
         (LAPTOP, {"world_size": 2, "threads_per_rank": 2}, "world_size=2 x threads_per_rank=2 does not fit"),
         (LAPTOP, {"device": "cuda"}, "device=cuda needs a GPU and this machine has none. .*pass --device cpu"),
         (LAPTOP, {"backend": "nccl"}, "backend=nccl needs GPUs, but this run would train on CPUs. Use backend gloo"),
-        (SERVER, {"quantization": "qat"}, "quantization=qat is for CPUs, and this would train on GPUs"),
+        (SERVER, {"quantization": "qat"}, "quantization=qat is for CPUs, but this run would train on GPUs"),
         (SERVER, {"world_size": 4}, ""),
         (SERVER, {"world_size": 5}, "world_size=5 does not fit on this cluster of 2, 2 GPUs. Lower it, add"),
         (SERVER, {"world_size": 16, "device": "cpu"}, ""),

@@ -233,7 +233,7 @@ def test_a_search_has_no_times_and_its_best_trial_first() -> None:
     table = make_table(runs, best_by=("bits", True))
     assert not [head for head in table.frame().columns if head.startswith("s/")]
     assert table.rows[0].factors["lr"] == 0.2
-    assert any("times are left out" in note for note in table.notes)
+    assert any("times are not shown" in note for note in table.notes)
 
 
 def test_a_trial_that_a_search_stopped_is_not_ok_and_its_accuracy_is_of_its_epoch() -> None:
