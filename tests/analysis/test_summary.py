@@ -29,7 +29,7 @@ def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
 
 def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
     stopped = reading(2, session())
-    warning = "Unfinished: 7 of the 9 runs that were asked for; the same command runs them (not with --fresh)."
+    warning = "Unfinished: 7 of the 9 requested runs; the same command without --fresh runs them."
     assert stopped.table.notes[-1] == warning
     assert f'<p class="warning">{warning}</p>' in render_report(stopped, [])
     assert reading(8, session()).unfinished.startswith("Unfinished: 1 of the 9 runs ")

@@ -80,8 +80,8 @@ BAD_INPUT = [
     (["--workload", "blur"], "--workload blur: unknown workload; installed are "),
     (["--workload", "grayscale", "--train", "m:f"], "--workload grayscale and --train m:f are both given"),
     (["--trials", "3"], "trials=3 only applies to a search; add --search"),
-    (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
-    (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
+    (["--range", "lr", "0.1", "1"], "lr has a range, which a grid cannot enumerate"),
+    (["--range", "lr", "low", "1"], "the range of lr from low to 1 needs two numbers"),
     (
         ["--search", "--metric", "val_loss"],
         "--metric val_loss: unknown metric; classification reports train_loss,",
@@ -253,7 +253,7 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     first, second, third = out.splitlines()[:3]
     assert first.startswith("Every run with world_size=99 is skipped: world_size=99 does not fit on this machine of")
-    assert second == "No values of world_size are compared: only 1 is left."
+    assert second == "No values of world_size can be compared: only 1 is feasible."
     assert third == "12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:"
     assert out.count("to run") == 6
     assert out.count("repeat=0  skipped: world_size=99 does not fit on this machine of") == 2
@@ -373,7 +373,7 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
         "launcher=inline runs one process",
         "does not fit on this machine of",
         "needs as many machines, and this is one",
-        "runs on cuda, and device=cpu",
+        "runs on cuda, but device=cpu",
     )
     assert all(any(reason in line for reason in known) for line in skipped)
     assert "to run" in done.stdout

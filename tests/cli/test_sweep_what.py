@@ -302,7 +302,7 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
     before = checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns
     how = ["--repeats", "2", "--out", "results/ab", "--", "sweep", "train.py"]
     done = dmls_ray("ab", "HEAD~1", "HEAD", *how, folder=tmp_path)
-    assert "Runs wrote ckpt/latest.pt in copies of the repository; yours is as before" in done.stdout, done.stderr
+    assert "Runs wrote ckpt/latest.pt in copies of the repository; your files are unchanged" in done.stdout, done.stderr
     assert (checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns) == before
     logs = [*(tmp_path / "results" / "ab" / "runs").glob("*/rank0.log")]
     assert [log.read_text().splitlines()[0] for log in logs] == ["resumed from step 400"] * 4
@@ -316,7 +316,7 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
     assert "1 comparison" not in done.stdout, "the last line says what is open"
 
     done = dmls_ray("sweep", "train.py", "--repeats", "2", "--out", "results/plain", folder=tmp_path)
-    assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in done.stdout, done.stderr
+    assert "Runs read files that earlier runs wrote (ckpt/latest.pt), so they may resume" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

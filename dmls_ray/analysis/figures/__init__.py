@@ -56,7 +56,7 @@ def _notes_on_marks(chart: Chart) -> list[str]:
     measured = [series for panel in chart.panels for series in panel.series if series.kind == "points"]
     notes = []
     if any(point.low is not None for series in measured for point in series.points):
-        notes.append("Bars at points are 95% intervals over the runs of a trial.")
+        notes.append("Error bars are 95% intervals over the runs of a trial.")
     hidden: dict[str, None] = {}
     for panel in chart.panels:
         by_points: dict[Any, list[str]] = {}
@@ -68,5 +68,5 @@ def _notes_on_marks(chart: Chart) -> list[str]:
             if len(names) > 1:
                 hidden[f"{join_names(names)} ({panel.y.label.partition(' (')[0]})"] = None
     if hidden:
-        notes.append(f"On top of each other: {'; '.join(hidden)}.")
+        notes.append(f"Lines that coincide: {'; '.join(hidden)}.")
     return notes

@@ -50,7 +50,8 @@ def learning_chart(table: Table) -> Chart | None:
     notes.append("A point is the mean over the runs of a trial. A curve ends where its shortest run ends.")
     if any(_curve(row, name) for row in rows for name in ("train_loss", "train_accuracy")):
         notes.append(
-            "Training curves are means over the steps of an epoch, with dropout and augmentation, while weights change."
+            "Training curves are means over the steps of an epoch: with dropout and augmentation, while the weights "
+            "change."
         )
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 
@@ -83,7 +84,7 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
             series += plot.measured_series(label, points, metric=metric, connected=True, same_as=same_as)
             if split == "test" and row.overfit_epoch in by_epoch:
                 middle = estimate(list(by_epoch[row.overfit_epoch].values())).centre
-                text = "the mean test loss rises from here beyond chance, while the train loss falls"
+                text = "from here on the mean test loss rises beyond chance, while the train loss falls"
                 rings.append(Point(row.overfit_epoch, middle, text=f"{first}: {text}"))
     if rings:
         series.append(Series("overfitting begins", rings, "ring"))
@@ -128,11 +129,11 @@ def tradeoff_chart(table: Table) -> Chart | None:
     notes = [
         f"{len(front.best)} of {len(front.rows)} trials are on the front: {best}. "
         f"No other trial is at least as good in {goal} and in accuracy, and better in one of them. The front compares "
-        "means: trials that are closer than their intervals may change sides."
+        "means only: where intervals overlap, another trial may belong to it."
     ]
     if front.losers:
         lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
-        notes.append(f"Left out of the front, since they lose accuracy: {lost}.")
+        notes.append(f"Left out of the front because they lose accuracy: {lost}.")
     return Chart(name="tradeoff", title=f"Pareto front of {goal} and more accuracy", panels=panels, notes=notes)
 
 
@@ -152,7 +153,7 @@ def critical_batch_chart(table: Table) -> Chart | None:
         Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
     ]
     notes = [
-        "Each batch at the learning rate that needs fewest steps with it.",
+        "Each batch is shown at its best learning rate, which needs the fewest steps.",
         headline_text(answer_on_critical_batch(found)),
     ]
     return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)

@@ -20,7 +20,7 @@ Curve = Callable[[Trial], list[Point]]
 def step_times_chart(table: Table) -> Chart | None:
     """Empirical distribution of the times of optimizer steps; None if no run in bench mode has their quantiles."""
     x = Axis("optimizer step (ms)", log=True)
-    about = "At each share the median over all ranks of all runs of a trial."
+    about = "Each point is the median over all ranks of all runs of a trial."
     return _chart(table, "step_times", "Times of steps", x, {"steps within this time (fraction)": _steps}, about)
 
 
@@ -42,7 +42,7 @@ def rank_spread_chart(table: Table) -> Chart | None:
         "backward pass (% above mean over ranks)": partial(_spread, metric="backward_ms"),
         "memory of the GPU (% above mean over ranks)": partial(_spread, metric="device_mem_mib"),
     }
-    about = "Ranks wait for each other at every step, so the step of a slow rank is as long as that of the others."
+    about = "Ranks wait for each other at every step, so a slow rank makes the steps of all ranks equally long."
     return _chart(table, "rank_spread", "Spread over ranks", x, curves, about)
 
 
@@ -69,7 +69,7 @@ def utilization_chart(table: Table) -> Chart | None:
         "CPU utilization of a rank (% of a core)": partial(_samples, quantity="cpu_percent"),
         "GPU utilization of a rank (%)": partial(_samples, quantity="gpu_percent"),
     }
-    about = "In each half second the mean over all ranks of those runs of a trial that go on."
+    about = "Each point is the mean of half a second over all ranks of the trial's runs that have not ended."
     return _chart(table, "utilization", "Utilization over time", x, curves, about, "line")
 
 

@@ -119,7 +119,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
 
     comparison = compare_sweeps(sweep(), results(GRID, scattered))
     assert comparison.overall is None
-    assert comparison.headline() == "No repeat has all 2 configurations ok, so nothing is said over all."
+    assert comparison.headline() == "No repeat has all 2 configurations ok, so there is no value over all of them."
     assert not slower(comparison, 0)
 
 
@@ -323,7 +323,7 @@ def again() -> Results:
     [
         (sweep, other_epochs, None, "no configuration is both in results/sample (batch_per_rank=16 "),
         (sweep, lambda: Results("empty", []), None, "empty has no run"),
-        (sweep, searched, "images_per_s", "or was measured in a search"),
+        (sweep, searched, "images_per_s", "or is a time of a search"),
         (again, again, None, "6 runs of results/sample and of results/sample are the same"),
         (sweep, sweep, "speed", "--measure speed is not known of results/sample"),
         (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
@@ -339,7 +339,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, mea
 def test_a_slowdown_to_fail_at_is_a_share_of_a_speed() -> None:
     with pytest.raises(ConfigError, match="--fail-if-slower 5 is out of range; give 0% or more and less than 100%"):
         compare_sweeps(sweep(), sweep()).judge_slowdown(5)
-    with pytest.raises(ConfigError, match="--fail-if-slower is about speed and --measure test_accuracy is none"):
+    with pytest.raises(ConfigError, match="--fail-if-slower needs a speed, and --measure test_accuracy is not one"):
         compare_sweeps(sweep(), sweep(), measure="test_accuracy").judge_slowdown(0.05)
 
 

@@ -53,7 +53,7 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
     assert points(accuracy, "overfitting begins") == {3: 0.7}
     assert series(loss, "overfitting begins").kind == "ring"
     (ring,) = series(loss, "overfitting begins").points
-    assert ring.text == "test: the mean test loss rises from here beyond chance, while the train loss falls"
+    assert ring.text == "test: from here on the mean test loss rises beyond chance, while the train loss falls"
 
 
 def test_a_curve_ends_where_the_first_of_its_runs_has_ended() -> None:

@@ -154,7 +154,7 @@ def test_what_runs_do_not_have_in_common_is_said() -> None:
     notes = make_table(runs).notes
     assert "Other CPU, 64 cores, 2 x A GPU; Some CPU, 2 cores" in notes[1]
     assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes[1]
-    assert "Rows come from different machines: times of one are not compared with those of another." in notes
+    assert "Rows come from different machines. Times are compared only between runs on the same machine." in notes
     assert notes[4] == (
         "Rows of different versions are not compared with each other: torch 1 (batch_per_rank=16); torch 2 "
         "(batch_per_rank=16, batch_per_rank=32)."
@@ -233,7 +233,7 @@ def test_a_search_has_no_times_and_its_best_trial_first() -> None:
     table = make_table(runs, best_by=("bits", True))
     assert not [head for head in table.frame().columns if head.startswith("s/")]
     assert table.rows[0].factors["lr"] == 0.2
-    assert any("times are left out" in note for note in table.notes)
+    assert any("times are not shown" in note for note in table.notes)
 
 
 def test_a_trial_that_a_search_stopped_is_not_ok_and_its_accuracy_is_of_its_epoch() -> None:
