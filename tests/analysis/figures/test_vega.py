@@ -6,13 +6,14 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.drawn import save
+from dmls_ray.analysis.figures.drawn import drawings, save
 from dmls_ray.analysis.figures.style import CROSS, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.summary import summarize
@@ -125,7 +126,7 @@ def test_panels_of_one_quantity_share_their_scale() -> None:
 
 
 def test_series_at_the_same_category_do_not_hide_each_other() -> None:
-    both = [Series(name, [Point("0", 1.0)], connected=True) for name in ("a", "b")]
+    both = [Series(name, [Point("0", 1.0)]) for name in ("a", "b")]
     lost = Series("oom", [Point("0", None)], "cross", same_as="b")
     axis = Axis("rank", categories=["1", "0"])
     panel = panel_of(*both, lost, x=axis)
@@ -149,6 +150,35 @@ def test_intervals_of_curves_and_of_many_points_are_an_area_and_of_few_are_bars(
 ) -> None:
     series = Series("a", [Point(x, x, x - 1, x + 1) for x in range(1, count + 1)], kind, connected=kind == "points")
     assert [mark["type"] for mark in marks_of(series)] == marks
+
+
+def test_of_many_joined_points_some_have_a_mark() -> None:
+    def transforms(count: int) -> list[Any]:
+        curve = Series("a", [Point(x, x) for x in range(1, count + 1)], connected=True)
+        return [layer.get("transform") for layer in panel_of(curve)["layer"] if layer["mark"]["type"] == "point"]
+
+    assert transforms(15)[0] is None
+    assert transforms(16)[0][-1] == {"filter": "datum.number % 2 == 1"}
+    assert transforms(60)[0][-1] == {"filter": "datum.number % 4 == 1"}
+    drawn = Series("a", [Point(x, x) for x in range(1, 61)], connected=True)
+    (svg,) = drawings([chart_of(drawn)])
+    assert svg.count('aria-roledescription="point"') == 15
+
+
+def test_error_bars_that_overlap_at_a_number_are_drawn_side_by_side() -> None:
+    def offsets(*heights: float, x: Axis | None = None) -> dict[str, set[Any]]:
+        lines = [Series(str(y), [Point(1, y, y - 1, y + 1), Point(2, y)], connected=True) for y in heights]
+        ring = Series("best", [Point(1, heights[0])], "ring", same_as=lines[0].name)
+        found: dict[str, set[Any]] = {}
+        panel = panel_of(*lines, ring, x=x)
+        for layer, series in zip(panel["layer"], [*np.repeat([line.name for line in lines], 3), "best"], strict=False):
+            found.setdefault(str(series), set()).add(layer["encoding"].get("xOffset", {}).get("value"))
+        return found
+
+    assert offsets(5.0, 8.0) == {"5.0": {None}, "8.0": {None}, "best": {None}}
+    assert offsets(5.0, 6.0) == {"5.0": {-3.0}, "6.0": {3.0}, "best": {-3.0}}
+    many = offsets(*map(float, range(9)))
+    assert (many["0.0"], many["8.0"]) == ({-12.0}, {12.0}), "not farther than that"
 
 
 def test_a_cross_lies_at_the_upper_edge_with_its_runs_and_reason() -> None:
