@@ -125,7 +125,8 @@ def _overlap(one: Point, two: Point) -> bool:
     """Whether the intervals of two points overlap at one x."""
     if one.x != two.x or one.low is None or one.high is None or two.low is None or two.high is None:
         return False
-    return one.low <= two.high and two.low <= one.high
+    # Intervals of exact values, such as a size in bytes, have no width and need no room.
+    return one.low < one.high and one.low <= two.high and two.low <= one.high
 
 
 def rounded(value: float, digits: int = 5) -> float | None:

@@ -15,7 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
+from dmls_ray.analysis.figures.series import SINGLE_LINE
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
 from dmls_ray.util.text import escape_control_chars as escaped
 
@@ -26,8 +29,10 @@ _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _MAX_COLUMNS = 3
 _MOST_MARKS = 15
 """Joined points with a mark each; of more points every second, or third, has one."""
-_APART, _FARTHEST_APART = 6.0, 24.0
-"""Pixels between series that are moved apart, and at most between the first and the last of them."""
+_APART = 6.0
+"""Pixels between series that are moved apart; fewer if all of them would take half of the room between two points."""
+_ALL_TICKS = 3
+"""Whole numbers that have a tick each, and no number between them."""
 _MAX_LINE = 36
 """Characters of one line of a label."""
 _ROOM = 0.05
@@ -71,7 +76,7 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
         concat.append(view)
 
     legend = _legend(chart, styles, theme)
-    if len(legend) > 1:
+    if set(legend) - {SINGLE_LINE}:
         first = next(view for view in concat if "layer" in view)
         first["layer"].append(_legend_layer(legend))
     columns = math.ceil(len(concat) / math.ceil(len(concat) / _MAX_COLUMNS))
@@ -177,9 +182,12 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
     x = _channel("x", panel.x, _domain(panel.x, places))
     if not panel.x.categories and all(float(place).is_integer() for place in places):
         x["axis"]["tickMinStep"] = 1
+        if len({*places}) <= _ALL_TICKS:
+            # Vega has ticks at fractions in spite of the minimum step.
+            x["axis"]["values"] = sorted({*places})
     y = _channel("y", panel.y, y_domain)
     side_by_side = _side_by_side(panel)
-    shifts = _shifts(panel)
+    shifts = _shifts(panel, x["scale"])
     layers = []
     for name, series in zip(datasets, panel.series, strict=True):
         line = series.same_as if series.kind in ("ring", "cross") else series.name
@@ -209,11 +217,20 @@ def _side_by_side(panel: Panel) -> Spec:
     return {"xOffset": {"field": "line", "type": "nominal", "scale": {"domain": names}}}
 
 
-def _shifts(panel: Panel) -> dict[str, float]:
-    """Pixels by which series are moved to the right."""
+def _shifts(panel: Panel, scale: Spec) -> dict[str, float]:
+    """Pixels by which series are moved to the right, so that their error bars do not hide each other."""
     names = panel.moved_apart
+    if not names:
+        return {}
+    points = [point for series in panel.series if series.name in names for point in series.points]
+    places = [*{_number(point.x) for point in points}, *scale["domain"]]
+    if scale["type"] == "log":
+        places = list(map(math.log, places))
+    places.sort()
+    gaps = np.diff(places) * WIDTH / (places[-1] - places[0])
+    # The first and the last gap are the room at the ends of the axis.
+    step = min([_APART, *(gaps[1:-1] / 2 / len(names))])
     middle = (len(names) - 1) / 2
-    step = min(_APART, _FARTHEST_APART / max(len(names) - 1, 1))
     return {name: (place - middle) * step for place, name in enumerate(names)}
 
 

@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -165,20 +164,42 @@ def test_of_many_joined_points_some_have_a_mark() -> None:
     assert svg.count('aria-roledescription="point"') == 15
 
 
-def test_error_bars_that_overlap_at_a_number_are_drawn_side_by_side() -> None:
-    def offsets(*heights: float, x: Axis | None = None) -> dict[str, set[Any]]:
-        lines = [Series(str(y), [Point(1, y, y - 1, y + 1), Point(2, y)], connected=True) for y in heights]
-        ring = Series("best", [Point(1, heights[0])], "ring", same_as=lines[0].name)
-        found: dict[str, set[Any]] = {}
-        panel = panel_of(*lines, ring, x=x)
-        for layer, series in zip(panel["layer"], [*np.repeat([line.name for line in lines], 3), "best"], strict=False):
-            found.setdefault(str(series), set()).add(layer["encoding"].get("xOffset", {}).get("value"))
-        return found
+def shifts_of(*series: Series, **changes: Any) -> list[float | None]:
+    """By how many pixels each mark is moved."""
+    marks = [layer["encoding"] for layer in panel_of(*series, **changes)["layer"] if "name" in layer["data"]]
+    return [encoding.get("xOffset", {}).get("value") for encoding in marks]
 
-    assert offsets(5.0, 8.0) == {"5.0": {None}, "8.0": {None}, "best": {None}}
-    assert offsets(5.0, 6.0) == {"5.0": {-3.0}, "6.0": {3.0}, "best": {-3.0}}
-    many = offsets(*map(float, range(9)))
-    assert (many["0.0"], many["8.0"]) == ({-12.0}, {12.0}), "not farther than that"
+
+def test_error_bars_that_overlap_at_a_number_are_drawn_side_by_side() -> None:
+    def line(y: float, width: float = 1.0, last: int = 2) -> Series:
+        return Series(str(y), [Point(1, y, y - width, y + width), Point(last, y)], connected=True)
+
+    ring = Series("best", [Point(1, 5.0)], "ring", same_as="5.0")
+    assert shifts_of(line(5.0), line(6.0), ring) == [-3.0] * 3 + [3.0] * 3 + [-3.0], "bars, line and points"
+    assert set(shifts_of(line(5.0), line(8.0), ring)) == {None}
+    assert set(shifts_of(line(5.0, width=0.0), line(5.0, width=0.0))) == {None}
+    many = shifts_of(*(line(float(y)) for y in range(9)), Series("end", [Point(100, 1.0)]), x=Axis("epoch"))
+    assert 0 < many[-2] - many[0] < 2, "within half of the pixels from one epoch to the next"
+
+
+def test_category_labels_are_whole_and_turned_where_the_longest_would_meet_its_neighbour() -> None:
+    def angle(*names: str) -> int:
+        axis = panel_of(Series("a", [Point(names[0], 1.0)]), x=Axis("way", categories=names))["encoding"]["x"]["axis"]
+        assert axis["labelLimit"] == 0
+        return axis["labelAngle"]
+
+    assert angle("python_loops", "torch_compile", "opencv", "cpp") == -30
+    assert angle("loops", "compiled", "opencv", "cpp") == 0
+
+
+def test_few_whole_numbers_have_no_tick_between_them() -> None:
+    x = panel_of(Series("a", [Point(1, 1.0), Point(2, 2.0)]), x=Axis("epoch"))["encoding"]["x"]["axis"]
+    assert x["values"] == [1, 2]
+
+
+def test_a_single_series_has_a_legend_if_its_name_says_something() -> None:
+    assert len(panel_of(Series("measured", SAMPLES))["layer"]) == 1
+    assert len(panel_of(Series("batch 16", SAMPLES))["layer"]) == 2
 
 
 def test_a_cross_lies_at_the_upper_edge_with_its_runs_and_reason() -> None:
@@ -228,7 +249,6 @@ def test_the_legend_has_each_name_once_measured_first_and_without_a_colour_what_
     assert legend["stroke"]["scale"]["domain"] == ["a", "b", "best", "oom", "ideal"]
     assert legend["stroke"]["scale"]["range"] == [LIGHT["series0"], LIGHT["series1"], *[LIGHT["muted"]] * 3]
     assert legend["fill"]["scale"]["range"][2] == "transparent", "a ring stays one"
-    assert all("name" in layer["data"] for layer in panel_of(lines[0])["layer"]), "one series alone needs no legend"
 
 
 def test_texts_of_users_are_drawn_as_they_are(tmp_path: Path) -> None:
