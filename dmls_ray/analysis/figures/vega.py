@@ -30,7 +30,9 @@ _MAX_COLUMNS = 3
 _MOST_MARKS = 15
 """Joined points with a mark each; of more points every second, or third, has one."""
 _APART = 6.0
-"""Pixels between series that are moved apart; fewer if all of them would take half of the room between two points."""
+"""Pixels between series that are moved apart; fewer if all of them would take a quarter of the way to the next point,
+or more than the room at the ends of the axis.
+"""
 _ALL_TICKS = 3
 """Whole numbers that have a tick each, and no number between them."""
 _MAX_LINE = 36
@@ -228,8 +230,8 @@ def _shifts(panel: Panel, scale: Spec) -> dict[str, float]:
         places = list(map(math.log, places))
     places.sort()
     gaps = np.diff(places) * WIDTH / (places[-1] - places[0])
-    # The first and the last gap are the room at the ends of the axis.
-    step = min([_APART, *(gaps[1:-1] / 2 / len(names))])
+    widths = [2 * gaps[0], *gaps[1:-1] / 4, 2 * gaps[-1]]
+    step = min(_APART, min(widths) / len(names))
     middle = (len(names) - 1) / 2
     return {name: (place - middle) * step for place, name in enumerate(names)}
 

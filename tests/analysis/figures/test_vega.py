@@ -179,7 +179,7 @@ def test_error_bars_that_overlap_at_a_number_are_drawn_side_by_side() -> None:
     assert set(shifts_of(line(5.0), line(8.0), ring)) == {None}
     assert set(shifts_of(line(5.0, width=0.0), line(5.0, width=0.0))) == {None}
     many = shifts_of(*(line(float(y)) for y in range(9)), Series("end", [Point(100, 1.0)]), x=Axis("epoch"))
-    assert 0 < many[-2] - many[0] < 2, "within half of the pixels from one epoch to the next"
+    assert 0 < many[-2] - many[0] < 1, "within a quarter of the pixels from one epoch to the next"
 
 
 def test_category_labels_are_whole_and_turned_where_the_longest_would_meet_its_neighbour() -> None:
