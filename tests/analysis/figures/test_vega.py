@@ -104,6 +104,7 @@ def test_the_domain_of_a_log_axis_ends_near_its_values_and_ticks_are_where_the_a
     low, high = x["scale"]["domain"]
     assert 12 < low < 16
     assert 64 < high < 80
+    assert x["axis"]["labelSeparation"] > 0, "numbers do not touch"
 
 
 def test_an_axis_from_zero_begins_there_and_another_one_below_its_values() -> None:
