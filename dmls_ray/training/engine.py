@@ -62,8 +62,7 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
     """
     trainer = RankTrainer(config, rank, make_task)
     try:
-        with UtilizationSampler(trainer.device) as utilization:
-            outcome = trainer.run(emit)
+        outcome = trainer.run(emit)
         result = trainer.result(outcome)
         with trainer.clock.untimed():
             if rank.is_traced:
@@ -71,7 +70,7 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
             tensors = measure_tensors(trainer)
     finally:
         trainer.task.close()
-    return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, **utilization.read()}
+    return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, **trainer.utilization.read()}
 
 
 class RankTrainer(Generic[Task]):
@@ -116,11 +115,19 @@ class RankTrainer(Generic[Task]):
             self._local["noise"] = self.noise
 
     def run(self, emit: Emit) -> Outcome:
+        """Train, and evaluate what was learned."""
+        self.utilization = UtilizationSampler(self.device)
+        with self.utilization:
+            outcome = self._train_epochs(emit)
+        self._finish(outcome)
+        return outcome
+
+    def _train_epochs(self, emit: Emit) -> Outcome:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
         self.evaluator.emit = emit
         outcome = Outcome.OK
         stop = self._resume()
-        agreement = AgreementMeter()
+        self.agreement_meter = AgreementMeter()
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
             pruned = False
@@ -137,12 +144,15 @@ class RankTrainer(Generic[Task]):
             if self.checkpoints.wanted:
                 with self.clock.phase("checkpoint_s"):
                     self._save(stop)
+        return outcome
 
+    def _finish(self, outcome: Outcome) -> None:
+        """Evaluate and save the weights of the best epoch."""
         self.stopping.load_best(self.model)
         if self.rank.world_size > 1:
             with self.clock.untimed():
                 steps = self.steps_per_epoch * (len(self.epochs) - (self.resumed_epoch or 0))
-                self.agreement = agreement.read(steps, self.model.parameters())
+                self.agreement = self.agreement_meter.read(steps, self.model.parameters())
         if outcome is Outcome.OK:
             with self.clock.phase("inference_s"):
                 self.finish_metrics = self.task.finish(
@@ -154,7 +164,6 @@ class RankTrainer(Generic[Task]):
         if outcome is Outcome.OK and self.task.train_eval_samples:
             with self.clock.untimed():
                 self.finish_metrics |= self.evaluator.on_training_samples()
-        return outcome
 
     def _learned(self) -> dict[str, float]:
         """Losses and accuracies of the epoch that the weights are of, without those that are not finite."""

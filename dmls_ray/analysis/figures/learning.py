@@ -70,7 +70,7 @@ def _curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
 def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: str) -> list[Series]:
     """The curves of each trial, and rings where overfitting begins."""
     series: list[Series] = []
-    rings = []
+    rings: list[Series] = []
     for name, row in zip(plot.trial_labels(table, rows), rows, strict=True):
         # The first curve of a trial has the name that the trial has in other figures, and so its colour.
         first = name or splits[0]
@@ -84,11 +84,10 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
             series += plot.measured_series(label, points, metric=metric, connected=True, same_as=same_as)
             if split == "test" and row.overfit_epoch in by_epoch:
                 middle = estimate(list(by_epoch[row.overfit_epoch].values())).centre
-                text = "from here on the mean test loss rises beyond chance, while the train loss falls"
-                rings.append(Point(row.overfit_epoch, middle, text=f"{first}: {text}"))
-    if rings:
-        series.append(Series("overfitting begins", rings, "ring"))
-    return series
+                text = "the mean test loss rises from here beyond chance, while the train loss falls"
+                ring = Point(row.overfit_epoch, middle, text=f"{first}: {text}")
+                rings.append(Series("overfitting begins", [ring], "ring", same_as=first))
+    return [*series, *rings]
 
 
 def tradeoff_chart(table: Table) -> Chart | None:
@@ -104,14 +103,14 @@ def tradeoff_chart(table: Table) -> Chart | None:
     # Memory is drawn even if it hardly differs, so that the reader sees it.
     costs = [cost for cost in _AIMS if cost in (*front.axes, front.memory)]
     names = {row.trial_id: name for row, name in zip(front.rows, plot.trial_labels(table, front.rows), strict=True)}
-    groups: dict[str, list[Trial]] = {}
+    # Drawn first, so that it hides nothing on the front.
+    on_front = {row.trial_id for row in front.best}
+    groups = {_BEHIND: [row for row in front.rows if row.trial_id not in on_front]}
     for row in front.best:
         name = names[row.trial_id]
         if len(front.best) >= plot.MAX_SERIES:
             name = "on the front"
         groups.setdefault(name, []).append(row)
-    on_front = {row.trial_id for row in front.best}
-    groups[_BEHIND] = [row for row in front.rows if row.trial_id not in on_front]
 
     accuracy = plot.plotted_metric(_ACCURACY)
     panels = []
@@ -156,6 +155,10 @@ def critical_batch_chart(table: Table) -> Chart | None:
         "Each batch is shown at its best learning rate, which needs the fewest steps.",
         headline_text(answer_on_critical_batch(found)),
     ]
+    if any(series.kind == "band" for series in with_laws):
+        notes.append(
+            f"The band is the 95% interval of the critical batch, by a curve through {len(steps[0].points)} batches."
+        )
     return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)
 
 

@@ -117,7 +117,7 @@ def changes_chart(table: Table) -> Chart | None:
         for line in lines:
             series += _changes_and_baseline(line, item, x)
         panels.append(Panel(x=x, y=replace(item.y, from_zero=False), series=series))
-    about = f"The line and the area around it show the {BASELINE} and its interval."
+    about = f"The line and the band around it show the {BASELINE} and its interval."
     title = f"{_describe_panels(panels)} by change"
     return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
 
