@@ -346,7 +346,7 @@ def test_stale_runs_are_left_out_with_a_line_and_included_on_request(
     assert code == 0
     assert "left out" not in out
     assert re.search(r"code current vs [0-9a-f]{8} +\+0\.0", out), "two versions are values of an axis"
-    assert re.search(r"speeds not compared, .* has both: code current vs", " ".join(out.split()))
+    assert re.search(r"speeds not compared, .* one session: code current vs", " ".join(out.split()))
     everything = load(edited, stale=True).runs
     rows = everything.assign(is_current=everything["code"] == "current").groupby(["is_current", "batch_per_rank"])
     assert rows.size().to_dict() == {(False, 16): 3, (False, 32): 3, (True, 16): 3, (True, 64): 3}

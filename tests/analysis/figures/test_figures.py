@@ -126,7 +126,7 @@ def test_equal_lines_are_named_once_and_hidden_points_are_counted(monkeypatch: p
     notes = notes_on(*panels, Panel(x=x, y=Axis("accuracy (fraction)"), series=[alike]), monkeypatch=monkeypatch)
     assert notes == [
         "Equal values: a; b (first, second).",
-        "Points that lie under an equal one: 1 (accuracy against memory).",
+        "Points hidden under equal ones: 1 (accuracy against memory).",
     ]
 
 
