@@ -266,7 +266,7 @@ def test_a_launcher_is_compared_by_its_start_up_too() -> None:
     ("rates", "accuracies", "text"),
     [
         ((100.0, 400.0), (0.9, 0.9), "4.00x as fast in 2 repeats (too few for an interval), equal test accuracy"),
-        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 percentage points of test accuracy in 2 repeats"),
+        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 percentage points of test accuracy in 2"),
     ],
 )  # fmt: skip
 def test_what_too_few_repeats_say_is_said_with_their_number(
