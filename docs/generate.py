@@ -71,7 +71,8 @@ def script() -> str:
     """The command of a sweep of a script, and its answer without the line on what is undecided."""
     lines = summarize(load(REFERENCE / "script")).answer.lines(100)
     command = "dmls-ray sweep train.py --batch-size 16 64 --world-size 1 2"
-    return "\n".join(["```console", f"$ {command}", "...", *lines[:-2], "```"])
+    shown = "\n".join(lines).rpartition("\n\n")[0]
+    return "\n".join(["```console", f"$ {command}", "...", shown, "```"])
 
 
 def batch_size() -> str:

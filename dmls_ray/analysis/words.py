@@ -87,9 +87,7 @@ CAVEATS: Mapping[str, str] = {
     "at_edge": "the best learning rate at {batches}: it is the smallest or the largest that was tried",
 }
 """What a reader must know -> the words."""
-INTERVALS = (
-    "Intervals [95%] hold for all comparisons together, so with few repeats they are wider than those of trials."
-)
+INTERVALS = "Intervals [95%] hold jointly for all comparisons, so with few repeats a trial's own are narrower."
 """What the intervals of a table of effects are."""
 _PARTS = {
     **PARTS, "exposed_comm_ms": "communication", TOGETHER: "backward pass with communication", "rest_ms": "other"

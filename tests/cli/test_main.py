@@ -243,7 +243,7 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("table nowhere", "nowhere holds no runs.jsonl; name the folder of a sweep, results/batch_size, say."),
+        ("table nowhere", "nowhere holds no runs.jsonl; name the folder of a sweep, for example results/batch_size."),
         ("tabel", "argument COMMAND: invalid choice: 'tabel'"),
         ("table", "the following arguments are required: DIR"),
         ("", "the following arguments are required: COMMAND"),
@@ -346,7 +346,7 @@ def test_stale_runs_are_left_out_with_a_line_and_included_on_request(
     assert code == 0
     assert "left out" not in out
     assert re.search(r"code current vs [0-9a-f]{8} +\+0\.0", out), "two versions are values of an axis"
-    assert re.search(r"speeds not compared, .* has both: code current vs", " ".join(out.split()))
+    assert re.search(r"speeds not compared, .* of one session: code current vs", " ".join(out.split()))
     everything = load(edited, stale=True).runs
     rows = everything.assign(is_current=everything["code"] == "current").groupby(["is_current", "batch_per_rank"])
     assert rows.size().to_dict() == {(False, 16): 3, (False, 32): 3, (True, 16): 3, (True, 64): 3}

@@ -57,7 +57,7 @@ class Plain(Workload):
     ("chosen", "axes", "options", "message"),
     [
         (Plain(), {"seed": [1]}, {"aim": "accuracy"}, "--aim accuracy needs test accuracies, and plain has none"),
-        (None, {"batch_per_rank": [16, 32]}, {"aim": "time-to-accuracy"}, "add --target-accuracy 0.9, say"),
+        (None, {"batch_per_rank": [16, 32]}, {"aim": "time-to-accuracy"}, "add --target-accuracy 0.9, for example"),
         (
             None, {"batch_per_rank": [16], "target_accuracy": [0.2, 0.3]}, {"aim": "time-to-accuracy"},
             "--target-accuracy 0.2 0.3: --aim time-to-accuracy needs one target; give",
@@ -164,7 +164,7 @@ def test_whole_blocks_are_added_until_no_comparison_is_open_or_no_more_are_allow
     assert folder.next() == [8, 8, 9, 9, 10, 10, 11, 11]
     assert folder.next() == []
     assert "1 of 2 comparisons after 12 repeats" in folder.reason
-    assert "would decide 1: --max-repeats " in folder.reason
+    assert "would decide 1 of them: --max-repeats " in folder.reason
 
 
 def test_three_blocks_are_enough_for_what_is_far_apart() -> None:

@@ -264,7 +264,7 @@ def failed() -> Results:
     [
         (measured, {"name": "time-to-accuracy"}, "give --target-accuracy."),
         (measured, {"name": "speed"}, "--for speed is unknown; choose from accuracy, cost, memory, throughput"),
-        (measured, {"name": "cost"}, "give --price-per-hour 2.5, say"),
+        (measured, {"name": "cost"}, "give --price-per-hour 2.5, for example"),
         (measured, {"name": "cost", "price_per_hour": -1}, "--price-per-hour -1 is out of range"),
         (measured, {"name": "memory", "price_per_hour": 1}, "has no effect with --for memory"),
         (measured, {"name": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
@@ -327,7 +327,7 @@ def test_advice_says_whose_clocks_were_held_down() -> None:
     for record in swept.records:
         record.metrics["held_by_heat"] = 0.5
     assert any(
-        "held down: batch_per_rank=16 (heat in 50% of a run)" in note for note in advise(swept, "throughput").notes()
+        "throttled: batch_per_rank=16 (heat in 50% of a run)" in note for note in advise(swept, "throughput").notes()
     )
 
 

@@ -181,7 +181,7 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
     for counts in ((1, 1), (3, 1), (2, 3)):
         comparison = compare_sweeps(swept(100, counts[0]), swept(1, counts[1]), measure=measure)
         assert {comparison.overall.verdict, *comparison.frame()["verdict"]} == {IN_THESE_SESSIONS}
-        assert any("a verdict needs 3 sessions of each" in note for note in comparison.notes())
+        assert any("a verdict needs 3 sessions of A and of B" in note for note in comparison.notes())
         if comparison.basis.measure.kind == "speed":
             assert not slower(comparison, 0)
             assert not_ruled_out(comparison, 0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
@@ -225,7 +225,7 @@ def test_clocks_that_were_held_down_in_one_of_two_sweeps_are_noted() -> None:
     for record in held.records:
         record.metrics["held_by_heat"] = 0.5
     notes = compare_sweeps(sweep(), held).notes()
-    assert [note[:2] for note in notes if "held down" in note] == ["B:"]
+    assert [note[:2] for note in notes if "throttled" in note] == ["B:"]
 
 
 def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None:
@@ -325,8 +325,8 @@ def again() -> Results:
         (sweep, lambda: Results("empty", []), None, "empty has no run"),
         (sweep, searched, "images_per_s", "or is a time of a search"),
         (again, again, None, "6 runs of results/sample and of results/sample are the same"),
-        (sweep, sweep, "speed", "--measure speed is not known of results/sample"),
-        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
+        (sweep, sweep, "speed", "--measure speed is not reported by results/sample"),
+        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not reported by results/sample"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, message: str) -> None:

@@ -235,7 +235,7 @@ def test_where_none_is_better_the_worst_is_named_and_explained() -> None:
     )
     found = answer(runs, "optimizer", ["optimizer"])
     assert (found.headline, found.worst[0].pair.label) == ("none_better", "optimizer rmsprop vs adam")
-    assert " Worst, optimizer rmsprop vs adam: 0.30x as fast" in headline_text(found)
+    assert " The worst is optimizer rmsprop vs adam: 0.30x as fast" in headline_text(found)
 
 
 def test_a_difference_in_memory_that_is_of_no_use_does_not_lead() -> None:
@@ -266,7 +266,8 @@ def test_a_launcher_is_compared_by_its_start_up_too() -> None:
     ("rates", "accuracies", "text"),
     [
         ((100.0, 400.0), (0.9, 0.9), "4.00x as fast in 2 repeats (too few for an interval), equal test accuracy"),
-        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 points of test accuracy in 2 repeats"),
+        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 percentage points of test accuracy in 2 "
+        "repeats"),
     ],
 )  # fmt: skip
 def test_what_too_few_repeats_say_is_said_with_their_number(
@@ -302,7 +303,7 @@ def test_trials_whose_clocks_were_held_down_are_compared_and_named() -> None:
     found = answer(runs, "batch_per_rank")
     assert keys(found) == [("batch_per_rank 32 vs 16", "")]
     assert found.caveats["held_clocks"] == {"names": ["batch_per_rank=32 (power in 93% of a run)"]}
-    assert "held down: batch_per_rank=32" in undecided_text(found, None)
+    assert "throttled: batch_per_rank=32" in undecided_text(found, None)
 
 
 @pytest.mark.parametrize(("steps", "names"), [(50, ["width=1", "width=2"]), (1000, None)])

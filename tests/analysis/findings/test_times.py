@@ -68,7 +68,7 @@ def test_of_steps_with_unknown_samples_none_is_better() -> None:
     assert (comparison[0].sign, comparison[0].gain) == (1, 0)
     with pytest.raises(ConfigError, match="needs the samples of a step, .* give --samples"):
         OBJECTIVES["throughput"](table=table)
-    with pytest.raises(ConfigError, match="ended after different steps"):
+    with pytest.raises(ConfigError, match="ended after different numbers of steps"):
         OBJECTIVES["cost"](table=table, price_per_hour=1.0)
 
 
@@ -88,4 +88,4 @@ def test_a_slower_step_is_a_slowdown() -> None:
 def test_ranks_that_train_apart_where_they_did_not_are_no_gain() -> None:
     apart = table_of(independent_ranks=lambda delay: "no collectives" if delay == 30 else "")
     verdict = judge_slowdown(apart, "delay", (200, 30), Until())  # type: ignore[arg-type]
-    assert (verdict.word, verdict.outcomes) == ("discard", ["its ranks trained apart"])
+    assert (verdict.word, verdict.outcomes) == ("discard", ["its ranks trained separate models"])
