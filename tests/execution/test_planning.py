@@ -159,7 +159,7 @@ def test_whole_blocks_are_added_until_no_comparison_is_open_or_no_more_are_allow
     assert folder.next() == [0, 0, 1, 1, 2, 2]
     assert folder.reason == ""
     assert folder.next() == [3, 3, 4, 4]
-    assert folder.reason.startswith("After 3 repeats, 1 of 2 comparisons open")
+    assert folder.reason.startswith("After 3 repeats, still open: 1 of 2 comparisons")
     assert folder.next() == [5, 5, 6, 6, 7, 7]
     assert folder.next() == [8, 8, 9, 9, 10, 10, 11, 11]
     assert folder.next() == []
