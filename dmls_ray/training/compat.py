@@ -50,17 +50,19 @@ def measured_passes(data: Mapping[str, Any], every: int) -> int:
     return min(last, 10) + max(last // every - 10 // every, 0)
 
 
-def hooks_that_wait(ddp: DistributedDataParallel) -> list[str]:
-    """The communication hooks of a model that have left its gradients as they are so far, with when they begin.
+def late_hooks(ddp: DistributedDataParallel) -> dict[str, int]:
+    """The communication hooks of a model that leave its first gradients as they are: name -> how many passes.
 
-    Without it: a compression that begins after the steps of a run is taken for one without a difference.
+    Without it: a compression that begins after the passes of a run is taken for one without a difference.
     """
-    waiting = []
+    starts = {"powerSGD_hook": "start_powerSGD_iter", "post_localSGD_hook": "start_localSGD_iter"}
+    late = {}
     for hook, state in ddp._comm_hooks:
-        begins = max(getattr(state, "start_powerSGD_iter", 0), getattr(state, "start_localSGD_iter", 0))
-        if begins > getattr(state, "iter", begins):
-            waiting.append(f"{hook.__name__} (begins after {begins} steps)")
-    return waiting
+        # Not of a hook that compresses what this one then leaves as it is.
+        module = getattr(hook, "__module__", "").rpartition(".")[2]
+        if module in starts:
+            late[hook.__name__] = int(getattr(state, starts[module], 0))
+    return late
 
 
 def around_loader_waits(

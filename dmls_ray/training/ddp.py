@@ -20,7 +20,7 @@ from dmls_ray.records.provenance import has_cpp_compiler
 from dmls_ray.training.compat import (
     compile_counters,
     ddp_logging_data,
-    hooks_that_wait,
+    late_hooks,
     measured_passes,
     set_ddp_sample_rate,
 )
@@ -83,9 +83,9 @@ class DDPModel:
             return 0
         return sum(item.numel() * item.element_size() for item in self.bare.parameters() if item.requires_grad)
 
-    def waiting_hooks(self) -> list[str]:
-        """Hooks that have left all gradients as they are, since they begin after more steps than there were."""
-        return [] if self._timers is None else self._timers.waiting_hooks
+    def hooks_without_effect(self, passes: int) -> list[str]:
+        """Hooks that have left all gradients of so many passes as they are."""
+        return [] if self._timers is None else hooks_without_effect(self._timers.late_hooks, passes)
 
     def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
@@ -161,8 +161,8 @@ class DDPTimers:
         self._measured = 0, 0, dict.fromkeys(_TIMES, 0.0)
         """Passes so far, how many of them DDP has measured, and the milliseconds that these took together."""
         self._at_start = self._measured
-        self.waiting_hooks: list[str] = []
-        """Hooks that have left the gradients as they are, when the timers were read last."""
+        self.late_hooks: dict[str, int] = {}
+        """Hooks that leave the first gradients as they are: name -> in how many passes."""
 
     def count_from_here(self) -> None:
         """Leave the passes so far out: they were the warm-up."""
@@ -174,7 +174,7 @@ class DDPTimers:
         ddp = self._ddp()
         if ddp is None:
             return
-        self.waiting_hooks = hooks_that_wait(ddp)
+        self.late_hooks = late_hooks(ddp)
         data = ddp_logging_data(ddp)
         count = measured_passes(data, self._every)
         sums = {name: data.get(timer, 0) / 1e6 * count for name, timer in _TIMES.items()}
@@ -198,6 +198,11 @@ class DDPTimers:
         if count <= count_before:
             return {}
         return {name: max(sums[name] - sums_before[name], 0.0) / (count - count_before) for name in _TIMES}
+
+
+def hooks_without_effect(late: Mapping[str, int], passes: int) -> list[str]:
+    """Those of `DDPTimers.late_hooks` that have left all gradients of so many passes as they are."""
+    return [f"{name} (begins after {begins} passes)" for name, begins in late.items() if begins >= passes]
 
 
 def with_exposed(ms: Mapping[str, float]) -> dict[str, float]:

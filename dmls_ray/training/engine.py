@@ -322,7 +322,8 @@ class RankTrainer(Generic[Task]):
         found = self.task.without_effect()
         if self.compiled and not self.compiled["compiled_graphs"]:
             found.append(f"compile={self.config.compile} (no graph was compiled)")
-        return [*found, *self.ddp_model.waiting_hooks()]
+        passes = self.steps_per_epoch * len(self.epochs) * self.config.accum_steps
+        return [*found, *self.ddp_model.hooks_without_effect(passes)]
 
 
 def _store_means(epoch: EpochRecord, local: EpochRecord, split: str, means: Means) -> None:

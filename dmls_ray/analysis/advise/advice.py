@@ -132,7 +132,7 @@ class Advice:
         if self.with_verdict("loses"):
             texts.append("Trials that lose accuracy are left out; --any-accuracy includes them.")
         if self.front:
-            front_metrics = ", ".join(map(label_of, self.front_metrics))
+            front_metrics = ", ".join(map(label_of, self.front_metrics)).removesuffix(".")
             texts.append(f"Pareto front: compared by means, no other trial is as good in all of {front_metrics}.")
         texts += disturbance_notes(rows)
         fewest = min(len(row.counted) for row in rows if row.counted)

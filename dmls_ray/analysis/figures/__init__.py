@@ -74,7 +74,7 @@ def _notes_on_marks(chart: Chart) -> list[str]:
             hidden.append(f"{covered} ({y} against {x})")
     if lines:
         equal = [f"{names} ({', '.join(labels)})" for names, labels in lines.items()]
-        notes.append(f"Equal values: {'; '.join(equal)}.")
+        notes.append(f"Equal values: {'. '.join(equal)}.")
     if hidden:
         notes.append(f"Points hidden under equal ones: {'; '.join(hidden)}.")
     return notes
@@ -93,10 +93,7 @@ def _notes_on_intervals(chart: Chart) -> list[str]:
     if not names:
         return []
     marks = " and ".join(names).capitalize()
-    notes = [f"{marks} are 95% intervals over the {range_of(sizes)} runs of a trial."]
-    if any(panel.moved_apart for panel in chart.panels):
-        notes.append("Where error bars overlap, series are drawn side by side.")
-    return notes
+    return [f"{marks} are 95% intervals over the {range_of(sizes)} runs of a trial."]
 
 
 def _seen(value: float | str | None) -> float | str | None:

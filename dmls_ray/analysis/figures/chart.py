@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal, NamedTuple
 
 Kind = Literal["points", "ring", "line", "band", "cross", "bar"]
@@ -96,17 +95,6 @@ class Panel:
     picture: str = ""
     """A JPEG in base64 instead of axes and series."""
 
-    @property
-    def moved_apart(self) -> list[str]:
-        """Names of the series that are drawn side by side, since their error bars overlap at a number."""
-        barred = [series for series in self.series if series.kind == "points" and series.intervals == "error bars"]
-        if self.x.categories:
-            return []
-        for one, two in combinations(barred, 2):
-            if any(_overlap(first, second) for first in one.points for second in two.points):
-                return [series.name for series in barred]
-        return []
-
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
@@ -119,14 +107,6 @@ class Chart:
     """Drawn side by side."""
     notes: Sequence[str] = ()
     """Sentences below the figure."""
-
-
-def _overlap(one: Point, two: Point) -> bool:
-    """Whether the intervals of two points overlap at one x."""
-    if one.x != two.x or one.low is None or one.high is None or two.low is None or two.high is None:
-        return False
-    # Intervals of exact values, such as a size in bytes, have no width and need no room.
-    return one.low < one.high and one.low <= two.high and two.low <= one.high
 
 
 def rounded(value: float, digits: int = 5) -> float | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import fmean, median
+
+import numpy as np
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_items, run_ids, trial_labels
@@ -69,25 +72,34 @@ def utilization_chart(table: Table) -> Chart | None:
         "CPU utilization (% of a core)": partial(_samples, quantity="cpu_percent"),
         "GPU utilization (%)": partial(_samples, quantity="gpu_percent"),
     }
-    about = "A point is the mean over all ranks of all runs of a trial. A line ends where the shortest run ends."
+    about = "A line is the mean over the ranks of all runs of a trial. It ends where the shortest run ends."
     return _chart(table, "utilization", "Utilization over time", x, curves, about, "line")
 
 
 def _samples(row: Trial, quantity: str) -> list[Point]:
-    """The means at the times at which every rank of every run was in training.
+    """The means over the ranks while all of them were in training, at the longest period of any.
 
     The slowest run would be the last one, so that the mean over the rest of the runs would be that of a slow run.
+    Ranks that were sampled once, or never, say nothing of a course.
     """
-    samples: dict[float, list[float]] = {}
+    courses = []
     for record in row.timed:
         for rank in record.ranks:
-            for at_s, value in zip(rank.utilization.get("at_s", []), rank.utilization.get(quantity, []), strict=False):
-                # After the time of the run only instruments are at work, such as the test on the training samples.
-                if at_s <= record.metrics["total_s"]:
-                    samples.setdefault(round(2 * at_s) / 2, []).append(value)
-    ranks = sum(len(record.ranks) for record in row.timed)
-    points = [Point(at_s, fmean(values)) for at_s, values in sorted(samples.items()) if len(values) == ranks]
-    return points if len(points) > 1 else []
+            times, values = rank.utilization.get("at_s", []), rank.utilization.get(quantity, [])
+            # After the time of the run only instruments are at work, such as the test on the training samples.
+            count = bisect_right(times, record.metrics["total_s"])
+            if min(count, len(values)) > 1:
+                courses.append((times[:count], values[:count]))
+    if not courses:
+        return []
+    begin = max(times[0] for times, _ in courses)
+    end = min(times[-1] for times, _ in courses)
+    period = max((times[-1] - times[0]) / (len(times) - 1) for times, _ in courses)
+    if begin >= end:
+        return []
+    at_s = np.linspace(begin, end, 1 + max(1, round((end - begin) / period)))
+    means = np.mean([np.interp(at_s, times, values) for times, values in courses], axis=0)
+    return [Point(round(float(place), 2), float(mean)) for place, mean in zip(at_s, means, strict=True)]
 
 
 def _chart(

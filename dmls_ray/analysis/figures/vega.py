@@ -15,8 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
 from dmls_ray.analysis.figures.series import SINGLE_LINE
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
@@ -29,10 +27,6 @@ _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _MAX_COLUMNS = 3
 _MOST_MARKS = 15
 """Joined points with a mark each; of more points every second, or third, has one."""
-_APART = 6.0
-"""Pixels between series that are moved apart; fewer if all of them would take a quarter of the way to the next point,
-or more than the room at the ends of the axis.
-"""
 _ALL_TICKS = 3
 """Whole numbers that have a tick each, and no number between them."""
 _MAX_LINE = 36
@@ -189,15 +183,11 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
             x["axis"]["values"] = sorted({*places})
     y = _channel("y", panel.y, y_domain)
     side_by_side = _side_by_side(panel)
-    shifts = _shifts(panel, x["scale"])
     layers = []
     for name, series in zip(datasets, panel.series, strict=True):
-        line = series.same_as if series.kind in ("ring", "cross") else series.name
         for mark, encoding in _marks(series, styles.of(series, panel), theme):
             if mark["type"] in ("bar", "errorbar", "point"):
                 encoding |= side_by_side
-            if line in shifts:
-                encoding["xOffset"] = {"value": shifts[line]}
             layer = {"data": {"name": name}, "mark": mark, "encoding": encoding}
             if mark["type"] == "point" and series.is_joined:
                 layer |= _every_few(len(series.points))
@@ -217,23 +207,6 @@ def _side_by_side(panel: Panel) -> Spec:
     if len(names) < 2:
         return {}
     return {"xOffset": {"field": "line", "type": "nominal", "scale": {"domain": names}}}
-
-
-def _shifts(panel: Panel, scale: Spec) -> dict[str, float]:
-    """Pixels by which series are moved to the right, so that their error bars do not hide each other."""
-    names = panel.moved_apart
-    if not names:
-        return {}
-    points = [point for series in panel.series if series.name in names for point in series.points]
-    places = [*{_number(point.x) for point in points}, *scale["domain"]]
-    if scale["type"] == "log":
-        places = list(map(math.log, places))
-    places.sort()
-    gaps = np.diff(places) * WIDTH / (places[-1] - places[0])
-    widths = [2 * gaps[0], *gaps[1:-1] / 4, 2 * gaps[-1]]
-    step = min(_APART, min(widths) / len(names))
-    middle = (len(names) - 1) / 2
-    return {name: (place - middle) * step for place, name in enumerate(names)}
 
 
 def _every_few(count: int) -> Spec:

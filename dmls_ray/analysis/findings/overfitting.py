@@ -50,11 +50,13 @@ def overfitting_of(trials: Iterable[Trial]) -> list[Overfitting]:
 
 
 def epochs_without(trials: Iterable[Trial]) -> int:
-    """The epochs over which test losses were compared, where no trial overfits; 0 where there are fewer than two."""
-    tested = [
-        sum("test_loss" in epoch.metrics and "train_loss" in epoch.metrics for epoch in run.epochs)
-        for trial in trials
-        for run in trial.counted
-    ]
-    fewest = min(tested, default=0)
-    return fewest if fewest > 1 else 0
+    """The epochs in which no run is seen to overfit; 0 where one is, or where losses are not known to the end."""
+    lasts = []
+    for trial in trials:
+        for run in trial.counted:
+            tested = [epoch for epoch in run.epochs if {"train_loss", "test_loss"} <= epoch.metrics.keys()]
+            is_seen = len(trial.counted) < MIN_REPEATS and "overfit_epoch" in run.metrics
+            if len(tested) < 2 or is_seen or tested[-1] is not run.epochs[-1]:
+                return 0
+            lasts.append(tested[-1].epoch)
+    return min(lasts, default=0)

@@ -10,7 +10,7 @@ import torch
 
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.compat import compile_counters
-from dmls_ray.training.ddp import DDPTimers, with_exposed
+from dmls_ray.training.ddp import DDPTimers, hooks_without_effect, with_exposed
 from dmls_ray.training.observed.collectives import Collectives
 from dmls_ray.training.observed.contents import digest_of
 from dmls_ray.training.observed.evaluations import Evaluation, doubtful_ms
@@ -199,7 +199,9 @@ class Ledger:
             found.append("pin_memory (no GPU is there)")
         if precision := precision_in_vain(self._device):
             found.append(f"float32_matmul_precision={precision} (products have the error of fp32)")
-        return "; ".join([*found, *[text for timers in self.ddp for text in timers.waiting_hooks]])
+        for timers in self.ddp:
+            found += hooks_without_effect(timers.late_hooks, self.backward_passes)
+        return "; ".join(dict.fromkeys(found))
 
     def times(self) -> dict[str, Any]:
         """Milliseconds of counted steps and of their parts, with communication under DDP; none where they are in doubt.

@@ -130,11 +130,6 @@ def test_equal_lines_are_named_once_and_hidden_points_are_counted(monkeypatch: p
     ]
 
 
-def test_series_that_are_moved_apart_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes = notes_on(Panel(series=[measured("a", 3), measured("b", 3)]), monkeypatch=monkeypatch)
-    assert "Where error bars overlap, series are drawn side by side." in notes
-
-
 @pytest.mark.parametrize("folder", QUESTIONS)
 def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folder: str) -> None:
     table = summarize(load(REFERENCE / folder)).table

@@ -38,7 +38,7 @@ def runs_of(samples: int = 2, **axes: Any) -> Results:
             utilization_chart,
             "time since the start of a run (s)",
             "CPU utilization (% of a core)",
-            {0.5: 70.0, 1.0: 100.0},
+            {0.5: 70.0, 1.02: 99.81},
         ),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_trial_is_what_its_ranks_measured_in_bench_mode(chart: Any, x: str, y:
     runs = runs_of()
     (panel,) = panels(chart(make_table(runs)), 1)
     assert (panel.x.label, panel.y.label) == (x, y)
-    assert points(panel, "measured") == pytest.approx(measured)
+    assert points(panel, "measured") == pytest.approx(measured, abs=0.01)
     for record in runs.records:
         record.mode = "search"
     assert chart(make_table(runs)) is None
@@ -67,6 +67,21 @@ def test_utilization_is_drawn_while_every_rank_of_every_run_trains() -> None:
     runs.records[0].metrics["total_s"] = 1.7
     (panel,) = panels(utilization_chart(make_table(runs)), 1)
     assert list(points(panel, "measured")) == [0.5, 1.0, 1.5], "without what follows the time of a run"
+
+
+def test_ranks_whose_samples_drift_apart_have_one_line_to_the_end_of_the_shortest() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        record.metrics["total_s"] = 300.0
+        for rank in record.ranks:
+            period = 2.0 + rank.rank / 100
+            at_s = [period * count for count in range(1, 140)]
+            rank.utilization = {"at_s": at_s, "cpu_percent": [50.0 + 100 * rank.rank] * len(at_s)}
+    runs.records[0].ranks[0].utilization = {"at_s": [0.4], "cpu_percent": [1.0]}
+    (panel,) = panels(utilization_chart(make_table(runs)), 1)
+    drawn = points(panel, "measured")
+    assert max(drawn) == pytest.approx(278, abs=2.1)
+    assert set(drawn.values()) == {110.0}, "of five ranks: the one that was sampled once does not count"
 
 
 def test_one_rank_has_no_spread_and_one_sample_is_no_course() -> None:

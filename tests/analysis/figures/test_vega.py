@@ -165,24 +165,6 @@ def test_of_many_joined_points_some_have_a_mark() -> None:
     assert svg.count('aria-roledescription="point"') == 15
 
 
-def shifts_of(*series: Series, **changes: Any) -> list[float | None]:
-    """By how many pixels each mark is moved."""
-    marks = [layer["encoding"] for layer in panel_of(*series, **changes)["layer"] if "name" in layer["data"]]
-    return [encoding.get("xOffset", {}).get("value") for encoding in marks]
-
-
-def test_error_bars_that_overlap_at_a_number_are_drawn_side_by_side() -> None:
-    def line(y: float, width: float = 1.0, last: int = 2) -> Series:
-        return Series(str(y), [Point(1, y, y - width, y + width), Point(last, y)], connected=True)
-
-    ring = Series("best", [Point(1, 5.0)], "ring", same_as="5.0")
-    assert shifts_of(line(5.0), line(6.0), ring) == [-3.0] * 3 + [3.0] * 3 + [-3.0], "bars, line and points"
-    assert set(shifts_of(line(5.0), line(8.0), ring)) == {None}
-    assert set(shifts_of(line(5.0, width=0.0), line(5.0, width=0.0))) == {None}
-    many = shifts_of(*(line(float(y)) for y in range(9)), Series("end", [Point(100, 1.0)]), x=Axis("epoch"))
-    assert 0 < many[-2] - many[0] < 1, "within a quarter of the pixels from one epoch to the next"
-
-
 def test_category_labels_are_whole_and_turned_where_the_longest_would_meet_its_neighbour() -> None:
     def angle(*names: str) -> int:
         axis = panel_of(Series("a", [Point(names[0], 1.0)]), x=Axis("way", categories=names))["encoding"]["x"]["axis"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dmls_ray.analysis.findings.overfitting import overfitting_of
@@ -57,3 +58,17 @@ def test_too_few_repeats_of_which_one_does_not_overfit_say_nothing() -> None:
     runs = with_losses([1.0, 0.5, 0.8, 1.2], [0.0], 2)
     del runs.records[0].metrics["overfit_epoch"]
     assert overfitting_of(make_table(runs, ["dropout"]).rows) == []
+    assert said(runs) == ""
+
+
+def test_tests_of_every_second_epoch_say_how_many_epochs_there_were() -> None:
+    runs = with_losses([1.0, 0.5, 0.4, 0.3], [0.0], 3)
+    for record in runs.records:
+        record.epochs = [msgspec.structs.replace(item, epoch=2 * item.epoch) for item in record.epochs]
+    assert said(runs) == "Overfitting is not shown within 8 epochs."
+
+
+def test_losses_that_are_not_known_to_the_end_say_nothing() -> None:
+    runs = with_losses([1.0, 0.5, 0.4, 0.3], [0.0], 3)
+    del runs.records[0].epochs[-1].metrics["test_loss"]
+    assert said(runs) == ""

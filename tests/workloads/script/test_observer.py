@@ -324,4 +324,29 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def test_a_communication_hook_that_begins_after_the_steps_of_the_run_is_named(run: Runner) -> None:
     results = run.ranks(BEGIN + HOOKED + LOOP, world_size=2)
     assert [item.outcome for item in results] == [Outcome.OK, Outcome.OK], [item.reason for item in results]
-    assert {item.run["without_effect"] for item in results} == {"powerSGD_hook (begins after 1000 steps)"}
+    assert {item.run["without_effect"] for item in results} == {"powerSGD_hook (begins after 1000 passes)"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ['torch.backends.mkldnn.matmul.fp32_precision = "bf16"', "torch.set_default_device('meta')"],
+)
+def test_a_precision_that_cannot_be_read_ends_no_run(run: Runner, asked: str) -> None:
+    result = run.one(
+        BEGIN + LOOP.replace("range(100)", "range(1)") + f'torch.set_float32_matmul_precision("high")\n{asked}\n',
+        steps=16,
+    )
+    assert result.outcome is Outcome.OK, result.reason
+
+
+WRAPPED = """
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_wrapper
+model.register_comm_hook(PowerSGDState(None), fp16_compress_wrapper(powerSGD_hook))
+"""
+
+
+def test_a_hook_that_compresses_before_another_one_begins_has_an_effect(run: Runner) -> None:
+    source = HOOKED.replace("model.register_comm_hook(PowerSGDState(None), powerSGD_hook)", WRAPPED)
+    results = run.ranks(BEGIN + source + LOOP, world_size=2)
+    assert [item.outcome for item in results] == [Outcome.OK, Outcome.OK], [item.reason for item in results]
+    assert not any("without_effect" in item.run for item in results)
