@@ -167,7 +167,7 @@ def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was
     assert [point.x for point in processor.points] == ["python_loops", "numpy", "torchvision", "opencv", "cpp"]
     assert [(point.x, point.y) for point in gpu.points] == [("cuda", 0.01)]
     assert [round(point.y or 0, 3) for point in processor.points] == [1009.967, 10.1, 5.05, 0.404, 0.202]
-    assert any("python_loops went over 4 of 200 images" in note for note in figure.notes)
+    assert any("python_loops converted 4 of 200 images" in note for note in figure.notes)
 
 
 def test_the_result_of_the_fastest_stands_next_to_them() -> None:
