@@ -509,7 +509,7 @@ def test_the_example_language_model_is_swept_from_the_command_line(sweep_command
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "bits_per_character" in done.stdout
-    assert "rom world_size 1 to 2 seconds a run went from" in done.stdout
+    assert "ranks 2 vs 1" in done.stdout
     results = load(tmp_path / "results" / "char_lm-train")
     assert [record.outcome.value for record in results.records] == ["ok", "ok"]
     assert results.runs.bits_per_character.between(1, 5).all(), "a model that learned nothing needs about seven bits"

@@ -107,7 +107,9 @@ class Parser(argparse.ArgumentParser):
 
 def add_folder(parser: Parser, *, stale: bool = False) -> None:
     """Add the argument that names a results folder, and the flag that includes runs with other code or data."""
-    parser.add_argument("folder", metavar="DIR", help="Results folder of a sweep, results/batch_size, say, or its URI")
+    parser.add_argument(
+        "folder", metavar="DIR", help="Results folder of a sweep, for example results/batch_size, or its URI"
+    )
     if stale:
         parser.add_argument("--stale", action="store_true", help=FLAGS["stale"].help.rstrip("."))
 

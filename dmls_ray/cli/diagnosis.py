@@ -108,7 +108,7 @@ def machine_lines(
     for number, gpu in enumerate(gpus):
         parts = {
             "clock": _clock(gpu.mhz, gpu.max_mhz),
-            "held down by": "unknown" if gpu.reasons is None else " and ".join(held_by(gpu.reasons)) or "nothing",
+            "throttled by": "unknown" if gpu.reasons is None else " and ".join(held_by(gpu.reasons)) or "nothing",
             "power limit": f"{_watts(gpu.power_limit_w)} (default {_watts(gpu.default_power_limit_w)})",
             "temperature": "unknown" if gpu.celsius is None else f"{gpu.celsius:.0f} C",
             "ECC": _WORDS[gpu.is_ecc_on],
@@ -131,7 +131,7 @@ def warnings_of(cpu: CpuState, gpus: Sequence[GpuState]) -> Iterator[str]:
         yield f"heat has slowed a core down {cpu.throttled} times since the machine started."
     for number, gpu in enumerate(gpus):
         if found := held_by(gpu.reasons or 0):
-            yield f"the clocks of GPU {number} are held down by {' and '.join(found)} now, after the runs."
+            yield f"GPU {number} is throttled by {' and '.join(found)} now, after the runs."
         if gpu.power_limit_w is not None and gpu.power_limit_w < (gpu.default_power_limit_w or 0):
             yield f"GPU {number} is limited to {_watts(gpu.power_limit_w)}, below its default."
         if gpu.uncorrected_errors:

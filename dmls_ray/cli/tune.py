@@ -59,7 +59,7 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     if asked.until is None:
         raise ConfigError(f"--repeats {asked.repeats}: tune repeats until a setting is decided; leave it out.")
     if asked.budget is None:
-        raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, say.")
+        raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, for example.")
     options = begun(request, heartbeat)
     console = ProgressConsole(is_aside=request.is_json)
     with View(console, is_live=False) as view, HeldGroup(options) as held:

@@ -81,7 +81,7 @@ class Options(RunLimits, Until):
     question: str = setting("", group="script")
     """Question that the sweep asks, in words; the report begins with it."""
     layout: str | None = setting(None, group="script")
-    """Name of a report's table that is printed at the end instead of the sweep's: machines, say."""
+    """Name of a report's table that is printed at the end instead of the sweep's, for example machines."""
     search: bool = setting(False, group="runs")
     """Search for the best configuration: runs share the ranks, and poor ones are stopped early. Without it, one run
     at a time, so that times can be compared."""

@@ -29,7 +29,9 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ConfigError(f"the range from {self.low} to {self.high} is empty; give the lower end first.")
+            raise ConfigError(
+                f"a range from {self.low} to {self.high} is not possible; give a low end and a larger, finite high end."
+            )
         if self.log and self.low <= 0:
             raise ConfigError(f"a logarithmic range cannot start at {self.low}; give more than 0.")
 

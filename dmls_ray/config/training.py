@@ -158,7 +158,7 @@ class TrainingConfig(RuntimeConfig):
         Conflict(
             lambda config: config.early_stopping.startswith("validation_") and not config.validation_share,
             "early_stopping={early_stopping} needs validation samples and validation_share=0 holds none out; use "
-            "validation_share 0.1, say, or early_stopping test_loss.",
+            "validation_share 0.1, for example, or early_stopping test_loss.",
         ),
         Conflict(
             lambda config: config.noise_scale and config.world_size == config.accum_steps == 1,

@@ -116,7 +116,9 @@ def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) ->
         return
     target = axes.get("target_accuracy")
     if target is None:
-        raise ConfigError("--aim time-to-accuracy needs the accuracy to be reached; add --target-accuracy 0.9, say.")
+        raise ConfigError(
+            "--aim time-to-accuracy needs the accuracy to be reached; add --target-accuracy 0.9, for example."
+        )
     if isinstance(target, Sequence) and len(set(target)) > 1:
         texts = " ".join(f"{value:g}" for value in target)
         raise ConfigError(f"--target-accuracy {texts}: --aim time-to-accuracy needs one target; give one.")
@@ -129,7 +131,7 @@ def _check_validation(plan: Plan, options: Options) -> None:
     if any(getattr(config, "validation_share", None) == 0 for config in configs_of(plan.runs)):
         raise ConfigError(
             f"--metric {options.metric} needs validation samples, and validation_share=0 holds none out; add "
-            "--validation-share 0.1, say, or leave --metric out."
+            "--validation-share 0.1, for example, or leave --metric out."
         )
 
 

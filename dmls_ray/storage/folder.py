@@ -138,7 +138,9 @@ def read_folder(folder: str | os.PathLike[str], where: str | None = None) -> Spl
         StoreError: the folder contains no sweep, or as `read_records`.
     """
     if not has_runs(folder):
-        raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
+        raise StoreError(
+            f"{where or folder} holds no {RUNS}; name the folder of a sweep, for example results/batch_size."
+        )
     records = records_by_id(folder, where).values()
     return split_stale(records, read_sweep(folder, where).get("sessions", []))
 

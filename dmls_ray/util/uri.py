@@ -38,7 +38,7 @@ def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
         parts = urlsplit(location)
     except ValueError as error:
         # Without the URI itself, which may hold a secret.
-        raise ConfigError(f"{named}is no URI ({error}); give s3://BUCKET/FOLDER, say.") from error
+        raise ConfigError(f"{named}is no URI ({error}); give s3://BUCKET/FOLDER, for example.") from error
     options = parse_qsl(parts.query, keep_blank_values=True)
     # A secret may contain slashes, so it may extend beyond the place of the host. gs://anonymous@bucket and
     # abfs://container@account contain no secret.

@@ -68,7 +68,7 @@ def test_the_answer_counts_what_is_undecided() -> None:
 def test_a_line_below_the_table_says_what_its_intervals_are() -> None:
     noisy = results(GRID, lambda values, repeat: 100.0 + repeat * values["batch_per_rank"])
     lines = SweepSummary(noisy, SweepQuestion.of([session()])).answer.lines(100)
-    (place,) = [place for place, line in enumerate(lines) if line.startswith("Intervals [95%] hold for all")]
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("Intervals [95%] hold")]
     assert lines[place - 1].startswith("batch_per_rank"), "right below it"
     once = results(GRID, lambda values, repeat: 100.0 + values["batch_per_rank"], repeats=1)
     assert SweepSummary(once, SweepQuestion.of([session()])).answer.intervals == ""

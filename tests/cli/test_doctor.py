@@ -96,7 +96,7 @@ def test_the_state_of_the_machine_is_told() -> None:
     assert "clock 2,100 of 3,900 MHz" in cpu
     assert threads.startswith("Threads: of a rank 1")
     assert "torch 2" in versions
-    assert "held down by power and heat" in gpu
+    assert "throttled by power and heat" in gpu
     assert "ECC unknown" in gpu
     assert link == "GPUs 0-1: access to each other's memory off"
     unknown = CpuState(

@@ -243,7 +243,7 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("table nowhere", "nowhere holds no runs.jsonl; name the folder of a sweep, results/batch_size, say."),
+        ("table nowhere", "nowhere holds no runs.jsonl; name the folder of a sweep, for example results/batch_size."),
         ("tabel", "argument COMMAND: invalid choice: 'tabel'"),
         ("table", "the following arguments are required: DIR"),
         ("", "the following arguments are required: COMMAND"),

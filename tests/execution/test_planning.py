@@ -57,7 +57,7 @@ class Plain(Workload):
     ("chosen", "axes", "options", "message"),
     [
         (Plain(), {"seed": [1]}, {"aim": "accuracy"}, "--aim accuracy needs test accuracies, and plain has none"),
-        (None, {"batch_per_rank": [16, 32]}, {"aim": "time-to-accuracy"}, "add --target-accuracy 0.9, say"),
+        (None, {"batch_per_rank": [16, 32]}, {"aim": "time-to-accuracy"}, "add --target-accuracy 0.9, for example"),
         (
             None, {"batch_per_rank": [16], "target_accuracy": [0.2, 0.3]}, {"aim": "time-to-accuracy"},
             "--target-accuracy 0.2 0.3: --aim time-to-accuracy needs one target; give",

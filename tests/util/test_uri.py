@@ -52,7 +52,7 @@ def test_a_uri_that_lacks_a_slash_is_refused_and_is_no_folder(location: str | Pa
 
 
 def test_a_uri_that_cannot_be_parsed_is_refused_without_showing_it() -> None:
-    with pytest.raises(ConfigError, match="--out is no URI .*; give s3://BUCKET/FOLDER, say") as raised:
+    with pytest.raises(ConfigError, match="--out is no URI .*; give s3://BUCKET/FOLDER, for example") as raised:
         check_location("s3://key:HIDDEN@[x/y", "--out")
     assert "HIDDEN" not in str(raised.value)
 

@@ -95,7 +95,7 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
             outcomes.append(trial.outcome)
             continue
         if trial.independent_ranks and not base.independent_ranks:
-            outcomes.append("its ranks trained apart")
+            outcomes.append("its ranks trained separate models")
             continue
         pair = axis.pair(group, trial, base)
         times = [replace(duration(metric), better=-1) for metric in durations_of([trial, base])]

@@ -121,11 +121,11 @@ class TrialConfig(TrainingConfig):
         _not_with_quantization("noise_scale", [False]),
         Conflict(
             lambda config: config.stop_at_target and config.target_accuracy is None,
-            "stop_at_target=True needs a target; use target_accuracy 0.95, say, or stop_at_target false.",
+            "stop_at_target=True needs a target; use target_accuracy 0.95, for example, or stop_at_target false.",
         ),
         Conflict(
             lambda config: config.target_tests > 1 and config.target_accuracy is None,
-            "target_tests={target_tests} needs a target; use target_accuracy 0.95, say, or target_tests 1.",
+            "target_tests={target_tests} needs a target; use target_accuracy 0.95, for example, or target_tests 1.",
         ),
     )
 

@@ -56,7 +56,8 @@ def find_model(name: str) -> ModelBuilder:
     if isinstance(name, SentName) or is_reference(name):
         return functools.partial(_build_user_model, name, _user_function(name))
     raise UnknownNameError(
-        f"model={name} is unknown; choose from {', '.join(MODELS)}, torchvision:NAME (torchvision:resnet18, say), "
+        f"model={name} is unknown; choose from {', '.join(MODELS)}, torchvision:NAME (for example "
+        "torchvision:resnet18), "
         "or a user-defined module:function."
     )
 

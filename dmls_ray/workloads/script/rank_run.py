@@ -225,8 +225,8 @@ def _outcome_of(
         return Outcome.ERROR, _without_steps(rank, last_line_of(log))
     if as_they_are := imported_as_they_are(repository) if repository is not None else []:
         return Outcome.ERROR, (
-            f"{', '.join(as_they_are)} came from the repository itself and not from the copy at the revision, by an "
-            "editable installation, say; uninstall it, and let the script find its modules by their folder"
+            f"{', '.join(as_they_are)} came from the repository itself and not from the copy at the revision, for "
+            "example by an editable installation; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
 

@@ -88,4 +88,4 @@ def test_a_slower_step_is_a_slowdown() -> None:
 def test_ranks_that_train_apart_where_they_did_not_are_no_gain() -> None:
     apart = table_of(independent_ranks=lambda delay: "no collectives" if delay == 30 else "")
     verdict = judge_slowdown(apart, "delay", (200, 30), Until())  # type: ignore[arg-type]
-    assert (verdict.word, verdict.outcomes) == ("discard", ["its ranks trained apart"])
+    assert (verdict.word, verdict.outcomes) == ("discard", ["its ranks trained separate models"])

@@ -36,7 +36,7 @@ def test_a_script_whose_repeats_are_equal_is_spoken_of_as_a_script() -> None:
     records = runs(1.0, 1.0, 1.0)
     for made in records:
         made.seed, made.metrics = made.repeat, {**made.metrics, "train_loss": 1.25}
-    (note,) = [note for note in make_table(Results("", records)).notes if "though seeds differ" in note]
+    (note,) = [note for note in make_table(Results("", records)).notes if "although their seeds differ" in note]
     assert note.endswith(
         "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag."
     )
