@@ -232,7 +232,7 @@ async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_w
     done = await end_of(broker, "r-0")
     assert now() - began > 0.3
     assert (done.verdict.outcome.value, done.attempts) == ("skipped", 1)
-    assert "world_size=2 finds 1 ranks since b left, after 0.5 s" in done.verdict.reason
+    assert "world_size=2 found only 1 ranks since b left after 0.5 s" in done.verdict.reason
     assert done.earlier[0].reason == "1 of 2 ranks died: b has left"
     began = now()
     await broker.submit(job("r-1", 2))
