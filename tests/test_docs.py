@@ -77,6 +77,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for record in records:
             record |= {"run_id": f"{name}-{record['run_id']}", "started_at": f"2026-11-2{number}T00:00:00+00:00"}
         runs.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    shutil.copytree(PROJECT / "results" / "published", folder / "results" / "published")
     shutil.copy(PROJECT / "examples" / "char_lm.py", folder)
     return folder
 

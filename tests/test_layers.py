@@ -34,8 +34,8 @@ APART = ({"training", "analysis"}, {"launchers", "cluster"})
 """Packages of different layers that do not import each other."""
 
 ANALYSIS = (
-    "results", "stats", "metrics", "trials", "findings", "json_objects", "words", "words_on_training", "published",
-    "table", "advise", "compare", "summary", "figures", "report", "export", "tensorboard", "sweep_results",
+    "results", "stats", "metrics", "trials", "findings", "json_objects", "words", "words_on_training", "table",
+    "advise", "compare", "summary", "figures", "report", "export", "tensorboard", "sweep_results",
 )  # fmt: skip
 """The parts of analysis from bottom to top. A part imports only from those below its own."""
 
@@ -68,7 +68,7 @@ NEVER_LOADED = {
     ("torch", "torchvision", "ray", "vl_convert", "PIL"): (
         "analysis.results", "analysis.stats.intervals", "analysis.table.build", "analysis.findings.question",
         "analysis.summary", "analysis.tensorboard.writer", "analysis.compare.sweeps", "analysis.advise.rank",
-        "analysis.published.reports", "analysis.table.layouts", "analysis.figures", "analysis.figures.vega",
+        "analysis.table.layouts", "analysis.figures", "analysis.figures.vega",
         "analysis.report.render",
     ),
     ("ray",): (

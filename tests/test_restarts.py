@@ -36,9 +36,6 @@ VICTIMS = {
 }
 """By name: what its command line has, and why the sweep starts again."""
 
-OF_EACH_RUN = {"Tune's actor": "ray::IsolatedRunTrainable"}
-"""Other command lines where each run has a trainer."""
-
 
 class Sweep:
     """Running sweep."""
@@ -129,19 +126,6 @@ def test_a_sweep_that_loses_a_process_starts_again_and_no_row_is_lost_or_twice(
     err = hit.ends_after_a_restart()
     assert err.startswith(reason)
     assert err.endswith("; the sweep starts again (restart 1).\n")
-
-
-@pytest.mark.parametrize("victim", ["controller", "GCS", "Tune's actor"])
-def test_a_sweep_with_a_trainer_for_each_run_starts_again_as_well(victim: str, sweep: Callable[..., Sweep]) -> None:
-    words = OF_EACH_RUN.get(victim, VICTIMS[victim][0])
-    hit = sweep("--isolation", "per_run")
-    hit.wait_for_rows(1)
-    # The trainer of the run that has ended may still be there, and is not needed any more.
-    of_ended = set(hit.parts(words)) if victim == "controller" else set()
-    while not (present := set(hit.parts(words)) - of_ended):
-        time.sleep(0.05)
-    present.pop().kill()
-    hit.ends_after_a_restart()
 
 
 def test_a_sweep_with_a_silent_ray_is_ended_and_starts_again(sweep: Callable[..., Sweep]) -> None:

@@ -193,23 +193,6 @@ def test_the_same_command_again_runs_nothing_and_a_changed_flag_adds_to_the_fold
 
 
 @pytest.mark.slow
-def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Command, tmp_path: Path) -> None:
-    flags = ("--batch-per-rank", "8", "--repeats", "1", "--isolation", "per_run", "--tensorboard", "off")
-    done = sweep_command("batch_size", *GRID, *flags)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert not (tmp_path / "results" / "batch_size" / "tensorboard").exists()
-    alone = {record.run_id: record for record in load(tmp_path / "results" / "batch_size").records}
-    warm = {record.run_id: record for record in load(main_job / "results" / "batch_size").records}
-    assert len(alone) == 2
-    for run_id, record in alone.items():
-        assert record.isolation == "per_run"
-        assert epoch_metrics(record) == epoch_metrics(warm[run_id])
-        assert record.metrics["tensor_mem_mib"] == warm[run_id].metrics["tensor_mem_mib"]
-    pids = [rank.pid for record in alone.values() for rank in record.ranks]
-    assert len(set(pids)) == 3, "each run has new processes"
-
-
-@pytest.mark.slow
 def test_a_sweep_killed_at_any_moment_continues_where_it_was(
     main_job: Path, sweep_command: Command, tmp_path: Path
 ) -> None:
@@ -394,19 +377,13 @@ def test_a_run_that_fails_is_a_row_and_the_other_runs_are_unaffected(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("outcomes", "isolation"),
-    [
-        ({"exploding": "diverged", "out_of_memory": "oom", "dying": "killed"}, "group"),
-        ({"dying": "killed", "watched": "ok"}, "per_run"),
-    ],
-)
 def test_a_run_whose_rank_always_dies_is_killed_and_other_failures_have_other_outcomes(
-    outcomes: dict[str, str], isolation: str, sweep_command: Command, tmp_path: Path
+    sweep_command: Command, tmp_path: Path
 ) -> None:
+    outcomes = {"exploding": "diverged", "out_of_memory": "oom", "dying": "killed", "watched": "ok"}
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
     models = [f"tests.training.probes:{name}" for name in outcomes]
-    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "1", "2", "--isolation", isolation)
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "1", "2")
     done = sweep_command("grid", *GRID, *flags, "--model", *models)
     assert done.returncode == 1, done.stderr
     for record in load(tmp_path / "results" / "grid").records:

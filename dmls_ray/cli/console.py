@@ -60,7 +60,7 @@ _SYNONYMS = {
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
 
-_WRAPPED = ("hardware", "question", "outcome", "differs in", "published on", "reason")
+_WRAPPED = ("hardware", "question", "outcome", "reason")
 """Columns of words, which may take several lines."""
 _NARROWEST = 16
 """Characters that such a column keeps of its width."""

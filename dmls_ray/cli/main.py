@@ -38,7 +38,6 @@ COMMANDS = {
     "export": "files",
     "tensorboard": "files",
     "copy": "files",
-    "published": "tables",
 }
 """Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
 

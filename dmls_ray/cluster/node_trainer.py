@@ -25,9 +25,6 @@ NO_ANSWER = (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, Value
 
 _ANSWER_TIMEOUT_S = 5.0
 
-ANYWHERE = Machine(name="", node_id="", cores=0, gpus=0)
-"""Stands for the machines that Ray chooses."""
-
 
 class GroupTrainer(TorchTrainer):
     """A TorchTrainer without the helpers that cost a process each and do nothing here.
@@ -53,7 +50,7 @@ class NodeTrainer:
     ranks: int
     per_rank: dict[str, float]
     """Ray resources that each rank holds."""
-    machine: Machine = ANYWHERE
+    machine: Machine
     """The machine to stay on."""
     later: bool = False
     """It was added while the sweep was running, mostly since its machine had joined: runs neither wait for it nor fail

@@ -41,7 +41,6 @@ class WorkerGroup:
     Args:
         resources: what the cluster has.
         demand: what the runs ask for.
-        isolation: `group`, or `per_run`: then each run starts and ends its ranks, and the group holds none.
         private_cluster: whether the cluster ends with the sweep, and has this machine alone.
         limits: timeouts, retries and the memory of ranks.
         exclusive: whether runs go one at a time.
@@ -53,14 +52,13 @@ class WorkerGroup:
         resources: Resources,
         demand: WorkerGroupSpec,
         *,
-        isolation: str,
         private_cluster: bool,
         limits: RunLimits,
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
     ) -> None:
         self.resources, self._demand = resources, demand
-        self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
+        self._private_cluster, self.limits = private_cluster, limits
         self._exclusive, self._notify = exclusive, notify
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         self._nodes: list[NodeTrainer] = []
@@ -71,8 +69,7 @@ class WorkerGroup:
 
     def __enter__(self) -> WorkerGroup:
         """Start the broker and the trainers; ranks join as they come up."""
-        if self.isolation == "group":
-            self._plan_missing(later=False)
+        self._plan_missing(later=False)
         # On this machine, so that it does not leave with another.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._actor = (
@@ -122,7 +119,6 @@ class WorkerGroup:
         ours, theirs = (
             (
                 replace(group._demand, needs=()),
-                group.isolation,
                 [getattr(group.limits, item.name) for item in fields(RunLimits)],
                 self.resources.ranks_to_hold(group._demand),
             )
@@ -172,11 +168,8 @@ class WorkerGroup:
             raise ClusterLostError("The scheduler's process (broker) died")
         if self._private_cluster:
             return
-        if self.isolation == "per_run":
-            self.resources = cluster_resources()
-        else:
-            self._exclude_refused()
-            self._reconcile(cluster_resources())
+        self._exclude_refused()
+        self._reconcile(cluster_resources())
 
     def _end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it.

@@ -110,8 +110,6 @@ class Options(RunLimits, Until):
     """Start over in a new folder; nothing is deleted."""
     stale: bool = setting(False, group="results")
     """Include runs with other versions of your code or data in the results."""
-    isolation: Literal["group", "per_run"] = setting("group", group="cluster")
-    """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
     address: str | None = setting(None, group="cluster")
     """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
     oversubscribe: bool = setting(False, group="cluster")
@@ -169,8 +167,6 @@ class Options(RunLimits, Until):
             raise ConfigError(f"{name}={value} only applies to a search; add --search.")
         if self.uses_searcher and self.repeats != 1:
             raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
-        if self.search and self.isolation != "group":
-            raise ConfigError(f"isolation={self.isolation} does not go with search; leave it out.")
 
     def _given(self, group: str) -> dict[str, Any]:
         """The options of a group that are not at their defaults."""

@@ -211,7 +211,6 @@ class Executor:
         group = WorkerGroup(
             resources,
             self._group_spec(resources, jobs),
-            isolation=self.options.isolation,
             private_cluster=session.started_here,
             limits=self.options,
             exclusive=self.search is None,

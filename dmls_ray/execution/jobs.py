@@ -73,11 +73,6 @@ class JobFactory:
         """
         if self.options.search and config.launcher != "ray":
             return f"a search stops runs through Ray's worker group; launcher={config.launcher} has none, use ray."
-        if self.options.isolation == "per_run" and config.machines is not None:
-            return (
-                f"isolation=per_run leaves the placement of ranks to Ray Train, so machines={config.machines} has no "
-                "effect; use isolation group."
-            )
         if reason := self.workload.infeasible_reason(config) or launchers.infeasible_reason(config):
             return reason
         if anywhere:

@@ -198,7 +198,6 @@ class RunRecord(RunValues, kw_only=True, omit_defaults=True):
     sweep: str = ""
     session: str = ""
     """Start of the command that ran the run (UTC, ISO 8601)."""
-    isolation: str = ""
     mode: str = "bench"
     """`bench`, or `search`, where runs share the machine and their times are not comparable."""
 

@@ -53,7 +53,7 @@ def test_dmls_ray_and_the_module_are_the_same_command() -> None:
         for words in ([sys.executable, "-m", "dmls_ray"], [str(Path(sys.executable).with_name("dmls-ray"))])
     ]
     assert expected[0] == expected[1]
-    for command in ("report", "table", "figures", "compare", "advise", "ls", "show", "export", "published"):
+    for command in ("report", "table", "figures", "compare", "advise", "ls", "show", "export"):
         assert f"\n    {command} " in expected[0]
 
 
@@ -248,9 +248,9 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
         ("table", "the following arguments are required: DIR"),
         ("", "the following arguments are required: COMMAND"),
         ("ls --frmat csv", "dmls-ray ls: --frmat is no flag; did you mean --format? --help lists them all."),
-        ("table DIR --publshed", "dmls-ray table: --publshed is no flag; did you mean --published?"),
+        ("table DIR --colums", "dmls-ray table: --colums is no flag; did you mean --columns?"),
         ("table DIR more", "dmls-ray table: more is one argument too many"),
-        ("table SWEEP --format json --columns all", "leave out --by, --published and --columns"),
+        ("table SWEEP --format json --columns all", "leave out --by and --columns"),
         ("table SWEEP --by rank --columns all", "--columns is for the table of the sweep; leave it out"),
         ("ls EMPTY", "holds no sweep; name a folder that does"),
         ("report EMPTY/none", "runs.jsonl holds no run yet; run its sweep"),
@@ -258,15 +258,9 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, run: DmlsRay) -
         ("compare SWEEP SWEEP --fail-if-slower=five", "dmls-ray compare: --fail-if-slower "),
         ("compare SWEEP SWEEP --fail-if-slower=100%", "dmls-ray compare: --fail-if-slower "),
         ("advise SWEEP --goal min", "--goal has no effect with --for throughput; leave it out."),
-        (
-            "published A --format csv",
-            "--format csv writes one table, and there are 2; name one, for example A --by rank.",
-        ),
         ("copy SWEEP s3:/x/y", "is a URI that lacks a slash"),
-        ("published A --by machines", "report A has no table by machines; it has tables by batch, rank."),
         ("export SWEEP --out FILE", "file cannot be used ("),
         ("figures SWEEP --out FILE/below", "file/below cannot be used ("),
-        ("published C --figures FILE", "file/C cannot be used ("),
         ("report SWEEP", "report.html"),
         ("tensorboard SWEEP", "tensorboard"),
     ],
@@ -409,16 +403,3 @@ def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, run: DmlsRa
     assert str(folder.parent / "no text \\udcff") in rows.index
     run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
     assert run("show", run_id, folder.parent)[0] == 0
-
-
-def test_published_gives_the_reports_tables_and_answers(run: DmlsRay) -> None:
-    code, out, _ = run("published", "A")
-    assert code == 0
-    assert "ranks 2 vs 1" in out
-    assert "Report B" not in out
-    assert "measured on NVIDIA GeForce RTX 3090." in out
-    assert "Each value is of one run (n = 1) and has no interval." in out
-    assert "rank 0's, over its share" in " ".join(out.split())
-    code, out, _ = run("published", "A", "--by", "rank", "--format", "csv")
-    assert code == 0
-    assert {"rank", "n"} <= set(pd.read_csv(io.StringIO(out)).columns)

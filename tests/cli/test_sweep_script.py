@@ -91,7 +91,6 @@ BAD_INPUT = [
         "--metric validation_loss needs validation samples, and validation_share=0 holds none out; add "
         "--validation-share 0.1",
     ),
-    (["--search", "--isolation", "per_run"], "isolation=per_run does not go with search"),
     (["--search", "--searcher", "random", "--batch-per-rank", "8"], "search has nothing to search"),
 ]
 

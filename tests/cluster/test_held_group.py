@@ -22,7 +22,7 @@ class Group(WorkerGroup):
 
     def __init__(self, ranks: int, events: list[str], **limits: Any) -> None:
         demand = WorkerGroupSpec(needs=(RankRequest(world_size=ranks),), device="cpu")
-        super().__init__(HERE, demand, isolation="group", private_cluster=True, limits=Options(**limits))
+        super().__init__(HERE, demand, private_cluster=True, limits=Options(**limits))
         self.count, self.events = ranks, events
 
     def __enter__(self) -> Group:

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def group_on(resources: Resources, world_size: int, **more: Any) -> tuple[WorkerGroup, Line]:
     demand = WorkerGroupSpec(needs=(RankRequest(world_size=world_size),), device="cpu", **more)
-    group = WorkerGroup(resources, demand, isolation="group", private_cluster=False, limits=RunLimits())
+    group = WorkerGroup(resources, demand, private_cluster=False, limits=RunLimits())
     group.broker = line = Line()  # type: ignore[assignment]
     return group, line
 

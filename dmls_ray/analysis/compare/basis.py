@@ -226,7 +226,7 @@ def _facts_of(results: Results, trials: Collection[str]) -> Mapping[str, set[str
     for record in results.records:
         if record.outcome is Outcome.SKIPPED or record.trial_id not in trials:
             continue
-        facts: dict[str, Any] = {name: getattr(record, name) for name in ("device", "backend", "isolation", "mode")}
+        facts: dict[str, Any] = {name: getattr(record, name) for name in ("device", "backend", "mode")}
         facts["commit"] = commit_text(record.git)
         facts["day"] = record.started_at[:10]
         for field in ("machine", "versions", "code", "data"):

@@ -16,8 +16,7 @@ from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.util.text import escape_control_chars
 
 LEFT_ALIGNED = (
-    "outcome", "compared", "where", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder",
-    "question",
+    "outcome", "compared", "where", "verdict", "hardware", "run", "reason", "folder", "question",
 )  # fmt: skip
 """Columns of words, aligned left; numbers are aligned right."""
 

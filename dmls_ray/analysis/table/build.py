@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 from dmls_ray.analysis.findings.sweep_trials import sweep_trials
 from dmls_ray.analysis.metrics import metric_of
-from dmls_ray.analysis.published.reports import CAVEATS
 from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table, columns_of
@@ -28,9 +27,6 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts
 from dmls_ray.util.interpreter import gc_disabled
-
-_DIFFERS = "differs in: ours / theirs; what the reports do not give is compared where ours is not at its default."
-_NO_RUN = "The reports have no run of these configurations."
 
 
 @gc_disabled()
@@ -62,25 +58,6 @@ def make_table(
     notes = [metric_of(column.name).note for column in table.columns]
     table.typed_notes += [Note("method", note) for note in notes if note]
     return table
-
-
-def with_published(table: Table) -> Table:
-    """The table with the published run of each configuration in a row below ours."""
-    rows = []
-    notes: dict[str, str] = {}
-    for row in table.rows:
-        rows.append(row)
-        match = table.presentation.match(row.records[0])
-        if match is not None:
-            facts = {"published_on": match.record.machine["hardware"], "differs_in": match.differs_in}
-            published = Trial(match.record.trial_id, row.factors, [match.record.replace(facts=facts)])
-            rows.append(published)
-            notes |= {name: text for name, text in CAVEATS.items() if name in published.estimates}
-    texts = [*notes.values(), _DIFFERS] if len(rows) > len(table.rows) else [_NO_RUN]
-    typed = [Note("method", text) for text in texts]
-    joined = replace(table, rows=rows, typed_notes=table.typed_notes + typed)
-    joined.columns = columns_of(joined)
-    return joined
 
 
 _SAME_RUNS = (

@@ -13,7 +13,7 @@ import pandas as pd
 
 from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, label_of, table_metrics
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.build import make_table, with_published
+from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import COUNTED, Column, Table, all_columns, factor, further_columns, measure_columns
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
@@ -49,8 +49,6 @@ class Layout:
     """What its rows are, where their fields do not say it."""
     nothing: str = ""
     """Note where it shows none of the runs."""
-    published: Callable[[], Results] | None = None
-    """The published runs that it shows, if they are not those of a report's data set."""
 
     def frame(self, table: Table) -> pd.DataFrame:
         """The cells as texts."""
@@ -94,21 +92,18 @@ def all_layouts() -> dict[str, Layout]:
     return layouts
 
 
-def render(results: Results, name: str, *, published: bool = False) -> RenderedTable:
-    """A table of the reports, of the runs of a sweep.
+def render(results: Results, name: str) -> RenderedTable:
+    """A table for one question, of the runs of a sweep.
 
     Args:
         results: the runs.
         name: the layout, as after `--by`.
-        published: whether the published runs of the same configurations have rows, too.
     """
     layout = all_layouts()[name]
     shown = results.of(layout.select(results.records))
     if results.records and not shown.records:
         return RenderedTable(pd.DataFrame(), [layout.nothing])
     table = make_table(shown, layout.factors)
-    if published:
-        table = with_published(table)
     frame = layout.frame(table)
     filled = [head for head in frame.columns if (frame[head] != "").any()]
     notes = [layout.note, *table.notes] if layout.note else table.notes

@@ -273,8 +273,7 @@ def _is_comparable(name: str, table: Table) -> bool:
 
 def _bound_column(table: Table) -> Column:
     """What bounds the speed of each trial, where the parts of its steps are known."""
-    measured = [row for row in table.rows if "published_on" not in row.records[0].facts]
-    bounds = bounds_of(measured, table.varied, table.fixed_batch_field)
+    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
     return Column("bound by", "bound_by", lambda row: bounds.get(row.trial_id))
 
 
@@ -365,11 +364,6 @@ def _flag(head: str, is_so: Callable[[Trial], bool]) -> Column:
     return Column(head, head.replace(" ", "_"), is_so, lambda row: "yes" if is_so(row) else "")
 
 
-def _fact(head: str, name: str) -> Column:
-    """A column of a fact of the runs."""
-    return Column(head, name, lambda row: row.records[0].facts.get(name))
-
-
 SPEED_UP = Column("speed-up" + INTERVAL, "speed_up", lambda row: row.speed_up, _speed_up_text, ("low", "high"))
 _EFFICIENCY = Column("efficiency", "efficiency", _efficiency, lambda row: format_interval(_efficiency(row), RATIO))
 _TARGET_STEPS = _target_column("steps to target", "target_steps", lambda row: steps_to_target(row.records))
@@ -381,8 +375,5 @@ ENDING = (
     _HELD,
     Column("n", "n", lambda row: len(row.counted)),
     Column("outcome", "outcome", lambda row: row.outcome),
-    _fact("published on", "published_on"),
-    _fact("differs in", "differs_in"),
 )
-"""What held the clocks of GPUs down, how many runs count, how all of them ended, and what a row of a published report
-differs in."""
+"""What held the clocks of GPUs down, how many runs count, and how all of them ended."""

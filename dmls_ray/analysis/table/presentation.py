@@ -14,11 +14,9 @@ from dmls_ray.analysis.table.model import Column, Note, Table, default_columns
 from dmls_ray.analysis.table.seen import notes_on_steps
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, groups_with_each_backend
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.records.model import RunRecord
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
-    from dmls_ray.analysis.published.reports import Match
     from dmls_ray.analysis.table.layouts import Layout
 
 
@@ -67,7 +65,3 @@ class Presentation(Hooks):
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """The notes that a table has besides those of every workload: what was seen of code of users."""
         return list(notes_on_steps(rows, self.samples_by, self.tests_by))
-
-    def match(self, record: RunRecord) -> Match | None:
-        """The published run of the same configuration; None if there is none."""
-        return None

@@ -1,4 +1,4 @@
-"""Commands that print a table and what follows from it: `table`, `compare`, `advise`, `published`."""
+"""Commands that print a table and what follows from it: `table`, `compare`, `advise`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import answer_markdown, csv, latex, markdown, markdown_text
-from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.json_objects import Table
-from dmls_ray.analysis.published.reports import CAVEATS, REPORTS
-from dmls_ray.analysis.published.reports import published as published_results
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary, summarize
-from dmls_ray.analysis.table.build import make_table, with_published
-from dmls_ray.analysis.table.layouts import ALL, Shown, all_layouts, render, shown_columns, spare_heads
+from dmls_ray.analysis.table.layouts import ALL, all_layouts, render, shown_columns, spare_heads
 from dmls_ray.analysis.words import join_names
-from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import (
     EXIT_OK,
     EXIT_SLOWER,
@@ -39,9 +34,6 @@ from dmls_ray.cli.console import (
 )
 from dmls_ray.config.value_texts import share_of
 from dmls_ray.util.errors import ConfigError
-
-_ONE_RUN = "Each value is of one run (n = 1) and has no interval."
-"""What the notes of the reports' tables do not say."""
 
 
 def add_format(parser: Parser, *others: str) -> None:
@@ -78,10 +70,7 @@ def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Consol
 
 def table_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    parser.add_argument(
-        "--by", choices=list(all_layouts()), help="Print a table in the layout of the published reports instead"
-    )
-    parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
+    parser.add_argument("--by", choices=list(all_layouts()), help="Print a table for one question instead")
     parser.add_argument(
         "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors, or all"
     )
@@ -89,41 +78,39 @@ def table_arguments(parser: Parser) -> None:
 
 
 def table(given: argparse.Namespace, console: Console) -> None:
-    """Print the table of a sweep and its answer, or a table in the layout of the published reports."""
+    """Print the table of a sweep and its answer, or a table for one question."""
     if given.by and given.columns:
         raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by.")
-    if given.format == "json" and (given.by or given.published or given.columns):
-        raise ConfigError("--format json is the answer of the sweep; leave out --by, --published and --columns.")
+    if given.format == "json" and (given.by or given.columns):
+        raise ConfigError("--format json is the answer of the sweep; leave out --by and --columns.")
     reading = summarize(load(given.folder, stale=given.stale))
     if given.format == "json":
         print_json(Table(**reading.json_fields()))
         return
-    print_summary(reading, given.format, console, by=given.by, columns=given.columns, published=given.published)
+    print_summary(reading, given.format, console, by=given.by, columns=given.columns)
 
 
 def print_summary(
     reading: SweepSummary, form: str, console: rich_console.Console, *, by: str | None = None,
-    columns: Sequence[str] = (), published: bool = False,
+    columns: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Print the table of a sweep, or one of the reports' tables, and the answer of the sweep.
+    """Print the table of a sweep, or a table for one question, and the answer of the sweep.
 
     Args:
         reading: the sweep.
         form: as after `--format`; CSV and LaTeX are the table alone.
         console: where to.
-        by: a table of the reports.
+        by: the name of that table.
         columns: heads or metrics of the columns, next to the factors; without any, those of a page.
-        published: whether published runs of the same configurations have rows.
     """
     if by:
-        layout = render(reading.results, by, published=published)
+        layout = render(reading.results, by)
         print_result(layout.frame, layout.notes, form, console, spare=spare_heads())
     else:
-        found = with_published(reading.table) if published else reading.table
+        found = reading.table
         if form == "csv" and not columns:
             columns = [ALL]
-        # What the reports give are no details: no column is left out beside them.
-        shown = Shown(found.columns) if published and not columns else shown_columns(found, columns)
+        shown = shown_columns(found, columns)
         if form == "csv":
             print(csv(found.numbers(shown.columns)), end="")
             return
@@ -217,46 +204,3 @@ def advise(given: argparse.Namespace, console: Console) -> None:
         any_accuracy=given.any_accuracy,
     )
     _print_finding(advice, given.format, console)
-
-
-def published_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"One of {', '.join(REPORTS)} (default: all)"
-    )
-    parser.add_argument("--by", choices=list(all_layouts()), help="Print only this table")
-    parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
-    add_format(parser)
-
-
-def published(given: argparse.Namespace, console: Console) -> None:
-    """Print tables, answers and curves of the published reports, from their published numbers."""
-    figures = local_folder(given.figures, "--figures")
-    reports = [given.report] if given.report else list(REPORTS)
-    tables = [(name, by) for name in reports for by in REPORTS[name].tables if given.by in (None, by)]
-    if not tables:
-        has = ", ".join(REPORTS[given.report].tables)
-        raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
-    if given.format == "csv" and len(tables) > 1:
-        raise ConfigError(
-            f"--format csv writes one table, and there are {len(tables)}; name one, for example A --by rank."
-        )
-    is_read = given.format in ("text", "markdown")
-    for name in reports:
-        results = published_results(REPORTS[name].dataset)
-        for by in [by for report, by in tables if report == name]:
-            if is_read:
-                say(console, f"\nReport {name}, by {by}")
-            of_layout = all_layouts()[by].published
-            layout = render(of_layout() if of_layout else results, by)
-            notes = [*layout.notes, _ONE_RUN]
-            if "test acc." in layout.frame:
-                notes.append(CAVEATS["test_accuracy"])
-            print_result(layout.frame, notes, given.format, console)
-        if given.by is None:
-            table = make_table(results)
-            for axis in REPORTS[name].axes:
-                print_answer_as(AnswerTable(answer_on_axis(table, axis)), given.format, console)
-        if figures is not None:
-            drawn = draw_figures(results, figures / name)
-            if is_read:
-                say(console, "\n".join(map(str, drawn)))

@@ -15,7 +15,6 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from dmls_ray.cluster.tune.trainables import (
-    IsolatedRunTrainable,
     Launch,
     LaunchedRun,
     RunTrainable,
@@ -166,10 +165,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
         ),
     }
     trainable: type[RunTrainable] = RunTrainable
-    if group.isolation == "per_run":
-        trainable = IsolatedRunTrainable
-        parameters |= {"settings": settings, "per_rank": group.per_rank()}
-    elif trials.metric:
+    if trials.metric:
         trainable = SearchTrainable
         parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": trials.run_ids is None}
     # By default Tune reserves a CPU per trial, and it refuses none at all; the ranks need all CPUs. On this

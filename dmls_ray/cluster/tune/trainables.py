@@ -6,7 +6,6 @@ import math
 import queue
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import Any
 from ray.tune import Trainable
 
 from dmls_ray.cluster.broker_client import BrokerClient
-from dmls_ray.cluster.messages import Job, TrainerSettings
+from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.dispatcher import NEWS_INTERVAL_S, finished_run, skipped
 from dmls_ray.cluster.scheduler.retry import Queued, retry
@@ -66,10 +65,6 @@ def listed(jobs: Sequence[Job], run_ids: Iterator[str]) -> TuneJobSet:
     """
     by_id = {job.run_id: job for job in jobs}
     return TuneJobSet(job_of=lambda config: by_id[config["run_id"]], run_ids=run_ids)
-
-
-LEAVE_TIMEOUT_S = 20.0
-"""How long the ranks of a run with its own trainer may take to leave after it."""
 
 
 Launch = Callable[..., list[RankResult]]
@@ -172,15 +167,12 @@ class RunTrainable(Trainable):
         if self._job.config.launcher != "ray":
             return self._step_launched()
         if not self._submitted:
-            self.begin(self._job)
             self._submitted = True
             if not self._broker.call("submit", self._job, owner=self._owner):
                 # A searcher has proposed the same run twice.
                 return {"run_id": self._job.run_id, "events": [], "done": True}
         events: list[RunEvent] = self._broker.call("events", self._job.run_id)
         done = bool(events) and is_last(events[-1])
-        if done:
-            self.end()
         return {"run_id": self._job.run_id, "events": events, "done": done}
 
     def _step_launched(self) -> dict[str, Any]:
@@ -194,12 +186,6 @@ class RunTrainable(Trainable):
         if isinstance(last, RunFinished):
             self._broker.call("has_ended", trial_id, last.verdict)
         return {"run_id": self._job.run_id, "events": events, "done": last is not None and is_last(last)}
-
-    def begin(self, job: Job) -> None:
-        """Called before the run is queued; here the group's ranks serve it."""
-
-    def end(self) -> None:
-        """Called when the run is over; here the group's ranks stay."""
 
 
 class SearchTrainable(RunTrainable):
@@ -262,29 +248,3 @@ def metric_of(event: RunEvent, metric: str, before: float | None = None) -> floa
     elif isinstance(event, RunFinished) and event.results:
         value = event.results[0].run.get(metric)
     return value if isinstance(value, int | float) and math.isfinite(value) else before
-
-
-class IsolatedRunTrainable(RunTrainable):
-    """The documented pattern, a TorchTrainer a run: its ranks join the same broker, serve this one run, and end."""
-
-    def setup(self, config: dict[str, Any], **parts: Any) -> None:
-        self._settings: TrainerSettings = parts["settings"]
-        self._per_rank: dict[str, float] = parts["per_rank"]
-        super().setup(config, **parts)
-
-    def begin(self, job: Job) -> None:
-        # Train resumes a run name that was used before.
-        name = f"{self._settings.trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
-        # It loads PyTorch, which the Trainables of the other isolation do without.
-        from dmls_ray.cluster.node_trainer import NodeTrainer
-
-        settings = replace(self._settings, trainer=name)
-        self._trainer = NodeTrainer(settings, job.config.world_size, self._per_rank)
-        self._broker.call("expect", name, self._trainer.expected)
-        self._trainer.start()
-
-    def end(self) -> None:
-        self._trainer.is_over = True
-        # Its ranks leave when they ask for work; one that died has been restarted by now, and leaves as well.
-        self._broker.call("end_trainer", self._trainer.name)
-        self._trainer.end(LEAVE_TIMEOUT_S)

@@ -11,14 +11,12 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.question import QUANTIZATION, metric_of_form, quantization_chart
 from dmls_ray.analysis.findings.effects import Comparison, Effect, Measure, measure_of
 from dmls_ray.analysis.findings.sweep_trials import Questions, SweepTrials
-from dmls_ray.analysis.published.reports import Match, match_training
 from dmls_ray.analysis.table.model import OF_A_FIELD, Column, Note, Table, default_columns, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import join_names
 from dmls_ray.records.metrics import LEARNED
-from dmls_ray.records.model import RunRecord
 
 _OF_INT8: Mapping[Measure, tuple[str, str]] = {
     measure_of("test_accuracy", "points"): ("int8_test_accuracy", "fp32_test_accuracy"),
@@ -35,7 +33,7 @@ _OF_INT8: Mapping[Measure, tuple[str, str]] = {
 
 
 class ClassificationPresentation(Presentation):
-    """Accuracies instead of losses, and the published reports."""
+    """Accuracies instead of losses."""
 
     figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"quantization": quantization_chart}
     loss_unit = "nats a sample"
@@ -60,9 +58,6 @@ class ClassificationPresentation(Presentation):
             "VNNI."
         )
         return [*notes, Note("comparability", text)]
-
-    def match(self, record: RunRecord) -> Match | None:
-        return match_training(record)
 
 
 class ClassificationQuestions(Questions):

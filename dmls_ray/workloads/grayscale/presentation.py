@@ -9,21 +9,15 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import differing_fields, limit_items, plotted_metric, trial_label
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
-from dmls_ray.analysis.published.reports import FOLDER, PUBLISHED, Match
-from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.layouts import Layout
 from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import group_by_other_factors
 from dmls_ray.analysis.trials.trial import Trial, speed_metric
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.runs_file import read_records
 from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS, IMPLEMENTATION_FIELDS, RECORDED_NAME
 
-IMAGE_SET = ("images", "image_size")
-
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
-_TENSOR_LOOP = "its loop indexes tensors, ours NumPy arrays"
 _PASS = "ms: time of a pass over all images, uint8 in and out. GB/s: bytes that a pass must read and write, per second."
 
 
@@ -60,11 +54,6 @@ def _bars(rows: Sequence[Trial], title: str) -> Panel:
     return Panel(x=x, y=plotted.y, series=series, title=title)
 
 
-def published_images() -> Results:
-    """The times of report B as runs of this project; `pass_ms` is of all images."""
-    return Results(FOLDER, _of_images(list(read_records(FOLDER))))
-
-
 def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.config.get("train") == RECORDED_NAME]
 
@@ -72,9 +61,8 @@ def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
 BY_IMPLEMENTATION = Layout(
     select=_of_images,
     nothing="No images were converted; run python sweeps/grayscale.py.",
-    published=published_images,
 )
-"""Time of converting images to grayscale by implementation, laid out as in report B."""
+"""Time of converting images to grayscale by implementation."""
 
 
 class GrayscalePresentation(Presentation):
@@ -107,7 +95,8 @@ class GrayscalePresentation(Presentation):
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         measured = [row for row in rows if row.value_of("pass_ms") is not None]
-        ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
+        # The published times are of other passes.
+        ours = [row for row in measured if row.value_of("timed_images") is not None]
         notes: list[Note] = []
         if ours:
             notes.append(Note("method", _PASS))
@@ -120,17 +109,6 @@ class GrayscalePresentation(Presentation):
         if measured and any(row.speed_up for row in rows):
             notes.append(Note("baseline", "Speed-up is against python_loops."))
         return list(dict.fromkeys(notes))
-
-    def match(self, record: RunRecord) -> Match | None:
-        # The report may launch its kernel once per image, too.
-        name = record.config["implementation"].removesuffix("_per_image")
-        for published in published_images().records:
-            same_set = all(record.config[field] == published.config[field] for field in IMAGE_SET)
-            if published.config["implementation"] == name and same_set:
-                planar = "layout planar / not reported" if record.config.get("layout") == "planar" else ""
-                loop = _TENSOR_LOOP if name == "python_loops" else ""
-                return Match(published, "; ".join(filter(None, (planar, loop, published.reason))))
-        return None
 
 
 class GrayscaleQuestions(Questions):

@@ -36,7 +36,7 @@ def not_ruled_out(comparison: SweepComparison, share: float) -> list[str]:
 
 def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
     for record in swept.records:
-        record.session = f"{changes.get('isolation')} {id(swept)} {record.repeat % count}"
+        record.session = f"{id(swept)} {record.repeat % count}"
         for name, value in changes.items():
             set_value(record, name, value)
     return swept

@@ -4,17 +4,19 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.published.reports import published
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import load
 from dmls_ray.analysis.table.build import held_fixed, make_table
-from dmls_ray.analysis.table.layouts import LAYOUTS, MOST_COLUMNS, all_layouts, render, shown_columns
+from dmls_ray.analysis.table.layouts import MOST_COLUMNS, all_layouts, render, shown_columns
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results, with_memory_kinds
+from tests.conftest import PROJECT
+
+PUBLISHED = PROJECT / "results" / "published"
 
 
 def test_report_cs_tables_come_out_of_its_figures() -> None:
-    machines = render(published("mnist"), "machines").frame
+    machines = render(load(PUBLISHED / "C"), "machines").frame
     normal = machines[(machines["quantization"] == "off") & (machines["backend"] != "mpi")]
     assert normal[["machines", "ranks_per_machine", "s/run", "test acc."]].to_numpy().tolist() == [
         ["1", "1", "186", "0.978"],
@@ -24,7 +26,7 @@ def test_report_cs_tables_come_out_of_its_figures() -> None:
     ]
     # 186 s on one: over 120, 99 and 67.
     assert normal[normal["backend"] == "gloo"]["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
-    quantized = render(published("mnist"), "quantization").frame
+    quantized = render(load(PUBLISHED / "C"), "quantization").frame
     assert quantized[quantized["quantization"] == "qat"]["s/run"].tolist() == ["135", "91.0"]
 
 
@@ -42,46 +44,12 @@ def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
         ["16", "1", "3", "ok"],
         ["32", "", "0", "oom"],
     ]
-    assert render(ours, "rank", published=True).notes[-1] == "The reports have no run of these configurations."
 
 
 def test_runs_of_one_rank_have_no_backend_and_that_is_said() -> None:
-    layout = render(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), "backend", published=True)
+    layout = render(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), "backend")
     assert layout.frame.empty
     assert list(layout.notes) == ["All runs have one rank, which has no backend."]
-
-
-@pytest.mark.parametrize("name", list(LAYOUTS))
-def test_the_published_run_of_a_configuration_has_a_row_below_ours(name: str) -> None:
-    layout = render(matching("cifar10", "convnet"), name, published=True)
-    frame = layout.frame
-    published = frame[frame["published on"] != ""]
-    assert published["published on"].tolist()[0].startswith("NVIDIA GeForce RTX 3090")
-    assert frame["published on"].tolist()[0] == ""
-    assert "epochs 5 / 20" in published["differs in"].tolist()[0]
-    assert "rank 0's, over its share" in layout.notes[-2]
-    if name == "rank":
-        assert published["test acc."].tolist() == ["0.753", "0.759"]
-    elif name != "memory":
-        assert published[["s/run [95%]", "test acc. [95%]"]].to_numpy().tolist() == [["634", "0.753"]]
-
-
-@pytest.mark.parametrize("name", ["batch", "backend", "machines", "quantization"])
-def test_the_seconds_of_an_epoch_are_compared_since_runs_differ_in_epochs(name: str) -> None:
-    layout = render(matching("cifar10", "convnet"), name, published=True)
-    # 1,000 samples at 100 a second; the report printed 20 epochs.
-    assert layout.frame["s/epoch [95%]"].tolist() == ["10.0 [10.0, 10.0]", "31.5"]
-    assert any("Published s/epoch includes tests" in note for note in layout.notes)
-
-
-def test_published_memory_is_named_as_what_it_is_and_times_of_epochs_follow_from_those_of_runs() -> None:
-    layout = render(matching("stl10", "simplecnn", image_size=128, backend="nccl"), "batch", published=True)
-    assert layout.frame[["s/run [95%]", "s/epoch [95%]"]].to_numpy().tolist()[1] == ["63.9", "6.388"]
-    assert layout.frame["peak_mem_mb [95%]"].tolist() == ["", "562.3"]
-    assert "loader resident / dataloader" in layout.frame["differs in"].tolist()[1]
-    assert any("a DataLoader brought the batches" in note for note in layout.notes)
-    without = render(matching("cifar10", "convnet"), "batch", published=True)
-    assert not any("a DataLoader" in note for note in without.notes)
 
 
 def test_the_kinds_of_memory_have_a_table() -> None:
@@ -102,15 +70,6 @@ def test_the_shares_of_ranks_show_in_the_table_of_ranks() -> None:
     assert frame[["rank", "tensor MiB", "optimizer MiB"]].loc[1].tolist() == ["1", "101", "31.0"]
     # That of a run is of the trained model; a rank has that of its steps alone.
     assert (frame["train acc. in the last epoch"].tolist(), "train acc." in frame) == (["0.500", "0.500"], False)
-
-
-def matching(dataset: str, model: str, *, backend: str = "gloo", **fields: Any) -> Results:
-    """Runs of 2 ranks of which a report has one like them."""
-    axes = {"batch_per_rank": 32, "world_size": 2, "model": model, "dataset": dataset, "backend": backend}
-    ours = results(axes | fields, lambda values, repeat: 100.0)
-    for record in ours.records:
-        record.backend = backend
-    return ours
 
 
 def test_a_layout_of_no_runs_is_empty() -> None:

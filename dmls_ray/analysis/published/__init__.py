@@ -1,1 +1,0 @@
-"""The published reports whose experiments this project repeats."""
