@@ -19,12 +19,15 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.codec import encode_json
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import part_of
@@ -245,15 +248,14 @@ class JobFolder:
 
     def write_result(self, result: RankResult) -> None:
         """Leave the result of a rank."""
-        atomic_write_text(self._result_file(result.rank), json.dumps(asdict(result)))
+        atomic_write_text(self._result_file(result.rank), encode_json(result).decode())
 
     def read_result(self, rank: int) -> RankResult | None:
         """The result of a rank; None if it left none."""
         file = self._result_file(rank)
         if not file.exists():
             return None
-        values = json.loads(file.read_text(encoding="utf-8"))
-        return RankResult(**{**values, "outcome": Outcome(values["outcome"])})
+        return msgspec.json.decode(file.read_bytes(), type=RankResult)
 
     def _result_file(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.json"
