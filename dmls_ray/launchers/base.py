@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import pickle
 import socket
@@ -30,7 +29,6 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.codec import encode_json
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import part_of
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction, limit_progress
 from dmls_ray.util.files import atomic_write_text
@@ -224,11 +222,11 @@ class JobFolder:
         if rank:
             yield lambda event: None
             return
-        with open(self._events_file, "a", encoding="utf-8", buffering=1) as file:
+        with open(self._events_file, "ab", buffering=0) as file:
 
             def write(event: RankEvent) -> None:
-                values = {"epoch": event.epoch.values} if isinstance(event, EpochEnded) else {}
-                file.write(json.dumps(values) + "\n")
+                epoch = event.epoch if isinstance(event, EpochEnded) else None
+                file.write(encode_json(epoch) + b"\n")
 
             yield limit_progress(write)
 
@@ -240,11 +238,9 @@ class JobFolder:
             file.seek(self._events_read)
             complete, newline, _ = file.read().rpartition(b"\n")
         self._events_read += len(complete) + len(newline)
-        for values in map(json.loads, complete.splitlines()):
-            if values:
-                emit(EpochEnded(epoch=part_of(values["epoch"], EpochRecord, "an epoch")))
-            else:
-                emit(Progress())
+        for line in complete.splitlines():
+            epoch = msgspec.json.decode(line, type=EpochRecord | None)
+            emit(Progress() if epoch is None else EpochEnded(epoch=epoch))
 
     def write_result(self, result: RankResult) -> None:
         """Leave the result of a rank."""

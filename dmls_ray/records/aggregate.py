@@ -56,7 +56,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     for name in RunValues.__struct_fields__:
         setattr(record, name, getattr(run, name))
     reported = part_of(run.reported, RunValues, "what a run reported")
-    record.picture = reported.picture
+    record.picture = run.picture or reported.picture
     record.facts = run.facts | reported.facts
     of_run = run.metrics | reported.metrics
     record.metrics = dict(of_run)
