@@ -54,6 +54,11 @@ def test_a_metric_is_combined_over_ranks_or_epochs_as_its_entry_says(
     assert record_of(results, stall).metrics.get("stall_s") == expected
 
 
+def test_a_metric_of_ranks_says_what_becomes_of_their_values() -> None:
+    with pytest.raises(ValueError, match="stall_s: a Metric of scope rank says by across_ranks"):
+        Metric(name="stall_s", kind="amount", direction="min", scope="rank")
+
+
 def test_every_metric_has_one_entry_and_a_sentence() -> None:
     assert len(BY_NAME) == len(TRAINING_METRICS)
     assert all(metric.doc.endswith(".") for metric in TRAINING_METRICS)
