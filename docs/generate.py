@@ -69,9 +69,10 @@ def quickstart() -> str:
 
 def script() -> str:
     """The command of a sweep of a script, and its answer without the line on what is undecided."""
-    lines = summarize(load(REFERENCE / "script")).answer.lines(100)
+    answer = "\n".join(summarize(load(REFERENCE / "script")).answer.lines(100))
+    decided = answer.partition("\n\nUndecided")[0]
     command = "dmls-ray sweep train.py --batch-size 16 64 --world-size 1 2"
-    return "\n".join(["```console", f"$ {command}", "...", *lines[:-2], "```"])
+    return "\n".join(["```console", f"$ {command}", "...", decided, "```"])
 
 
 def batch_size() -> str:

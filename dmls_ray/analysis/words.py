@@ -20,24 +20,26 @@ from dmls_ray.config.value_texts import duration
 HEADLINES: Mapping[str, str] = {
     "none_ok": "No run ended ok, so nothing is compared.",
     "one_trial": "Only one trial was measured, so nothing is compared.",
-    "one_together": "Nothing is compared: the ranks of all trials but one trained apart.",
-    "not_compared": "Nothing is compared: no two trials differ in one field alone and ran together on one machine and "
-    "device with the same versions.",
+    "one_together": "Nothing is compared: in all trials but one, the ranks trained separate models.",
+    "not_compared": "Nothing is compared: no two trials differ in only one field and ran together on the same machine "
+    "and device with the same versions.",
     "pair": "{pair}: {effects}.",
-    "none_better": "No {field} is better than {base} beyond chance. Nearest, {pair}: {effects}.",
-    "none_without_loss": "No {field} is better than {base} without being worse in something, beyond chance. Nearest, "
-    "{pair}: {effects}.",
-    "none_differs": "No {field} differs from {base} beyond chance. Farthest, {pair}: {effects}.",
+    "none_better": "No {field} is better than {base} beyond chance. The closest is {pair}: {effects}.",
+    "none_without_loss": "No {field} is better than {base} beyond chance without being worse in another measure. The "
+    "closest is {pair}: {effects}.",
+    "none_differs": "No {field} differs from {base} beyond chance. The largest difference is {pair}: {effects}.",
     "best_found": "The {which} {metric} of {count} configurations is {effects}, with {pair}.",
     "not_reported": "No run that ended ok reported its {metric}.",
-    "critical": "Beyond a global_batch of about {critical:,.10g} larger batches save less than half of the steps to "
+    "critical": "Beyond a global_batch of about {critical:,.10g}, larger batches save less than half of the steps to "
+    "test accuracy {target:g}.",
+    "critical_above": "Up to global_batch {last}, the steps to test accuracy {target:g} fall in proportion to the "
+    "batch.",
+    "critical_below": "From global_batch {first} on, larger batches hardly reduce the steps to test accuracy "
     "{target:g}.",
-    "critical_above": "Up to global_batch {last} larger batches save steps to {target:g} in proportion.",
-    "critical_below": "From global_batch {first} on larger batches hardly save steps to {target:g}.",
-    "critical_unknown": "Where larger batches stop to save steps to {target:g} is not known.",
+    "critical_unknown": "The critical batch for test accuracy {target:g} is not known.",
 }
-WORST = " Worst, {pair}: {effects}."
-LOSSLESS = " Without a loss beyond chance, {pair}: {effects}."
+WORST = " The worst is {pair}: {effects}."
+LOSSLESS = " The best without a loss beyond chance is {pair}: {effects}."
 EFFECTS: Mapping[str, str] = {
     "speed": "{amount} as fast",
     "duration": "{amount} as long",
@@ -50,7 +52,7 @@ EFFECTS: Mapping[str, str] = {
 }
 """Kind of a measure, or the metric of one -> an effect that is beyond chance."""
 _AMOUNTS = {
-    "points": (POINTS, " points", 100.0),
+    "points": (POINTS, " percentage points", 100.0),
     "difference": (with_sign(GENERIC), "", 1.0),
     "level": (GENERIC, "", 1.0),
 }
@@ -66,24 +68,25 @@ _EQUAL_SO_FAR = "equal {noun} in each of {repeats}"
 _WITHOUT_INTERVAL = " in {repeats} (too few for an interval)"
 CAVEATS: Mapping[str, str] = {
     "not_measured": "not measured: {names}",
-    "independent": "not compared, since their ranks trained apart: {names}",
-    "sessions": "speeds not compared, since no block of one session has both: {names}; --whole-blocks measures both, "
-    "dmls-ray ab two versions of code",
-    "held_clocks": "the clocks of GPUs were held down: {names}",
-    "other_work": "other programs used the processor beside: {names}",
-    "resident": "memory: after few steps the growth of a resident set is mostly what the allocator keeps, up to three "
-    "times the tensors, and a larger batch may grow less ({names})",
-    "best_of_many": "the best of many looks better than it is: train it again with other seeds",
-    "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} it has {curve:.4g}, and {steps:.4g} "
-    "were measured",
+    "independent": "not compared, because their ranks trained separate models: {names}",
+    "sessions": "speeds not compared, because the two trials never ran in the same block of one session: {names}; "
+    "--whole-blocks runs both again, and dmls-ray ab compares two versions of code",
+    "held_clocks": "GPU clocks were throttled: {names}",
+    "other_work": "other programs used the processor during some runs (the notes of the table name them)",
+    "resident": "memory: after few steps, the resident set grows mostly by memory that the allocator keeps, up to "
+    "three times the tensors, so a larger batch may show less growth ({names})",
+    "best_of_many": "the best of many configurations looks better than it is; train it again with other seeds",
+    "misfit": "steps do not follow the curve S_min (1 + B_crit / B): at {batch} the curve gives {curve:.4g}, and "
+    "{steps:.4g} were measured",
     "few_batches": "the critical batch: fewer than {fewest} batches reach {target:g} in every run",
     "not_reached": "steps at {batches}: not every run reaches {target:g}",
-    "coarse": "steps at {batches}: fewer than {tests:g} tests lie before the target; raise --target-tests",
-    "tuned_by_reported": "learning rates: the reported runs chose them, which flatters them",
-    "at_edge": "the best learning rate at {batches}: it is at the edge of those tried",
+    "coarse": "steps at {batches}: fewer than {tests:g} tests were made before the target was reached; raise "
+    "--target-tests",
+    "tuned_by_reported": "learning rates: they were chosen by the reported runs, so these look better than they are",
+    "at_edge": "the best learning rate at {batches}: it is the smallest or the largest that was tried",
 }
 """What a reader must know -> the words."""
-INTERVALS = "Intervals [95%] hold for all comparisons together: with few repeats, wider than those of trials."
+INTERVALS = "Intervals [95%] hold for all comparisons together, which makes them wider than single ones."
 """What the intervals of a table of effects are."""
 _PARTS = {
     **PARTS, "exposed_comm_ms": "communication", TOGETHER: "backward pass with communication", "rest_ms": "other"
@@ -134,7 +137,7 @@ def overfitting_text(answer: Answer) -> str:
             text += f" (accuracy {item.train_accuracy:.3f} in training, {item.test_accuracy:.3f} in the test)"
         texts.append(text)
     if texts:
-        return f"Overfitting, test loss rises while train loss falls: {join_names(texts, _SHOWN)}."
+        return f"Overfitting (test loss rises while train loss falls): {join_names(texts, _SHOWN)}."
     epochs = answer.epochs_without
     return f"Overfitting is not shown within {epochs} epochs." if epochs else ""
 
@@ -178,7 +181,7 @@ def amount_text(effect: Effect, *, interval: bool = True) -> str:
 def effect_cell(effect: Effect) -> str:
     """An effect in a cell, without the unit of its heading; `?` where more repeats may decide it."""
     is_known = effect.contrast.low != effect.contrast.high
-    text = amount_text(effect, interval=is_known).replace(" points", "")
+    text = amount_text(effect, interval=is_known).replace(" percentage points", "")
     return f"{text} ?" if effect.verdict == "open" else text
 
 
@@ -201,7 +204,8 @@ def undecided_text(answer: Answer, decision: Decision | None) -> str:
     is_compared = any(comparison[0].verdict != "level" for comparison in answer.comparisons)
     if decision is not None and decision.claims and is_compared:
         parts.append(_open_text(decision))
-        mark = f"?: neither beyond chance nor known to within {100 * decision.until.within:.3g}%"
+        within = f"{100 * decision.until.within:.3g}"
+        mark = f"?: not beyond chance, and not known to within {within}% or {within} points"
     for name, facts in answer.caveats.items():
         shown = dict(facts)
         for key, value in facts.items():
@@ -231,7 +235,7 @@ def why_text(change: StepChange | None) -> str:
     text = f"Why: {times}{samples}: {', '.join(parts)}."
     if change.collectives or change.base_collectives:
         waits = [_collectives_text(kinds, decimals) for kinds in (change.collectives, change.base_collectives)]
-        text += f" Waits for collectives other than DDP's, ms a step: {waits[0]}; instead of {waits[1]}."
+        text += f" Waiting for collectives outside DDP, in ms a step: {waits[0]} vs {waits[1]}."
     return text
 
 
@@ -247,11 +251,11 @@ def progress_text(decision: Decision) -> str:
     """What is open and what follows, while the sweep goes on."""
     stage = decision.stage
     assert stage is not None
-    claims, state = (decision.open, "open") if decision.open else (decision.rough, "known only roughly")
+    claims, state = (decision.open, "still open") if decision.open else (decision.rough, "known only roughly")
     more = stage.next_blocks - stage.blocks
     count = f"{len(claims)} of {count_noun(len(decision.claims), 'comparison')}"
     return (
-        f"After {count_noun(stage.blocks, 'repeat')}, {count} {state} ({_names(claims)}); "
+        f"After {count_noun(stage.blocks, 'repeat')}, {state}: {count} ({_names(claims)}); next, "
         f"{count_noun(more, 'more repeat')}, about {duration(more * stage.block_s)}.{_beaten_text(decision)}"
     )
 
@@ -273,16 +277,16 @@ def _open_text(decision: Decision) -> str:
         return texts[0]
     widest, is_ratio = decision.open[0].contrast.half_width, decision.open[0].measure.is_ratio
     if stage is not None and widest is not None and is_ratio and widest < _KNOWN_ROUGHLY:
-        texts.append(f"--within {math.ceil(100 * math.expm1(widest))}% takes them as known")
+        texts.append(f"--within {math.ceil(100 * math.expm1(widest))}% would count them as known")
     if decision.goes_on:
-        return f"{texts[0]}; --repeats auto goes on"
+        return f"{texts[0]}; --repeats auto adds more"
     if realistic:
-        texts.append(f"about {realistic[-1]} repeats would decide {len(realistic)}: {_flags(decision)}")
+        texts.append(f"about {realistic[-1]} repeats would decide {len(realistic)} of them: {_flags(decision)}")
     if hopeless := decision.hopeless:
         names = join_names([f"{claim.pair.text}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
-        texts.append(f"no realistic number of repeats decides {len(hopeless)} on this machine ({names})")
+        texts.append(f"no realistic number of repeats decides {len(hopeless)} of them on this machine ({names})")
     if stage is None and not decision.repeats_wanted:
-        texts.append(f"below {FIRST_LOOK} repeats of both in one session there is no interval; --repeats auto decides")
+        texts.append(f"an interval needs {FIRST_LOOK} repeats of both trials in one session; --repeats auto runs them")
     return "; ".join(texts)
 
 
@@ -302,7 +306,7 @@ def _beaten_text(decision: Decision) -> str:
     if not decision.beaten:
         return ""
     names = join_names([describe_configuration(trial.factors) for trial in decision.beaten], separator=", ")
-    return f" Beaten for {decision.until.aim} and left out of further repeats: {names}."
+    return f" Worse for {decision.until.aim}, so left out of further repeats: {names}."
 
 
 def _names(claims: Sequence[Effect]) -> str:
@@ -318,17 +322,19 @@ def disturbance_notes(trials: Sequence[Trial]) -> list[str]:
     """What made times other than those of a quiet machine at full clocks, in notes; none where nothing did."""
     notes = []
     if held := describe_held_clocks(trials):
-        notes.append(f"Clocks of GPUs were held down: {join_names(held)}; their times are not those of full clocks.")
+        notes.append(f"GPU clocks were throttled: {join_names(held)}; these times are not those at full clock speed.")
     if work := describe_other_work(trials):
         names = join_names(work)
-        notes.append(f"Other programs used the processor beside: {names}; on a quiet machine fewer repeats decide.")
+        notes.append(
+            f"Other programs used the processor during these runs: {names}; a quiet machine needs fewer repeats."
+        )
     return notes
 
 
 def describe_unfinished(left: int, asked: int) -> str:
     """How many of the runs that were asked for have not ended, and what runs them."""
-    again = "the same command runs them (not with --fresh)"
-    return f"Unfinished: {left:,} of the {asked:,} runs that were asked for; {again}."
+    again = "the same command without --fresh runs them"
+    return f"Unfinished: {left:,} of the {asked:,} requested runs; {again}."
 
 
 def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:

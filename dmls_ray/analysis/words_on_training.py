@@ -21,14 +21,15 @@ TRAINING_CELLS: Mapping[str, str] = {
 """The same in a cell."""
 FIRST_LOSSES: Mapping[str, str] = {
     "equal": "equal losses of the first three steps (within {rounding:g}%)",
-    "last": "equal losses of the first three steps (within {rounding:g}%), but not of the last one ({} and {}), as "
-    "with a learning rate that begins low, another weight decay, or another order of samples in later epochs",
-    "later": "equal losses of the first step, but not after its update ({} and {} over three steps), as with another "
-    "learning rate or optimizer",
-    "differ": "but the losses of the first three steps differ ({} and {}), as with dropout, another order of samples, "
-    "or a script without a seed",
-    "ranks": "and the losses of the first three steps differ, as they do where ranks share the samples otherwise",
-    "unknown": "and no losses of runs with one seed were seen",
+    "last": "equal losses of the first three steps (within {rounding:g}%) but not of the last step ({} and {}); a "
+    "learning rate that starts low, another weight decay or another order of samples in later epochs has this effect",
+    "later": "equal losses of the first step but not after its update ({} and {} over three steps); another learning "
+    "rate or optimizer has this effect",
+    "differ": "but the losses of the first three steps differ ({} and {}); dropout, another order of samples or a "
+    "script without a seed has this effect",
+    "ranks": "and the losses of the first three steps differ, as expected where the ranks divide the samples "
+    "differently",
+    "unknown": "and no losses of two runs with the same seed were seen",
 }
 """How the losses of the first steps compare -> the words."""
 _LARGE = 100_000
@@ -50,7 +51,8 @@ def training_text(change: TrainingChange | None) -> str:
         changes.append("{} instead of {}".format(*change.number_format))
     if changes:
         return (
-            f"The training itself changed: {', '.join(changes)}. Compare the loss at equal samples before you choose."
+            f"The training itself changed: {', '.join(changes)}. Compare the losses after equally many samples before "
+            "you choose."
         )
     same = [f"{size:,.10g} {unit} a step in both" for unit, (size, _) in change.sizes.items()][:1]
     losses = FIRST_LOSSES[change.losses].format(*_distinct(*change.first_losses), rounding=100 * change.rounding)

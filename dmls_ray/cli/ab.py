@@ -68,20 +68,22 @@ def _reason(verdict: Verdict, first: str, second: str) -> str:
     if verdict.word == "failed":
         return f"no run of {first} trained, so there is nothing to compare {second} with"
     if verdict.outcomes:
-        return f"{second} does not train ({', '.join(verdict.outcomes)}), and {first} does"
+        return f"{second} does not train ({', '.join(verdict.outcomes)}), but {first} does"
     told = []
     for effect in verdict.effects:
         where = f" with {effect.pair.where}" if effect.pair.where else ""
         phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
         told.append(f"{phrase} {first}{where} (n={effect.contrast.n})")
-    told += [f"was not measured beside {first}{f' with {where}' if where else ''}" for where in verdict.apart]
+    told += [
+        f"was not measured in the same blocks as {first}{f' with {where}' if where else ''}" for where in verdict.apart
+    ]
     allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
-    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is open"}
+    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
     text = f"{second} {', '.join(told)}; {ends[verdict.word]}"
     if verdict.word != "cannot say":
         return text
     if verdict.apart:
-        return f"{text}: no block has both on one machine with the same versions"
+        return f"{text}: no block has both on the same machine with the same versions"
     if verdict.more_repeats is None:
-        return f"{text}, and more repeats hardly decide it"
+        return f"{text}, and more repeats are unlikely to decide it"
     return f"{text}; about {verdict.more_repeats} more repeats decide it"

@@ -186,7 +186,7 @@ def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Se
     console.print(_drawn(columns))
     if hidden:
         names = ", ".join(hidden)
-        say(console, f"Not shown in this width: {names}; a wider terminal, or --format csv, has them.", "dim")
+        say(console, f"Not shown at this width: {names}; a wider terminal or --format csv shows them.", "dim")
 
 
 def _drawn(columns: dict[str, list[str]]) -> Table:

@@ -64,13 +64,16 @@ def differences(effect: Effect, as_given: Effect) -> Iterator[str]:
     contrast, noun = as_given.contrast, effect.measure.noun
     text = f"A/A: {noun} {amount_text(effect)}, n={contrast.n}"
     if contrast.half_width_after is None:
-        yield f"{text}; below 3 repeats nothing is known of the spread."
+        yield f"{text}; the spread is not known from fewer than 3 repeats."
         return
     if effect.verdict in ("more", "less"):
-        yield f"{text}: the two differ. That is chance in 5 of 100 cases; if it comes again, something favours one."
+        yield (
+            f"{text}: the two differ. Chance alone does that in 5 of 100 cases; if it happens again, something "
+            "favours one of them."
+        )
     else:
         yield f"{text}: the two do not differ beyond chance."
-    yield f"Smallest difference in {noun} that {POWER:.0%} of sweeps show here, with its interval:"
+    yield f"Smallest difference in {noun} that {POWER:.0%} of sweeps would find here, with its interval:"
     for repeats in REPEATS:
         size = contrast.half_width_after(repeats, POWER)
         low, high = (size * factor for factor in deviation_factors(contrast.n))

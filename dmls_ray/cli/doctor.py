@@ -18,8 +18,9 @@ PRESET = Preset(
     description="""
         Which differences can this machine show? One configuration is trained against itself.
 
-        Its two trials differ in their seed alone, which changes no speed: what differs between them is noise. After
-        WHAT (train.py, module:function) stand the flags of a sweep and, after --, the arguments of a script. --budget
+        Its two trials differ only in their seed, which does not change the speed, so any difference between them is
+        noise. The flags of a sweep follow WHAT (train.py, module:function); the arguments of a script follow --.
+        --budget
         (default: 90s) and --max-repeats (default: 30) limit the repeats. Each call has a new results folder.
         """,
 )

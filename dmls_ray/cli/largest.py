@@ -50,7 +50,7 @@ def with_largest(request: Request, name: str, options: Options, heartbeat: Heart
         ConfigError: nothing fits, or nothing may be run.
     """
     if request.dry_run:
-        raise ConfigError(f"{flag_of(name)} max is found by running; give values for --dry-run.")
+        raise ConfigError(f"{flag_of(name)} max is found by short runs, which --dry-run does not start; give values.")
     given = request.axes[name]
     others = {other: values for other, values in request.axes.items() if other != name}
     default = request.workload.schema().specs[name].default

@@ -51,8 +51,8 @@ STARTING = {
 """Each command that starts runs -> its function, which exits, and what it does."""
 
 _DESCRIPTION = (
-    "Measure training with PyTorch, and read what sweeps have left: tables, figures, comparisons and advice. First: "
-    "dmls-ray sweep train.py --batch-size 16 32"
+    "Measure training with PyTorch, and read the results of sweeps: tables, figures, comparisons and advice. Start "
+    "with: dmls-ray sweep train.py --batch-size 16 32"
 )
 
 

@@ -73,7 +73,7 @@ _PRESETS = (
     Preset(
         name="grayscale",
         question="""
-            How fast can images be turned grey, from two Python loops to a CUDA kernel?
+            How fast can images be converted to grayscale, from two Python loops to a CUDA kernel?
 
             Each implementation computes 0.2989 R + 0.5870 G + 0.1140 B from uint8 to uint8. An implementation that
             this machine lacks is a skipped row with the reason. Images are interleaved (height x width x 3), as in
@@ -132,7 +132,7 @@ _PRESETS = (
             What does the optimizer do to the time, memory and accuracy of training, at one learning rate?
 
             No learning rate suits all optimizers: pass several with --lr, and compare each optimizer at its best
-            one. adamw without weight decay is adam: --weight-decay 0.01 tells them apart.
+            one. Without weight decay, adamw is the same as adam; add --weight-decay 0.01 to compare them.
             """,
         axis="optimizer",
         axes={
@@ -147,7 +147,7 @@ _PRESETS = (
             What does the number format do to the time, memory and accuracy of training?
 
             fp32 is compared with automatic mixed precision in bf16 (add fp16 with --precision), and with TF32 on
-            GPUs. A format without units in the processor runs as well, but slower; a note says so before the start.
+            GPUs. A format that the processor has no units for also runs, but slower; a note says so before the start.
             """,
         axis="precision",
         axes={"precision": ["fp32", "tf32", "amp-bf16"], "batch_per_rank": [64], "world_size": [1]},
@@ -178,8 +178,8 @@ _PRESETS = (
             What does each regulariser do to accuracy, and to the gap between training and test?
 
             One regulariser is added at a time: dropout, batch normalisation, label smoothing, weight decay, L1,
-            flips and crops, early stopping. A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead. Of
-            a model with dropout of its own, as simplecnn, dropout=0.3 changes that rate; a note says from which.
+            flips and crops, early stopping. A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead. For a
+            model with its own dropout, such as simplecnn, dropout=0.3 replaces its rate; a note gives both rates.
             """,
         axis=None,
         axes={"batch_per_rank": [32], "world_size": [1], "epochs": [15]},
@@ -200,7 +200,7 @@ _PRESETS = (
             Which configuration trains best? Many are tried side by side, and poor ones are stopped after an epoch
             or more.
 
-            Runs share the machine, so their times mean nothing: a search is for accuracy. --searcher optuna (pip
+            Runs share the machine, so their times are not comparable: a search is for accuracy. --searcher optuna (pip
             install 'dmls_ray[search]') chooses configurations by the results of earlier runs; --scheduler none
             stops no run early. At its end a search prints two commands for the best configuration: one trains it
             with other seeds, one keeps its weights.

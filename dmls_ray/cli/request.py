@@ -278,4 +278,4 @@ def _read_range(flag: str, name: str, low: str, high: str) -> Range:
     except ConfigError as error:
         raise ConfigError(f"{flag} {name}: {error}") from error
     except ValueError as error:
-        raise ConfigError(f"a range of {name} from {low} to {high} is not of numbers; give two numbers.") from error
+        raise ConfigError(f"the range of {name} from {low} to {high} needs two numbers; give two.") from error

@@ -26,11 +26,11 @@ _OWN = "settings (of what is run)"
 _MOST_OWN = 12
 """Flags of a script or a function that --help describes, at most."""
 _WIDTH = 80
-_VALUES = """A setting takes one value or several, separated by spaces; several are an axis.
-max instead of a whole number is the largest one that fits into memory. An
-option takes one value. A flag that is given twice has its last values; --set,
---range, --log-range and --metric-regex do so for each name, and --env and
---share add."""
+_VALUES = """A setting takes one or more values, separated by spaces; several values make an
+axis. For a whole number, max is the largest value that fits into memory. An
+option takes one value. If a flag is given twice, the last one counts; for
+--set, --range, --log-range and --metric-regex, the last one for each name.
+--env and --share accumulate."""
 _METAVARS: Mapping[Callable[[str], float], str] = {seconds_of: "TIME", share_of: "SHARE"}
 """What reads a value -> the word for it: 90s, 20m or 2h; 5% or 0.05."""
 
@@ -116,17 +116,22 @@ def add_workload_flags(parser: Parser, default: str) -> None:
     what.add_argument(
         "--train", metavar="WHAT", help="Run a training function (module:function) or a script (train.py) instead"
     )
-    help_text = "Of a script: variables of its environment, with one value or several"
+    help_text = "For a script: environment variables, each with one or more values"
     what.add_argument("--env", nargs="+", action="extend", default=[], metavar="NAME=VALUE,...", help=help_text)
     add = functools.partial(what.add_argument, action="append", default=[])
-    help_text = "Of a script: the number in the group of the last match in what it prints is a metric"
+    help_text = "For a script: read a metric from its output, by the group of the pattern's last match"
     add("--metric-regex", nargs=2, metavar=("NAME", "PATTERN"), help=help_text)
-    help_text = "Of a script with --revision: a file or folder that runs read where it is, instead of a copy"
+    help_text = "For a script with --revision: a file or folder that runs read in place, instead of a copy"
     add("--share", metavar="PATH", help=help_text)
-    add("--set", nargs="+", metavar=("NAME", "VALUE"), help="With --train, for a dict of fields: values of one of them")
+    add(
+        "--set",
+        nargs="+",
+        metavar=("NAME", "VALUE"),
+        help="Values of a key of a training function's config dict, or of a name in braces after --",
+    )
     ends = ("NAME", "LOW", "HIGH")
-    add("--range", nargs=3, metavar=ends, help="Of a search: let a field have any of these numbers")
-    add("--log-range", nargs=3, metavar=ends, help="Of a search: as --range, uniform in the logarithm")
+    add("--range", nargs=3, metavar=ends, help="For a search: let a field have any number from LOW to HIGH")
+    add("--log-range", nargs=3, metavar=ends, help="For a search: like --range, but uniform in the logarithm")
 
 
 def add_flags(
@@ -159,10 +164,10 @@ def add_flags(
         switch = {"nargs": "?", "const": "true"} if spec.type == "bool" else {}
         group = _group(parser, f"options ({spec.setting.group})")
         _add_flag(group, spec, options.get(spec.name, spec.default), (), **switch)
-    starts = "How often to start again after Ray or the process died, without a new run in between (default: 5)"
+    starts = "How often to restart after Ray or the process died, without a new run in between (default: 5)"
     limits = _group(parser, "options (limits)")
     limits.add_argument("--restarts", type=int, default=5, metavar="INT", help=starts)
-    written = "How to write the result (default: text); json: one object, and what goes on is on standard error"
+    written = "Format of the result (default: text); json prints one object, and progress goes to standard error"
     display = _group(parser, "options (display)")
     display.add_argument("--format", choices=formats, default="text", help=written)
     display.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")

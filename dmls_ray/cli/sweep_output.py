@@ -85,7 +85,7 @@ def show_plan(plan: Plan, options: Options, console: ProgressConsole) -> None:
     if estimate := describe_estimate(state):
         say(console, estimate)
     if state.missing and joined is not None:
-        say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
+        say(console, f"The cluster ({joined}) was not contacted; runs that do not fit there will be skipped.")
 
 
 def describe_estimate(state: FolderState) -> str:
@@ -98,13 +98,15 @@ def describe_estimate(state: FolderState) -> str:
     durations = Durations(state.records)
     first, most = _seconds(state.missing, durations), _seconds(state.candidates, durations)
     if not first:
-        return "No run was measured here yet: no estimate."
+        return "No estimate: no run has been measured here yet."
     if state.options.budget is not None:
         most = min(most, first + state.options.budget)
     further = f", up to {duration(_START_UP_S + most)} with further repeats" if most > first else ""
     is_of_others = not all(run.skip or durations.has(run.trial_id) for run in state.candidates)
-    of_others = " Settings that were not measured are taken to be as fast as the others." if is_of_others else ""
-    return f"About {duration(_START_UP_S + first)}{further}, start-up included, by the runs measured here.{of_others}"
+    of_others = " Settings without a measurement are assumed to be as fast as the others." if is_of_others else ""
+    return (
+        f"About {duration(_START_UP_S + first)}{further}, start-up included, judging by earlier runs here.{of_others}"
+    )
 
 
 def _seconds(runs: Iterable[Run], durations: Durations) -> float:
@@ -156,7 +158,7 @@ def describe_saved_weights(results: Results) -> str:
     files = [results.folder / record.folder / "weights.json" for record in results.records]
     file = next((file for file in files if file.exists()), None)
     if file is None:
-        return "no run has any, since they are saved at the end of a run; --fresh runs all again."
+        return "no run has any, because weights are saved at the end of a run; --fresh runs all of them again."
     lines = json.loads(file.read_text(encoding="utf-8")).get("python", [])
     where = f"weights.pt in the folders below {results.folder / 'runs'}; weights.json has the Python that opens each."
     return "\n".join([where, f"In {file.parent}:", *lines])
@@ -167,7 +169,10 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
     metric = request.options.metric
     rows = best_first(summary.table, metric)
     if not rows:
-        say(console, f"No run that ended ok reported {metric}, so none is the best; --metric names another.\n")
+        say(
+            console,
+            f"No run that ended ok reported {metric}, so there is no best one; choose another metric with --metric.\n",
+        )
         return
     described = describe_winner(request.workload, rows[0].records[0].config)
     if described is None:

@@ -16,14 +16,14 @@ from dmls_ray.util.text import did_you_mean
 
 _USAGE = """usage: dmls-ray sweep WHAT [flags] [-- arguments of the script]
 
-Run WHAT once for each combination of the values that its flags are given, several times with different seeds, and say
-which differences are real, why, and at what memory.
+Run WHAT for each combination of the values of its flags, several times with different seeds, and report
+which differences are real, where they come from, and what memory they take.
 
 WHAT is
   train.py          a training script, which runs unchanged: its own flags take several values
   -m package.train  the same for a module, as after python
   module:function   a training function
-  sweep.toml        a file that says all of it, as each results folder has one
+  sweep.toml        a file with all settings; each results folder has one
   batch_size, ...   a question about the built-in models: {presets}
 
 dmls-ray sweep WHAT --help lists the flags. A first look, without intervals: --repeats 1.
@@ -34,8 +34,8 @@ _TUNE_USAGE = """usage: dmls-ray tune WHAT [flags] [-- arguments of the script]
 
 Find the fastest settings of a training within --budget 10m, without changing what is trained: loader workers, threads,
 micro-batch and accumulation at one global batch, compile, and others that its flags allow. --change-training also tries
-the batch, the precision and the optimizer. It ends with a command to paste. Which batch size or how many ranks is a
-question to sweep: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2.
+the batch, the precision and the optimizer. It ends with a command to paste. To choose a batch size or a number of
+ranks, use: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2.
 
 WHAT is a script (train.py), a function (module:function) or a workload (classification).
 dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.
@@ -49,7 +49,7 @@ Say whether revision B of a training script is slower than revision A, by runs o
 or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as they are.
 
 Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start in
-copies of the repository, with what git does not track; --share data lets them read a large folder where it is.
+copies of the repository, which include untracked files; --share data lets them read a large folder in place.
 --format github writes the verdict as an annotation, json everything as one object.
 Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
 Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d

@@ -39,7 +39,7 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     """
     help_text = "Try settings that change what is trained, too: batch, precision, optimizer"
     parser.add_argument("--change-training", action="store_true", help=help_text)
-    help_text = "The flag of a setting, where its name does not tell it, or none: --flag batch=--bs workers=none"
+    help_text = "Flag of a setting that is not recognized by name, or none for no flag: --flag batch=--bs workers=none"
     parser.add_argument("--flag", nargs="+", action="extend", default=[], metavar="SETTING=FLAG", help=help_text)
     request = parse_request(parser, preset, [*preset.given, *words])
     specs = request.workload.schema().specs
@@ -48,11 +48,14 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
     base = {**given, **{name: _one_value(name, values) for name, values in request.axes.items()}}
     asked = request.options
     if request.dry_run:
-        raise ConfigError("--dry-run: what tune tries follows from what it measures; dmls-ray sweep has it.")
+        raise ConfigError(
+            "--dry-run: tune has no plan to print, because it chooses each run by the results so far; "
+            "use it with dmls-ray sweep."
+        )
     if asked.search:
         raise ConfigError("--search: tune searches by itself, one run at a time; leave it out.")
     if asked.race:
-        raise ConfigError(f"--race --aim {asked.aim}: what tune tries always races for throughput; leave both out.")
+        raise ConfigError(f"--race --aim {asked.aim}: tune always races for throughput; leave both out.")
     if asked.until is None:
         raise ConfigError(f"--repeats {asked.repeats}: tune repeats until a setting is decided; leave it out.")
     if asked.budget is None:
@@ -68,7 +71,11 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
             roles=roles,
         )  # fmt: skip
         if not tuner.measure_start():
-            say(console, "The training as it is did not end ok, so nothing was tried; dmls-ray show RUN says why.")
+            say(
+                console,
+                "The training with its present settings did not end ok, so nothing was tried; dmls-ray show "
+                "RUN says why.",
+            )
             return EXIT_FAILED
         say(console, describe_settings(tuner.found, specs))
         found = tuner.search()

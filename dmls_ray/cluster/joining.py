@@ -109,7 +109,8 @@ def check_address(address: str) -> None:
     except (AuthenticationError, grpc.RpcError) as error:
         if isinstance(error, AuthenticationError) or error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterError(
-                f"The cluster at {address} requires a token, and gets none or another one. Export {MODE}=token, and "
+                f"The cluster at {address} requires a token, and this machine sends none or another one. Export "
+                f"{MODE}=token, and "
                 "put what ray get-auth-token prints on the cluster into ~/.ray/auth_token, with chmod 600."
             ) from error
         raise ClusterError(

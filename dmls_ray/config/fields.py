@@ -3,7 +3,7 @@
 A configuration class is a dataclass. A field's annotation is its type with bounds, the docstring under it its help:
 
     label_smoothing: Annotated[float, Meta(ge=0, lt=1)] = setting(0.0, group="regularization")
-    \"\"\"Share of the target that is spread over all classes.\"\"\"
+    \"\"\"Label smoothing: share of the target that is spread over all classes.\"\"\"
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ def field_specs(config_class: type) -> dict[str, FieldSpec]:
         hint = supported_hint(annotation_of(config_class, item), default)
         if hint is None and is_required:
             raise ConfigError(
-                f"{item.name} of {config_class.__name__} is of a type of which no flag or axis has values; give it a "
-                "default, or use a number, a text, a Literal of names, or a field for each of its parts."
+                f"{item.name} of {config_class.__name__} has a type that no flag or axis can set; give it a default, "
+                "or use a number, a text, a Literal of names, or a field for each of its parts."
             )
         if hint is None:
             continue

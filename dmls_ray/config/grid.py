@@ -119,7 +119,7 @@ def skipped_values(plan: Plan) -> list[str]:
             if value not in left:
                 lines.append(f"Every run with {name}={value} is skipped{_reason_of(runs)}")
         if len(left) == 1 < len(by_value):
-            lines.append(f"No values of {name} are compared: only {left[0]} is left.")
+            lines.append(f"No values of {name} can be compared: only {left[0]} is feasible.")
     return lines
 
 

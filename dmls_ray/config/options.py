@@ -32,8 +32,8 @@ class RunLimits:
     run_timeout: PositiveNumber | None = setting(None, group="limits", reads=seconds_of)
     """Seconds that an attempt at a run may take; without it, no limit."""
     stall_timeout: PositiveNumber | None = setting(600.0, group="limits", reads=seconds_of)
-    """Seconds without an optimizer step, a test batch or an event after which a run is ended, and without a request for
-    work after which an idle rank is replaced; none: no limit."""
+    """Seconds without progress (an optimizer step, a test batch or an event) after which a run is ended. An idle rank
+    that asks for no work for so long is replaced. none: no limit."""
     wait_for_ranks: NonNegativeNumber = setting(60.0, group="limits", reads=seconds_of)
     """Seconds that a run waits for ranks whose machine has left, before it is skipped; above 600, also how long a sweep
     waits for a full cluster."""
@@ -46,17 +46,18 @@ class Until:
     """Until when trials are repeated. These are options of a sweep: `Options` inherits them."""
 
     within: Annotated[float, Meta(gt=0, lt=1)] = setting(0.05, group="stopping", reads=share_of)
-    """Half-width of an interval from which on a comparison needs no further repeat: 5% of a ratio, 0.05 of an
+    """Half-width of an interval at which a comparison needs no further repeat: 5% of a ratio, or 0.05 (5 points) of an
     accuracy."""
     equivalent: Share = setting(0.02, group="stopping", reads=share_of)
-    """Two trials whose interval shows that they differ by less are equal, and need no further repeat."""
+    """Largest difference of two trials that counts as equal. If the interval shows a smaller one, they need no further
+    repeat."""
     max_repeats: Annotated[int, Meta(ge=3)] = setting(30, group="stopping")
     """Most repeats of a trial."""
     budget: NonNegativeNumber | None = setting(60.0, group="stopping", reads=seconds_of)
-    """Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in it.
-    none: no limit."""
+    """Time for repeats beyond the third, for example 90s, 20m or 2h. A block of repeats starts only if it would end in
+    this time. none: no limit."""
     race: bool = setting(False, group="stopping")
-    """Leave a trial out of further repeats once it is beaten for the --aim."""
+    """Leave a trial out of further repeats once it is worse for the --aim."""
     aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = setting(None, group="stopping")
     """What trials race for: most throughput, highest accuracy, shortest time to --target-accuracy, least memory."""
 
@@ -101,7 +102,7 @@ class Options(RunLimits, Until):
     order_seed: WholeNumber = setting(0, group="repeats")
     """Seed of the order of runs within a block."""
     whole_blocks: bool = setting(False, group="repeats")
-    """Run a whole block again where only some of its runs are there, or where they are of several sessions: speeds of
+    """Run a whole block again if some of its runs are missing, or if they come from several sessions: speeds of
     different sessions are not compared."""
     out: str | None = setting(None, group="results")
     """Results folder, or its URI (s3://BUCKET/NAME, gs://BUCKET/NAME); without it, results/<sweep>."""
@@ -121,8 +122,8 @@ class Options(RunLimits, Until):
     """Keep the final weights of each run: weights.pt in its folder below runs/, with weights.json, which says what
     opens them in plain PyTorch."""
     trace: WholeNumber = setting(0, group="artifacts")
-    """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few steps, which no
-    rate contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
+    """How many repeats of each trial, from the first on, are traced by torch.profiler for a few steps, which no rate
+    includes: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
     tensorboard: Literal["auto", "live", "off"] = setting("auto", group="display")
     """live: write files for TensorBoard while runs go on, into <out>/tensorboard; auto: if it is installed."""
     dashboard: bool = setting(False, group="display")
@@ -147,7 +148,7 @@ class Options(RunLimits, Until):
             if self.is_remote and getattr(self, name):
                 raise ConfigError(
                     f"--{name.replace('_', '-')} needs a folder that the ranks can write to, and --out {self.out} is "
-                    "none; leave it out, or give --out a path that all machines share."
+                    "not one; leave it out, or give --out a path that all machines share."
                 )
 
     def _check_until(self) -> None:
@@ -157,7 +158,7 @@ class Options(RunLimits, Until):
             why = "a search" if self.search else f"repeats={self.repeats}"
             raise ConfigError(f"{name}={value} only applies to repeats=auto, and not to {why}; leave it out.")
         if self.race and self.aim is None:
-            raise ConfigError("--race leaves out what is worse, and has to know in what; add --aim throughput, say.")
+            raise ConfigError("--race leaves out trials that are worse for an aim; add --aim throughput, for example.")
         if self.aim is not None and not self.race:
             raise ConfigError(f"--aim {self.aim} only applies to a race; add --race.")
 

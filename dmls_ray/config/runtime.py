@@ -73,7 +73,8 @@ class RuntimeConfig:
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         Conflict(
             lambda config: config.launcher != "ray" and config.machines not in (None, 1),
-            "machines={machines} needs ranks that Ray places and launcher={launcher} starts them on one machine; use "
+            "machines={machines} needs ranks that Ray places, but launcher={launcher} starts all ranks on one "
+            "machine; use "
             "launcher ray, or machines 1.",
         ),
         Conflict(
@@ -83,7 +84,8 @@ class RuntimeConfig:
         ),
         Conflict(
             lambda config: config.backend == "mpi" and config.launcher != "mpirun",
-            "backend=mpi needs ranks that mpirun starts and launcher={launcher} does not; use launcher mpirun, or "
+            "backend=mpi needs ranks that mpirun starts, but launcher={launcher} does not use it; use launcher "
+            "mpirun, or "
             "backend gloo.",
         ),
     )
@@ -159,7 +161,7 @@ class RuntimeConfig:
         for name, spec in field_specs(type(self)).items():
             value, way_out = spec.setting.gpu_only or (None, "")
             if way_out and device == "cpu" and getattr(self, name) == value:
-                return f"{name}={value} needs GPUs, and this would train on CPUs. {way_out}."
+                return f"{name}={value} needs GPUs, but this run would train on CPUs. {way_out}."
         return ""
 
     def canonical(self) -> dict[str, Any]:

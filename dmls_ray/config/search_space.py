@@ -29,9 +29,9 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ConfigError(f"a range from {self.low} to {self.high} has nothing in it; give a low and a high end.")
+            raise ConfigError(f"the range from {self.low} to {self.high} is empty; give the lower end first.")
         if self.log and self.low <= 0:
-            raise ConfigError(f"a logarithmic range from {self.low} has no such numbers; give more than 0.")
+            raise ConfigError(f"a logarithmic range cannot start at {self.low}; give more than 0.")
 
     def __str__(self) -> str:
         return f"any from {self.low:g} to {self.high:g}" + (", by its logarithm" if self.log else "")

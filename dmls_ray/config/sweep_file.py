@@ -58,12 +58,12 @@ def read_sweep_file(path: str) -> SweepFile:
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); give a file like docs/sweeps.md shows.") from error
+        raise ConfigError(f"{path} cannot be read ({error}); docs/sweeps.md shows such a file.") from error
     options = field_specs(Options)
     for key in values:
         if key not in _KEYS and key not in options:
             meant = did_you_mean(key, [*_KEYS, *options])
-            way_out = f"{meant}a field of what is run stands in [axes], also with one value"
+            way_out = f"{meant}a setting of the training belongs in [axes], even with a single value"
             raise ConfigError(f"{path}: {key} is no key of a sweep; {way_out}.")
     for key in _TABLES:
         if not isinstance(values.get(key, {}), dict):

@@ -89,7 +89,7 @@ class TrainingConfig(RuntimeConfig):
     """Largest norm of an optimizer step's gradient, over all parameters."""
 
     lr_schedule: LrSchedule = setting("constant", group="optimization")
-    """Course of lr after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
+    """Schedule of lr after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
 
     lr_warmup_steps: WholeNumber = setting(0, group="optimization")
     """First optimizer steps over which lr rises linearly to its full value."""
@@ -104,7 +104,7 @@ class TrainingConfig(RuntimeConfig):
     """Epochs without improvement that early_stopping allows."""
 
     validation_share: Share = setting(0.0, group="early stopping")
-    """Share of the training samples that is used for validation after every epoch instead."""
+    """Share of the training samples that is held out for validation after every epoch."""
 
     noise_scale: bool = setting(False, group="computation")
     """Estimate the gradient noise scale from local and averaged gradients (needs two ranks or accumulation)."""

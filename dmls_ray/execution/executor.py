@@ -168,7 +168,7 @@ class Executor:
         if self.state.space is not None:
             # The plan has examples of what a searcher may propose.
             if not feasible:
-                raise ClusterError(f"Nothing of what can be proposed is feasible: {missing[0].skip}")
+                raise ClusterError(f"No configuration that can be proposed is feasible: {missing[0].skip}")
             return feasible
 
         for line in skipped_values(judged):

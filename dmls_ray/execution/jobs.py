@@ -75,8 +75,8 @@ class JobFactory:
             return f"a search stops runs through Ray's worker group; launcher={config.launcher} has none, use ray."
         if self.options.isolation == "per_run" and config.machines is not None:
             return (
-                f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "
-                "use isolation group."
+                f"isolation=per_run leaves the placement of ranks to Ray Train, so machines={config.machines} has no "
+                "effect; use isolation group."
             )
         if reason := self.workload.infeasible_reason(config) or launchers.infeasible_reason(config):
             return reason

@@ -78,7 +78,7 @@ def plan_sweep(
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:
         raise ConfigError(
-            f"{', '.join(ranges)} has a range, which a grid has no values of; add --search --searcher random (or "
+            f"{', '.join(ranges)} has a range, which a grid cannot enumerate; add --search --searcher random (or "
             "optuna), or give values."
         )
     asked = workload.describe_sweep({name: _as_written(name, given, schema) for name, given in axes.items()})
@@ -271,7 +271,7 @@ class FolderState:
         if self.reason:
             return f"Nothing to run. {self.reason}"
         done = self.finished if self.space is None else self.answered
-        return f"Nothing to run: all runs are there ({len(done):,})."
+        return f"Nothing to run: all runs have ended before ({len(done):,})."
 
 
 def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -313,7 +313,7 @@ def _refuse_package_of_job(folder: Path) -> None:
     if ("runtime_resources", "working_dir_files") in itertools.pairwise(parts):
         raise StoreError(
             f"--out {folder} is in the job's copy of its files, which Ray deletes after the job; give --out an "
-            "absolute path that outlives it."
+            "absolute path elsewhere."
         )
 
 
@@ -343,6 +343,6 @@ def _note_other_runs(records: Sequence[RunRecord], view: View) -> None:
     others = len(made_with) - made_with.count(now)
     if others:
         view.note(
-            f"This folder holds {count_noun(others, 'run')} of another machine or of other versions: they are not "
-            "compared with those to come. Pass --fresh to start a new folder."
+            f"This folder holds {count_noun(others, 'run')} of another machine or of other versions, which are not "
+            "compared with the new runs. Pass --fresh to start a new folder."
         )

@@ -177,7 +177,9 @@ class Tuner:
             elif tunable.changes_training and not self._change_training:
                 found.not_tried[role] = "it changes the training; --change-training tries it"
             elif not changes:
-                found.not_tried[role] = f"its other values are not known; sweep {found.roles[role]} with some"
+                found.not_tried[role] = (
+                    f"its other values are not known; sweep {found.roles[role]} with values of your choice"
+                )
             else:
                 to_try.append((role, changes))
         return to_try

@@ -159,7 +159,7 @@ def describe_end(record: RunRecord) -> str:
     if "total_s" in metrics and is_alone:
         parts.append(f"{metrics['total_s']:.2f} s")
     if is_alone and (cores := other_cores(record)):
-        parts.append(f"beside other programs on {cores:.1f} cores")
+        parts.append(f"other programs used {cores:.1f} cores")
     return ", ".join(parts)
 
 

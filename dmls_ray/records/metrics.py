@@ -89,8 +89,8 @@ class Metric:
 
 
 _OF_TRAINING = (
-    " By the trained model in eval mode, on as many samples as there are test samples. That of an epoch is over its "
-    "steps, with dropout and augmentation, while the weights change."
+    " Measured with the trained model in eval mode, on as many samples as there are test samples. The value of an "
+    "epoch is a mean over its steps, with dropout and augmentation, while the weights change."
 )
 
 
@@ -147,8 +147,8 @@ def _wait_for(collective: str) -> Metric:
     words = collective.replace("_", " ")
     return _rank_time(
         name=f"{collective}_ms", label=f"{words} ms", across_ranks="min", shown="detail",
-        doc=f"Part of exposed_comm_ms of a script or function: {words} that Python code waits for, as FSDP2, ZeRO and "
-        "lines of your own do, and not DDP. Of the rank with the least.",
+        doc=f"Part of exposed_comm_ms of a script or function: waiting of Python code for {words} outside DDP, as in "
+        "FSDP2, ZeRO or code of your own. Value of the rank with the least.",
     )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def _held_by(name: str) -> Metric:
     """A share of a run in which something held the clocks of its GPU down."""
     return Metric(
         name=f"held_by_{name}", kind="share", direction="none", scope="rank", across_ranks="max",
-        doc=f"Share of the samples, two a second, in which the clocks of the GPU were held down by {name}, by NVML.",
+        doc=f"Share of the run in which the GPU's clocks were throttled by {name}, by NVML, sampled twice a second.",
     )  # fmt: skip
 
 
@@ -174,34 +174,35 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="samples_per_s", label="samples/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
         format="rate", is_time=True, family="speed", interval=True,
-        doc="Samples of the counted steps of a script or function per second of these, on all ranks; none where the "
-        "samples of a step are not known.",
+        doc="Samples per second in the counted steps of a script or function, over all ranks; empty where the samples "
+        "of a step are not known.",
     ),
     Metric(
         name="tokens_per_s", label="tokens/s", kind="rate", direction="max", scope="rank", across_ranks="sum",
         format="rate", is_time=True, family="speed", interval=True,
-        doc="Integers that a model is given in two dimensions, per second of the counted steps.",
+        doc="Tokens per second in the counted steps: elements of two-dimensional integer tensors that a model is "
+        "given.",
     ),
     Metric(
         name="samples_per_step", label="samples/step", kind="amount", direction="none", scope="rank",
         across_ranks="sum",
-        doc="Samples of a counted step of a script or function, as a mean, on all ranks: its global batch, as it was "
-        "seen. Ranks that are given the same samples count once.",
+        doc="Observed global batch of a script or function: mean samples of a counted step over all ranks. Ranks that "
+        "are given the same samples count once.",
     ),
     Metric(
         name="tokens_per_step", label="tokens/step", kind="amount", direction="none", scope="rank",
         across_ranks="sum", unless=("samples_per_step",),
-        doc="Tokens of a step of a script or function, on all ranks, as they were seen.",
+        doc="Observed tokens of a step of a script or function, over all ranks.",
     ),
     Metric(
         name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank",
         across_ranks="rank0", shown="unless_one",
-        doc="Backward passes of a step of a script or function: above 1, it accumulates gradients, say.",
+        doc="Backward passes of a step of a script or function; above 1 with gradient accumulation, for example.",
     ),
     Metric(
         name="optimizers", label="optimizers", kind="amount", direction="none", scope="rank", across_ranks="max",
         format="whole", shown="unless_one",
-        doc="Optimizers that make a step of a script or function together; one for each parameter are as many.",
+        doc="Number of optimizers that together make a step of a script or function.",
     ),
     Metric(
         name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", across_epochs="none",
@@ -215,7 +216,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _rank_time(
         name="total_s", label="s/run", family="speed", shown="always", spare=5,
         doc="Seconds from assignment to result on the slowest rank. Under any launcher, a run is assigned once its "
-        "ranks are there and have loaded PyTorch.",
+        "ranks have started and loaded PyTorch.",
     ),
     _rank_time(
         name="step_ms_p50", label="step ms", family="speed", unless=("images_per_s",),
@@ -223,26 +224,26 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _rank_time(
         name="step_ms_mean", label="mean step ms", family="speed", shown="detail",
-        doc="Time of the counted part of a script or function over its counted steps, on the slowest rank. Answers "
+        doc="Mean time of a counted step of a script or function, on the slowest rank. Answers "
         "compare it where the samples of a step are not known.",
     ),
     Metric(
         name="counted_share", label="counted", kind="share", direction="none", scope="rank", across_ranks="min",
         is_time=True,
-        doc="Share of the time from the warm-up to the last step of a script or function that rates are of; the rest "
-        "are tests of the model. Its column has the counted steps of all steps, too: 45/50, 93%.",
+        doc="Share of the time from the warm-up to the last step of a script or function that rates are based on; the "
+        "rest are tests of the model. The column also shows how many of all steps are counted: 45/50, 93%.",
     ),
     _time(
         name="overhead_s", label="start-up s", scope="run", family="speed", shown="detail", asked_by=("launcher",),
-        note="start-up s: under ray the ranks of a run are there already, since Ray started them with the first run; "
-        "other launchers start them for each run.",
-        doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the "
-        "first run: since its start), seen from the driver.",
+        note="start-up s: the launcher ray starts its ranks once, with the first run; the other launchers start them "
+        "for each run.",
+        doc="Seconds since the end of the previous run that are not in total_s or instruments_s: the time of the "
+        "orchestration, measured in the driver. For the first run, since its start.",
     ),
     _rank_time(
         name="exposed_comm_ms", label="exposed comm. ms", across_ranks="min", spare=6,
-        doc="Communication per step that computation does not hide: comm_ms - overlap_ms of the counted steps. Of the "
-        "rank with the least, since any other also waits for slower ranks.",
+        doc="Communication per step that does not overlap with computation: comm_ms - overlap_ms of the counted "
+        "steps. Value of the rank with the least, because all others also wait for slower ranks.",
     ),
     _rank_time(
         name="straggler_wait_ms", label="straggler wait ms", of="exposed_comm_ms", across_ranks="spread",
@@ -254,7 +255,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _part_of_step("forward", "forward pass and loss."),
     _part_of_step("backward", "computation of the backward pass, without the communication that it does not hide."),
     _part_of_step("optimizer", "optimizer; of built-in models with clipping, L1, schedule and the broadcasts of ZeRO."),
-    _part_of_step("rest", "sums of losses and hits, and what the loop itself takes."),
+    _part_of_step("rest", "the rest: sums of losses and of correct predictions, and the loop itself."),
     _time(
         name="link_round_trip_ms", label="link round trip ms", scope="run", family="link",
         doc="Round trip between the machines, before training.",
@@ -275,7 +276,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _memory_kind("parameter", "parameters of the model."),
     _memory_kind("gradient", "gradients that exist by then, and DDP's buckets, which store them a second time."),
     _memory_kind("optimizer", "state of the optimizer."),
-    _memory_kind("activation", "what the forward pass keeps, with outputs and loss, and nothing has freed yet."),
+    _memory_kind("activation", "what the forward pass keeps, with outputs and loss, as far as it is not freed yet."),
     _memory_kind("other", "gradients of activations, the batch, buffers of the model, and workspaces of operations."),
     _memory(
         name="device_mem_mib", label="device MiB", spare=9,
@@ -296,8 +297,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="overfit_epoch", label="overfit from epoch", kind="value", direction="none", scope="run", shown="detail",
-        doc="First epoch after the least test loss, where test loss ends higher and train loss lower. In tables of the "
-            "mean over at least 3 repeats, and only beyond chance.",
+        doc="First epoch after the lowest test loss, if the test loss then ends higher and the train loss lower. In "
+        "tables, of the mean over at least 3 repeats, and only beyond chance.",
     ),
     Metric(
         name="gradient_noise_scale", label="noise scale", kind="amount", direction="none", scope="run", interval=True,
@@ -348,8 +349,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _memory(
         name="mapped_from_mib", across_ranks="min", format="whole",
-        doc="CPU: size from which on the C allocator maps a block of memory of its own, as it was set; smaller ones "
-        "leave gaps in the heap, which host_mem_mib contains.",
+        doc="CPU: block size from which the C allocator maps memory separately, as it was set. Smaller blocks leave "
+        "gaps in the heap, which host_mem_mib includes.",
     ),
     _memory(name="peak_reserved_mib", format="whole", doc="GPU: peak that the caching allocator reserves."),
     _rank_time(
@@ -369,17 +370,17 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _rank_count(
         name="busy_cores", across_ranks="max", format="number",
-        doc="Busy cores of the machine that has most, among those that a rank may use, on average over the run; on "
-        "one machine, what is beyond cpu_cores other programs and Ray use.",
+        doc="Mean number of busy cores during the run, among those that a rank may use, on the machine with most. On "
+        "one machine, the part above cpu_cores is used by other programs and Ray.",
     ),
-    _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Idle ones, likewise."),
+    _rank_count(name="idle_cores", across_ranks="min", format="number", doc="Mean number of idle cores, likewise."),
     _rank_count(name="collectives", doc="Collectives of torch.distributed, where the backend counts them."),
     _rank_count(
         name="unseen_collectives",
-        doc="Collectives of the counted steps of a script or function, without those of DDP, that no Python code "
-        "waited for: then the time of none is known.",
+        doc="Collectives outside DDP in the counted steps of a script or function that no Python code waited for. If "
+        "there are any, the time of collectives is not known.",
     ),
-    _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes most."),
+    _rank_count(name="optimizer_steps", doc="Steps of the optimizer that makes the most steps."),
     _count(name="parameters", returnable=True, doc="Trainable parameters of the model."),
     _count(name="model_dropout", doc="Highest rate of the model's dropout layers as it is trained, if it has any."),
     _count(name="buffer_elements", doc="Elements of the buffers of the models of a script or function."),
@@ -387,12 +388,13 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count(name="train_samples", returnable=True, doc="Training samples."),
     _count(name="test_samples", returnable=True, doc="Test samples."),
     _count(name="test_classes", doc="Classes that a test sample may be of."),
-    _count(name="loss_gap", doc="test_loss - train_eval_loss, or minus the train loss of the epoch."),
+    _count(name="loss_gap", doc="test_loss - train_eval_loss; for an epoch, test_loss - train_loss."),
     _count(
         name="train_eval_loss",
         doc="Mean loss of the trained model on train_eval_samples training samples, in eval mode.",
     ),
-    _count(name="train_eval_accuracy", doc="Likewise, the fraction that is classified correctly."),
+    _count(name="train_eval_accuracy", doc="Fraction of these samples that the trained model classifies correctly, in "
+    "eval mode."),
     _count(
         name="train_eval_samples", doc="Training samples of that evaluation: as many as there are test samples, or all."
     ),
@@ -409,7 +411,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="tenth_loss", kind="amount", direction="none", scope="run",
-        doc="Loss of the tenth step of a script, likewise; of runs that end after different steps, both have it.",
+        doc="Loss of the tenth step of a script, of one batch of rank 0; runs that end after different steps both "
+        "have it.",
     ),
     Metric(
         name="early_loss", kind="amount", direction="none", scope="rank", across_ranks="mean",
@@ -420,8 +423,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Loss of the first step of a script or function, of one batch of rank 0.",
     ),
     _count(name="steps", doc="Optimizer steps, warm-up included."),
-    _count(name="counted_steps", doc="Optimizer steps of a script or function that its rates are of."),
-    _count(name="steps_made", doc="All of its optimizer steps, with those of the warm-up."),
+    _count(name="counted_steps", doc="Optimizer steps of a script or function that its rates are based on."),
+    _count(name="steps_made", doc="All optimizer steps of a script or function, with those of the warm-up."),
     _count(name="warmup_steps", doc="Optimizer steps that count in no rate."),
     _count(name="skipped_steps", doc="Steps of amp-fp16 left out because a gradient was not finite."),
     _count(name="compile_s", doc="Seconds of setup_s that torch.compile takes."),
@@ -429,7 +432,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count(name="resumed_epoch", doc="Epoch after which the run continued from a checkpoint."),
     _count(name="best_epoch", doc="Epoch whose weights early stopping restored."),
     _count(name="target_epoch", doc="Epoch in which a test first reached target_accuracy."),
-    _count(name="target_steps", doc="Optimizer steps until that test, of which an epoch has target_tests."),
+    _count(name="target_steps", doc="Optimizer steps until that test; an epoch has target_tests tests."),
     _count(name="target_s", direction="min", doc="Seconds from assignment until that test."),
 )  # fmt: skip
 """In the order of tables; those with an empty label are in no table."""

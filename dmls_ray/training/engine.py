@@ -112,7 +112,7 @@ class RankTrainer(Generic[Task]):
         stop = self._resume()
         with self.meter:
             outcome = self._train_epochs(emit, stop)
-            self._finish(outcome)
+        self._finish(outcome)
         return self._result(outcome)
 
     def _train_epochs(self, emit: Emit, stop: bool) -> Outcome:
@@ -135,7 +135,7 @@ class RankTrainer(Generic[Task]):
         return Outcome.OK
 
     def _finish(self, outcome: Outcome) -> None:
-        """Measure and save the trained model."""
+        """Evaluate and save the weights of the best epoch."""
         self.stopping.load_best(self.model)
         if self.meter.agreement is not None:
             with self.clock.untimed():

@@ -29,10 +29,10 @@ def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
 
 def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
     stopped = reading(2, session())
-    warning = "Unfinished: 7 of the 9 runs that were asked for; the same command runs them (not with --fresh)."
+    warning = "Unfinished: 7 of the 9 requested runs; the same command without --fresh runs them."
     assert stopped.table.notes[-1] == warning
     assert f'<p class="warning">{warning}</p>' in render_report(stopped, [])
-    assert reading(8, session()).unfinished.startswith("Unfinished: 1 of the 9 runs ")
+    assert reading(8, session()).unfinished.startswith("Unfinished: 1 of the 9 requested runs")
 
 
 def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
@@ -42,7 +42,7 @@ def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
     asked = SweepSummary(
         Results("somewhere", records), SweepQuestion.of([session(trials=[first]), session(trials=others)])
     )
-    assert asked.unfinished.startswith("Unfinished: 6 of the 6 runs ")
+    assert asked.unfinished.startswith("Unfinished: 6 of the 6 requested runs")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_answer_counts_what_is_undecided() -> None:
     assert found.decision is not None
     assert len(found.decision.claims) == 6
     assert found.json_fields()["open"]
-    assert f"within 5%): {len(found.decision.open)} of 6 comparisons" in found.undecided
+    assert f"5 points): {len(found.decision.open)} of 6 comparisons" in found.undecided
     assert reading(2, session()).answer.decision is None, "the sweep is not finished"
 
 

@@ -45,7 +45,7 @@ def printed(frame: pd.DataFrame, width: int, *, terminal: bool = True, **how: ob
 def test_every_column_is_whole_or_named_at_every_width(width: int) -> None:
     frame = table().frame()
     text = printed(frame, width, spare=SPARE)
-    body, _, hidden = text.partition("Not shown in this width: ")
+    body, _, hidden = text.partition("Not shown at this width: ")
     gone = hidden.partition(";")[0].split(", ") if hidden else []
     assert not HEADS & set(gone)
     assert set(gone) <= set(SPARE)
@@ -82,7 +82,7 @@ def test_the_default_table_of_every_committed_sweep_has_8_columns_and_fits_a_ter
     frame = reading.table.frame(shown.columns)
     for width in (100, 80):
         text = printed(frame, width, spare=shown.spare)
-        table, _, hidden = text.partition("Not shown in this width: ")
+        table, _, hidden = text.partition("Not shown at this width: ")
         assert max(map(len, table.splitlines())) <= width
         gone = hidden.partition(";")[0].split(", ")
         # A page of 100 columns has the factors, what was learned and how fast.

@@ -84,7 +84,7 @@ def test_a_number_of_repeats_takes_the_place_of_the_time() -> None:
 
 
 def test_too_few_runs_say_nothing_of_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "below 3 repeats" in diagnosis(capsys, against_itself(2))
+    assert "fewer than 3 repeats" in diagnosis(capsys, against_itself(2))
     failed = results({"batch_per_rank": 32, "seed": [0, 1]}, lambda values, repeat: None)
     assert diagnosis(capsys, failed).strip() == "No run ended ok, so nothing is compared."
 

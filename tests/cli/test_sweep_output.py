@@ -127,10 +127,10 @@ def test_weights_are_said_to_be_where_they_are_or_to_be_missing(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "measured", "estimate"),
     [
-        ({"repeats": 3}, 2, "About 55 s, start-up included, by the runs measured here."),
-        ({}, 2, "About 55 s, up to 115 s with further repeats, start-up included, by the runs measured here."),
+        ({"repeats": 3}, 2, "About 55 s, start-up included, judging by earlier runs here."),
+        ({}, 2, "About 55 s, up to 115 s with further repeats, start-up included, judging by earlier runs here."),
         ({"budget": None, "max_repeats": 4}, 2, "About 55 s, up to 95 s with further repeats"),
-        ({}, 0, "No run was measured here yet: no estimate."),
+        ({}, 0, "No estimate: no run has been measured here yet."),
         ({"search": True}, 2, ""),
     ],
 )
@@ -151,8 +151,8 @@ def test_an_estimate_says_that_it_is_one_of_other_settings() -> None:
     for axes in (known, {"batch_per_rank": [16, 32]}):
         state = FolderState(make_plan(axes, repeats=2), asked, records, lambda: Results(Path(), []))
         estimates.append(describe_estimate(state))
-    assert estimates[0].endswith("by the runs measured here.")
-    assert estimates[1].endswith("here. Settings that were not measured are taken to be as fast as the others.")
+    assert estimates[0].endswith("by earlier runs here.")
+    assert estimates[1].endswith("here. Settings without a measurement are assumed to be as fast as the others.")
 
 
 @pytest.mark.slow

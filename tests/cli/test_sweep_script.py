@@ -80,8 +80,8 @@ BAD_INPUT = [
     (["--workload", "blur"], "--workload blur: unknown workload; installed are "),
     (["--workload", "grayscale", "--train", "m:f"], "--workload grayscale and --train m:f are both given"),
     (["--trials", "3"], "trials=3 only applies to a search; add --search"),
-    (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
-    (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
+    (["--range", "lr", "0.1", "1"], "lr has a range, which a grid cannot enumerate"),
+    (["--range", "lr", "low", "1"], "the range of lr from low to 1 needs two numbers"),
     (
         ["--search", "--metric", "val_loss"],
         "--metric val_loss: unknown metric; classification reports train_loss,",
@@ -243,9 +243,9 @@ def test_a_folder_in_use_is_one_line(sweep_command: Command, empty_folder: Path)
 
 def test_a_dry_run_says_that_it_did_not_ask_the_cluster(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
     assert run("--dry-run", "--address", "192.0.2.1:6379", "--world-size", "99", "--device", "cpu") == 0
-    assert "The cluster (192.0.2.1:6379) was not asked" in " ".join(capsys.readouterr().out.split())
+    assert "The cluster (192.0.2.1:6379) was not contacted" in " ".join(capsys.readouterr().out.split())
     assert run("--dry-run", "--address", "local") == 0
-    assert "was not asked" not in capsys.readouterr().out
+    assert "was not contacted" not in capsys.readouterr().out
 
 
 def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
@@ -253,11 +253,11 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     first, second, third = out.splitlines()[:3]
     assert first.startswith("Every run with world_size=99 is skipped: world_size=99 does not fit on this machine of")
-    assert second == "No values of world_size are compared: only 1 is left."
+    assert second == "No values of world_size can be compared: only 1 is feasible."
     assert third == "12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:"
     assert out.count("to run") == 6
     assert out.count("repeat=0  skipped: world_size=99 does not fit on this machine of") == 2
-    assert "no estimate" in out
+    assert "No estimate" in out
     assert run("--dry-run", "--world-size", "99", "--device", "cpu", "--budget", "none") == 0
     out = capsys.readouterr().out
     assert "more block" not in out
@@ -373,7 +373,7 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
         "launcher=inline runs one process",
         "does not fit on this machine of",
         "needs as many machines, and this is one",
-        "runs on cuda, and device=cpu",
+        "runs on cuda, but device=cpu",
     )
     assert all(any(reason in line for reason in known) for line in skipped)
     assert "to run" in done.stdout

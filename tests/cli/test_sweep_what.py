@@ -126,7 +126,7 @@ def test_help_shows_the_flags_of_the_script(folder: Path, typed: Command) -> Non
         ("sweep -m", "dmls-ray sweep -m names no module"),
         ("sweep -m missing.train", "-m missing.train: there is no such file"),
         ("sweep train.py --batch-size max:2 -- --data d", "max:2: a share is above 0 and at most 1"),
-        ("sweep train.py --batch-size max --dry-run -- --data d", "--batch-size max is found by running"),
+        ("sweep train.py --batch-size max --dry-run -- --data d", "--batch-size max is found by short runs"),
         ("sweep train.py --batch-size max --script-steps max -- --data d", "--script-steps max depend on each other"),
         ("sweep missing.toml", "missing.toml cannot be read"),
         ("sweep bad.toml", "bad.toml: repeat is no key of a sweep; did you mean repeats?"),
@@ -175,10 +175,10 @@ def test_a_sweep_of_a_script_measures_it_and_keeps_what_it_prints(folder: Path, 
     # Each repeat has its own seed, and both trials of a block have the same.
     assert len({record.metrics["first_loss"] for record in results.records}) == 6
     assert "step 10" in typed("show", results.records[0].run_id, "out").stdout
-    assert "all runs are there" in typed("sweep", "train.py", *flags, "--", "--data", "d").stdout
+    assert "all runs have ended before" in typed("sweep", "train.py", *flags, "--", "--data", "d").stdout
     done = typed("sweep", "out/sweep.toml", "--format", "json")
     answer = json.loads(done.stdout)
-    assert "all runs are there" in done.stderr
+    assert "all runs have ended before" in done.stderr
     assert (answer["schema"], answer["kind"], answer["folder"]) == (1, "sweep", "out")
     assert {effect["pair"] for effect in answer["effects"]} == {"batch_size 64 vs 8"}
     small, large = answer["trials"]
@@ -302,7 +302,7 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
     before = checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns
     how = ["--repeats", "2", "--out", "results/ab", "--", "sweep", "train.py"]
     done = dmls_ray("ab", "HEAD~1", "HEAD", *how, folder=tmp_path)
-    assert "Runs wrote ckpt/latest.pt in copies of the repository; yours is as before" in done.stdout, done.stderr
+    assert "Runs wrote ckpt/latest.pt in copies of the repository; your files are unchanged" in done.stdout, done.stderr
     assert (checkpoint.read_bytes(), checkpoint.stat().st_mtime_ns) == before
     logs = [*(tmp_path / "results" / "ab" / "runs").glob("*/rank0.log")]
     assert [log.read_text().splitlines()[0] for log in logs] == ["resumed from step 400"] * 4
@@ -316,7 +316,7 @@ def test_ab_leaves_the_users_checkpoint_alone_and_a_sweep_names_one_that_runs_go
     assert "1 comparison" not in done.stdout, "the last line says what is open"
 
     done = dmls_ray("sweep", "train.py", "--repeats", "2", "--out", "results/plain", folder=tmp_path)
-    assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in done.stdout, done.stderr
+    assert "Runs read files that earlier runs wrote (ckpt/latest.pt), so they may resume" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_help_says_what_can_be_tuned(typed: Command) -> None:
         ("train.py --batch-size 8 16", "--batch-size 8 16: tune starts from one value; give one."),
         ("train.py --repeats 3", "--repeats 3: tune repeats until a setting is decided"),
         ("train.py --budget none", "--budget none: tune needs a time"),
-        ("train.py --dry-run", "--dry-run: what tune tries follows from what it measures"),
+        ("train.py --dry-run", "--dry-run: tune has no plan to print"),
         ("train.py --flag batches=--batch-size", "--flag batches=--batch-size: did you mean batch?"),
         ("train.py --flag batch=--size", "--flag batch=--size: there is no flag --size"),
     ],

@@ -128,7 +128,7 @@ def test_without_the_right_token_a_job_is_refused_in_one_line(
     done = call(words, tmp_path, env=cluster.environment(**variables), timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     (error,) = done.stderr.splitlines()
-    assert "requires a token, and gets none or another one. Export RAY_AUTH_MODE=token" in error
+    assert "requires a token, and this machine sends none or another one. Export RAY_AUTH_MODE=token" in error
     assert cluster.token not in error
 
 

@@ -118,7 +118,7 @@ def test_a_missing_token_is_reported_before_any_request(
 ) -> None:
     code = f"from dmls_ray.cluster.joining import check_address; check_address({address!r})"
     done = call([sys.executable, "-c", code], env=without_ray(RAY_AUTH_MODE="token", HOME=str(tmp_path)))
-    assert "requires a token, and gets none or another one" in done.stderr
+    assert "requires a token, and this machine sends none or another one" in done.stderr
 
 
 def test_a_machine_is_part_of_a_cluster_by_its_address() -> None:

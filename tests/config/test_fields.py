@@ -285,7 +285,7 @@ def test_a_field_that_needs_a_value_and_can_have_none_is_refused_with_the_functi
     class Needs:
         table: dict[str, int]
 
-    with pytest.raises(ConfigError, match="table of Needs is of a type of which no flag .*; give it a default"):
+    with pytest.raises(ConfigError, match="table of Needs has a type that no flag .*; give it a default"):
         field_specs(Needs)
 
 

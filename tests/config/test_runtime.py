@@ -31,7 +31,10 @@ def test_two_of_ranks_machines_and_ranks_per_machine_give_the_third(values: dict
         ({"world_size": 5, "machines": 2, "ranks_per_machine": 2}, "is not machines=2 x ranks_per_machine=2"),
         ({"launcher": "spawn", "machines": 2, "world_size": 2}, "machines=2 needs ranks that Ray places"),
         ({"launcher": "inline", "world_size": 2}, "launcher=inline runs one process.* spawn, torchrun or mpirun"),
-        ({"backend": "mpi", "launcher": "spawn"}, "backend=mpi needs ranks that mpirun starts and launcher=spawn does"),
+        (
+            {"backend": "mpi", "launcher": "spawn"},
+            "backend=mpi needs ranks that mpirun starts, but launcher=spawn does",
+        ),
         ({"backend": "nccl", "device": "cpu"}, "backend=nccl needs GPUs.*Use backend gloo"),
     ],
 )

@@ -64,8 +64,8 @@ def test_a_space_that_cannot_be_searched_is_refused(axes: dict[str, object], mes
 
 @pytest.mark.parametrize(
     ("ends", "message"),
-    [((1, 1), "nothing in it"), ((2, 1), "nothing in it"), ((0, math.inf), "nothing in it"),
-     ((math.nan, 1), "nothing in it"), ((0, 1, True), "more than 0")],
+    [((1, 1), "is empty"), ((2, 1), "is empty"), ((0, math.inf), "is empty"),
+     ((math.nan, 1), "is empty"), ((0, 1, True), "more than 0")],
 )  # fmt: skip
 def test_an_empty_range_and_a_logarithmic_one_from_zero_are_refused(ends: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

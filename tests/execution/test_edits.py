@@ -104,7 +104,7 @@ def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out_until
     (files / file).write_text(FILES[file])
     found, notes = call(what)
     assert len(ran) == 4 + edited_runs, "the runs of the restored version are there"
-    assert notes == ["Nothing to run: all runs are there (4)."]
+    assert notes == ["Nothing to run: all runs have ended before (4)."]
     assert found.records == load("out").records == first.records
 
 
@@ -120,13 +120,13 @@ def test_a_dry_run_says_that_runs_of_other_versions_are_left_out_and_after_an_un
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
     call("train")
-    assert planned()[-1] == "Nothing to run: all runs are there (2)."
+    assert planned()[-1] == "Nothing to run: all runs have ended before (2)."
     (files / "edited_util.py").write_text("WIDTH = 9\n")
     lines = planned()
     assert [line.endswith(" to run") for line in lines[1:3]] == [True, True]
     assert lines[3] == "4 runs of other versions of edited_util.py left out; --stale includes them."
     (files / "edited_util.py").write_text(FILES["edited_util.py"])
-    assert planned()[-1] == "Nothing to run: all runs are there (2)."
+    assert planned()[-1] == "Nothing to run: all runs have ended before (2)."
     assert len(ran) == 4
 
 

@@ -159,12 +159,12 @@ def test_whole_blocks_are_added_until_no_comparison_is_open_or_no_more_are_allow
     assert folder.next() == [0, 0, 1, 1, 2, 2]
     assert folder.reason == ""
     assert folder.next() == [3, 3, 4, 4]
-    assert folder.reason.startswith("After 3 repeats, 1 of 2 comparisons open")
+    assert folder.reason.startswith("After 3 repeats, still open: 1 of 2 comparisons")
     assert folder.next() == [5, 5, 6, 6, 7, 7]
     assert folder.next() == [8, 8, 9, 9, 10, 10, 11, 11]
     assert folder.next() == []
     assert "1 of 2 comparisons after 12 repeats" in folder.reason
-    assert "would decide 1: --max-repeats " in folder.reason
+    assert "would decide 1 of them: --max-repeats " in folder.reason
 
 
 def test_three_blocks_are_enough_for_what_is_far_apart() -> None:

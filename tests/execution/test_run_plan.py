@@ -87,7 +87,7 @@ def test_a_report_that_cannot_be_written_is_a_note_and_the_sweep_goes_on(finishe
     (finished / "report.html").mkdir()
     found, (nothing, note) = call(finished)
     assert len(found) == 6
-    assert nothing == "Nothing to run: all runs are there (6)."
+    assert nothing == "Nothing to run: all runs have ended before (6)."
     assert note.startswith(f"report.html of {finished} cannot be written (Is a directory); ")
     assert note.endswith(f"dmls-ray report {finished} tries again.")
 
@@ -124,7 +124,7 @@ def test_runs_of_other_versions_are_named_before_the_sweep_starts(
     grid = make_plan({**GRID, "batch_per_rank": [16, 32, 64]})
     _, notes = call(finished, grid)
     assert (
-        "This folder holds 6 runs of another machine or of other versions: they are not compared with those to come. "
+        "This folder holds 6 runs of another machine or of other versions, which are not compared with the new runs. "
         "Pass --fresh to start a new folder."
     ) in notes
     monkeypatch.setattr(provenance, "describe_versions", lambda: {"python": "3.11", "torch": "2", "ray": "2.60"})
@@ -153,7 +153,7 @@ def test_a_disk_without_space_ends_the_sweep_without_further_files(
 
 def test_a_call_leaves_all_files_at_the_uri(finished_uri: str) -> None:
     found, notes = call(finished_uri)
-    assert (len(found), notes) == (6, ["Nothing to run: all runs are there (6)."])
+    assert (len(found), notes) == (6, ["Nothing to run: all runs have ended before (6)."])
     there = {name.partition("/")[0] for name in ObjectStore(finished_uri).list(deep=True)}
     assert {"runs", "sessions", "report.html", "table.md", "runs.parquet"} <= there
     assert b"batch_per_rank 32 vs 16" in (ObjectStore(finished_uri).get("table.md") or b"")

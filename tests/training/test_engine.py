@@ -13,7 +13,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
+from dmls_ray.training import memory
 from dmls_ray.training.clocks import RUN_PHASES
+from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards, hold_out, train_evaluation_samples
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -183,6 +185,17 @@ def test_the_evaluation_on_training_samples_is_in_no_phase_and_draws_no_random_n
     assert result["instruments_s"] >= 0.3
     assert result["total_s"] <= time.perf_counter() - made.rank.assigned_at - 0.3
     assert result["eval_s"] < time.perf_counter() - before - 0.3
+
+
+def test_utilization_is_sampled_until_the_training_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(evaluator: Evaluator) -> dict[str, Any]:
+        time.sleep(0.5)
+        return {}
+
+    monkeypatch.setattr(memory, "PERIOD_S", 0.01)
+    monkeypatch.setattr(Evaluator, "on_training_samples", slow)
+    result = train_rank(config(epochs=20), RankInfo(), lambda event: None)
+    assert 0.0 < max(result.utilization["at_s"]) <= result.metrics["total_s"] - result.metrics["setup_s"]
 
 
 def test_a_batch_that_is_larger_than_the_data_is_not_measured_as_that_batch() -> None:

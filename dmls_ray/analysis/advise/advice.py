@@ -128,20 +128,21 @@ class Advice:
         if self.loss is not None:
             base = describe_configuration(self.loss.pair.base.factors)
             amount = amount_text(self.loss)
-            texts.append(f"The best one loses accuracy: {self.loss.measure.noun} {amount} against {base}.")
+            texts.append(f"The best configuration loses accuracy: {self.loss.measure.noun} {amount} against {base}.")
         if self.with_verdict("loses"):
-            texts.append("Trials that lose accuracy are left out; --any-accuracy takes them in.")
+            texts.append("Trials that lose accuracy are left out; --any-accuracy includes them.")
         if self.front:
             front_metrics = ", ".join(map(label_of, self.front_metrics))
-            texts.append(f"Front: no other trial is as good in all of {front_metrics}, by means.")
+            texts.append(f"Pareto front: compared by means, no other trial is as good in all of {front_metrics}.")
         texts += disturbance_notes(rows)
         fewest = min(len(row.counted) for row in rows if row.counted)
         if fewest < MIN_REPEATS and not is_exact(metric):
-            texts.append(f"Chance is not known from n={fewest}: intervals need --repeats {MIN_REPEATS}.")
+            texts.append(f"There are no intervals at n={fewest}; they need --repeats {MIN_REPEATS} or more.")
         by_test_samples = self.objective.target is not None or metric in ("test_accuracy", "test_loss")
         if by_test_samples and len(rows) > 1:
             texts.append(
-                "Chosen by test samples, so the accuracy on new samples is lower; choose by validation_accuracy."
+                "The choice was made on test samples, so expect lower accuracy on new samples; choose by "
+                "validation_accuracy instead."
             )
         return texts
 

@@ -55,11 +55,11 @@ class Objective:
     def __post_init__(self) -> None:
         self._check_options()
         if not any(row.counted for row in self.table.rows):
-            raise ConfigError("no run ended ok, so there is nothing to choose from; see the reasons in its table.md.")
+            raise ConfigError("no run ended ok, so nothing can be chosen; the reasons are in table.md of the folder.")
         if self.needs_times and not any(row.timed for row in self.table.rows):
             raise ConfigError(
-                f"--for {self.name} needs times, and these runs went side by side in a search, whose times say "
-                "nothing. Give --for accuracy, or measure the configurations again without --search."
+                f"--for {self.name} needs times, but these runs are of a search: they shared the machine, so their "
+                "times are not comparable. Give --for accuracy, or measure the configurations again without --search."
             )
         if self.target is not None and not self.table.has("test_accuracy"):
             raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
@@ -74,7 +74,9 @@ class Objective:
         if target is not None and not 0 < target <= 1:
             raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
         if price is None and self.takes_price:
-            raise ConfigError(f"--for {self.name} needs what a rank costs an hour; give --price-per-hour 2.5, say.")
+            raise ConfigError(
+                f"--for {self.name} needs the price of a rank per hour; give --price-per-hour 2.5, for example."
+            )
         if price is not None and not 0 < price < math.inf:
             raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
         without_use = {"--price-per-hour": price is not None and not self.takes_price}
@@ -84,7 +86,7 @@ class Objective:
             without_use |= {"--metric": bool(self.metric), "--goal": self.minimizes is not None}
         for flag, is_given in without_use.items():
             if is_given:
-                raise ConfigError(f"{flag} means nothing for --for {self.name}; leave it out.")
+                raise ConfigError(f"{flag} has no effect with --for {self.name}; leave it out.")
 
     def _is_minimized(self) -> bool:
         """Whether less is better: as in the search of the sweep, else by the metric's direction."""
@@ -93,7 +95,9 @@ class Objective:
             return best_by[1]
         direction = metric_direction(self.metric)
         if direction == "none":
-            raise ConfigError(f"--metric {self.metric}: more or less may be better; add --goal max or --goal min.")
+            raise ConfigError(
+                f"--metric {self.metric}: whether more or less is better is not known; add --goal max or --goal min."
+            )
         return direction == "min"
 
     def choose_metric(self, table: Table) -> str:
@@ -152,7 +156,7 @@ class Throughput(Objective):
         rate = common_rate(timed)
         if not rate and "total_s" not in durations_of(timed):
             raise ConfigError(
-                f"--for {self.name} needs the samples of a step, which are not known of all trials; "
+                f"--for {self.name} needs the samples of a step, which are not known for all trials; "
                 f"{table.presentation.samples_by}."
             )
         return rate or "total_s"
@@ -201,7 +205,7 @@ class TimeToAccuracy(Objective):
             self.target = target_of_runs(table)
         if self.target is None:
             raise ConfigError(
-                "--for time-to-accuracy needs a target, which these runs do not share; give --target-accuracy."
+                "--for time-to-accuracy needs one target, and these runs have none or several; give --target-accuracy."
             )
         return TIME_TO_TARGET
 
@@ -218,12 +222,13 @@ class Cost(Objective):
             return TIME_TO_TARGET
         if table.questions.duration_set_by:
             raise ConfigError(
-                f"--for cost needs runs that end when their work is done, and {table.questions.duration_set_by}; "
+                f"--for cost needs runs that end when their work is done, but {table.questions.duration_set_by}; "
                 "give --for throughput."
             )
         if were_ended_apart([record for row in table.rows for record in row.timed]):
             raise ConfigError(
-                "--for cost needs runs that end when their work is done, and these were ended after different steps; "
+                "--for cost needs runs that end when their work is done, but these ended after different numbers of "
+                "steps; "
                 "give --for throughput."
             )
         return "total_s"

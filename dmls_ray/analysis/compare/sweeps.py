@@ -22,8 +22,8 @@ from dmls_ray.util.errors import ConfigError
 _HEADS = {"speed": "speed B / A", "ratio": "B / A", "difference": "B - A"}
 """Kind of a measure -> the heading of a change."""
 _DRIFT = (
-    f"This metric may drift from one session to the next: a verdict needs {intervals.MIN_REPEATS} sessions of each, in "
-    "turn. Versions that are values of a field of one sweep are compared within its blocks."
+    f"This metric may drift between sessions, so a verdict needs {intervals.MIN_REPEATS} sessions of A and of B, "
+    "alternating. To compare versions within blocks, make them values of a field of one sweep."
 )
 
 
@@ -117,8 +117,8 @@ class SweepComparison:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
         if self.basis.measure.kind != "speed":
             raise ConfigError(
-                f"--fail-if-slower is about speed and --measure {self.metric} is none; give a rate or a time, as "
-                "images_per_s or total_s."
+                f"--fail-if-slower needs a speed, and --measure {self.metric} is not one; give a rate or a time, such "
+                "as images_per_s or total_s."
             )
         changes = {"over all": self.overall}
         changes |= {pair.name: pair.change for pair in self.pairs if pair.change or pair.is_apart}
@@ -147,7 +147,7 @@ class SweepComparison:
         if not count:
             return "No configuration ended ok in both, so nothing can be compared."
         if self.overall is None:
-            return f"No {unit} has all {count} configurations ok, so nothing is said over all."
+            return f"No {unit} has all {count} configurations ok, so there is no value over all of them."
         head, effect = _HEADS[self.basis.measure.kind], self._describe(self.overall)
         n = " and ".join(map(str, self.samples))
         return (
@@ -250,7 +250,7 @@ def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str]
     for folder, names in zip(folders, (of_a, of_b), strict=True):
         if names and name not in names:
             raise ConfigError(
-                f"--measure {name} is not known of {folder}, or was measured in a search, whose times say nothing; "
+                f"--measure {name} is not reported by {folder}, or is a time of a search, which is not comparable; "
                 f"choose from {', '.join(sorted(common))}."
             )
     return name

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.figures import learning, performance, question, ranks
 from dmls_ray.analysis.figures.chart import Chart, rounded
+from dmls_ray.analysis.figures.series import range_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import join_names
 
@@ -52,21 +54,51 @@ def charts(table: Table) -> list[Chart]:
 
 
 def _notes_on_marks(chart: Chart) -> list[str]:
-    """What the bars at points are, and which lines lie on top of each other."""
-    measured = [series for panel in chart.panels for series in panel.series if series.kind == "points"]
-    notes = []
-    if any(point.low is not None for series in measured for point in series.points):
-        notes.append("Bars at points are 95% intervals over the runs of a trial.")
-    hidden: dict[str, None] = {}
+    """What error bars and bands are, which lines have equal values, and how many points are hidden."""
+    notes = _notes_on_intervals(chart)
+    lines: dict[str, list[str]] = defaultdict(list)
+    hidden = []
     for panel in chart.panels:
-        by_points: dict[Any, list[str]] = {}
+        x, y = (axis.label.partition(" (")[0] for axis in (panel.x, panel.y))
+        by_points: dict[Any, list[str]] = defaultdict(list)
+        covered = 0
         for series in panel.series:
             if series.kind == "points":
-                seen = [(point.x, point.y and rounded(point.y, _SEEN_DIGITS)) for point in series.points]
-                by_points.setdefault(tuple(seen), []).append(series.name)
+                seen = [(_seen(point.x), _seen(point.y)) for point in series.points]
+                by_points[tuple(seen)].append(series.name)
+                covered += len(seen) - len(set(seen))
         for names in by_points.values():
             if len(names) > 1:
-                hidden[f"{join_names(names)} ({panel.y.label.partition(' (')[0]})"] = None
+                lines[join_names(names)].append(y)
+        if covered:
+            hidden.append(f"{covered} ({y} against {x})")
+    if lines:
+        equal = [f"{names} ({', '.join(labels)})" for names, labels in lines.items()]
+        notes.append(f"Equal values: {'; '.join(equal)}.")
     if hidden:
-        notes.append(f"On top of each other: {'; '.join(hidden)}.")
+        notes.append(f"Points hidden under equal ones: {'; '.join(hidden)}.")
     return notes
+
+
+def _notes_on_intervals(chart: Chart) -> list[str]:
+    """What error bars and bands of measured values are; a fitted curve has no runs, and a note of its figure."""
+    names: dict[str, None] = {}
+    sizes: set[int] = set()
+    for panel in chart.panels:
+        for series in panel.series:
+            counts = {len(point.runs) for point in series.points if point.low is not None and point.runs}
+            if counts:
+                names["bands" if series.intervals == "band" else "error bars"] = None
+                sizes |= counts
+    if not names:
+        return []
+    marks = " and ".join(names).capitalize()
+    notes = [f"{marks} are 95% intervals over the {range_of(sizes)} runs of a trial."]
+    if any(panel.moved_apart for panel in chart.panels):
+        notes.append("Where error bars overlap, series are drawn side by side.")
+    return notes
+
+
+def _seen(value: float | str | None) -> float | str | None:
+    """A value to the digits that a figure shows."""
+    return rounded(value, _SEEN_DIGITS) if isinstance(value, (int, float)) else value

@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 Kind = Literal["points", "ring", "line", "band", "cross", "bar"]
 """points: measured values with intervals. ring: points of other series that are marked. line: a calculated curve, or
-too many values for marks; with intervals also the area between their ends. band: this area alone. cross: a run without
+too many values for marks; with intervals also the band between their ends. band: this area alone. cross: a run without
 a value, such as an OOM. bar: an amount per category with its interval; only where the x axis has categories, and the y
 axis begins at 0 or is logarithmic."""
+
+_MOST_ERROR_BARS = 8
+"""Joined points with error bars; with more points the intervals are a band."""
 
 MAX_CATEGORIES = 16
 """Categories of an axis whose names can be read."""
@@ -56,13 +60,26 @@ class Series:
     points: Sequence[Point]
     kind: Kind = "points"
     connected: bool = False
-    """Whether a line joins the points; never between categories."""
+    """Whether a line joins the points, which must be numbers."""
     dashed: bool = False
     """Whether the values were not measured: an ideal, a limit, a fit."""
     muted: bool = False
     """Whether the series is background for the others."""
     same_as: str = ""
     """Name of the series whose colour and mark this one copies: a training curve copies its test curve."""
+
+    @property
+    def is_joined(self) -> bool:
+        return self.kind == "line" or self.connected
+
+    @property
+    def intervals(self) -> Literal["none", "error bars", "band"]:
+        """How its intervals are drawn."""
+        if all(point.low is None for point in self.points):
+            return "none"
+        if self.kind in ("line", "band") or (self.connected and len(self.points) > _MOST_ERROR_BARS):
+            return "band"
+        return "error bars"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +96,17 @@ class Panel:
     picture: str = ""
     """A JPEG in base64 instead of axes and series."""
 
+    @property
+    def moved_apart(self) -> list[str]:
+        """Names of the series that are drawn side by side, since their error bars overlap at a number."""
+        barred = [series for series in self.series if series.kind == "points" and series.intervals == "error bars"]
+        if self.x.categories:
+            return []
+        for one, two in combinations(barred, 2):
+            if any(_overlap(first, second) for first in one.points for second in two.points):
+                return [series.name for series in barred]
+        return []
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
@@ -91,6 +119,14 @@ class Chart:
     """Drawn side by side."""
     notes: Sequence[str] = ()
     """Sentences below the figure."""
+
+
+def _overlap(one: Point, two: Point) -> bool:
+    """Whether the intervals of two points overlap at one x."""
+    if one.x != two.x or one.low is None or one.high is None or two.low is None or two.high is None:
+        return False
+    # Intervals of exact values, such as a size in bytes, have no width and need no room.
+    return one.low < one.high and one.low <= two.high and two.low <= one.high
 
 
 def rounded(value: float, digits: int = 5) -> float | None:

@@ -50,7 +50,8 @@ def learning_chart(table: Table) -> Chart | None:
     notes.append("A point is the mean over the runs of a trial. A curve ends where its shortest run ends.")
     if any(_curve(row, name) for row in rows for name in ("train_loss", "train_accuracy")):
         notes.append(
-            "Training curves are means over the steps of an epoch, with dropout and augmentation, while weights change."
+            "Training curves are means over the steps of an epoch: with dropout and augmentation, while the weights "
+            "change."
         )
     return Chart(name="learning", title="Loss and accuracy by epoch", panels=panels, notes=notes)
 
@@ -69,7 +70,7 @@ def _curve(row: Trial, metric: str) -> dict[int, dict[int, float]]:
 def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: str) -> list[Series]:
     """The curves of each trial, and rings where overfitting begins."""
     series: list[Series] = []
-    rings = []
+    rings: list[Series] = []
     for name, row in zip(plot.trial_labels(table, rows), rows, strict=True):
         # The first curve of a trial has the name that the trial has in other figures, and so its colour.
         first = name or splits[0]
@@ -84,10 +85,9 @@ def _curves(table: Table, rows: Sequence[Trial], splits: Sequence[str], kind: st
             if split == "test" and row.overfit_epoch in by_epoch:
                 middle = estimate(list(by_epoch[row.overfit_epoch].values())).centre
                 text = "the mean test loss rises from here beyond chance, while the train loss falls"
-                rings.append(Point(row.overfit_epoch, middle, text=f"{first}: {text}"))
-    if rings:
-        series.append(Series("overfitting begins", rings, "ring"))
-    return series
+                ring = Point(row.overfit_epoch, middle, text=f"{first}: {text}")
+                rings.append(Series("overfitting begins", [ring], "ring", same_as=first))
+    return [*series, *rings]
 
 
 def tradeoff_chart(table: Table) -> Chart | None:
@@ -103,14 +103,14 @@ def tradeoff_chart(table: Table) -> Chart | None:
     # Memory is drawn even if it hardly differs, so that the reader sees it.
     costs = [cost for cost in _AIMS if cost in (*front.axes, front.memory)]
     names = {row.trial_id: name for row, name in zip(front.rows, plot.trial_labels(table, front.rows), strict=True)}
-    groups: dict[str, list[Trial]] = {}
+    # Drawn first, so that it hides nothing on the front.
+    on_front = {row.trial_id for row in front.best}
+    groups = {_BEHIND: [row for row in front.rows if row.trial_id not in on_front]}
     for row in front.best:
         name = names[row.trial_id]
         if len(front.best) >= plot.MAX_SERIES:
             name = "on the front"
         groups.setdefault(name, []).append(row)
-    on_front = {row.trial_id for row in front.best}
-    groups[_BEHIND] = [row for row in front.rows if row.trial_id not in on_front]
 
     accuracy = plot.plotted_metric(_ACCURACY)
     panels = []
@@ -128,11 +128,11 @@ def tradeoff_chart(table: Table) -> Chart | None:
     notes = [
         f"{len(front.best)} of {len(front.rows)} trials are on the front: {best}. "
         f"No other trial is at least as good in {goal} and in accuracy, and better in one of them. The front compares "
-        "means: trials that are closer than their intervals may change sides."
+        "means only: where intervals overlap, another trial may belong to it."
     ]
     if front.losers:
         lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
-        notes.append(f"Left out of the front, since they lose accuracy: {lost}.")
+        notes.append(f"Left out of the front because they lose accuracy: {lost}.")
     return Chart(name="tradeoff", title=f"Pareto front of {goal} and more accuracy", panels=panels, notes=notes)
 
 
@@ -152,9 +152,13 @@ def critical_batch_chart(table: Table) -> Chart | None:
         Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
     ]
     notes = [
-        "Each batch at the learning rate that needs fewest steps with it.",
+        "Each batch is shown at its best learning rate, which needs the fewest steps.",
         headline_text(answer_on_critical_batch(found)),
     ]
+    if any(series.kind == "band" for series in with_laws):
+        notes.append(
+            f"The band is the 95% interval of the critical batch, by a curve through {len(steps[0].points)} batches."
+        )
     return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)
 
 

@@ -33,6 +33,7 @@ def scaling_chart(table: Table) -> Chart | None:
     x, lines, notes = plot.metric_lines(table, rates, "world_size")
     throughput: list[Series] = []
     efficiency: list[Series] = []
+    blocks: set[int] = set()
     strong = table.fixed_batch_field == "global_batch"
     for line in lines:
         throughput += rates.series(line.name, line.points, connected=True)
@@ -48,6 +49,7 @@ def scaling_chart(table: Table) -> Chart | None:
         least, most = 1, measured[-1].world_size
         throughput.append(plot.dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
         throughput += _fitted(line, drawn, most, rate)
+        blocks |= {len(law.by_block) for law in drawn}
         points = [_efficiency_of(row) for row in measured if row.speed_up]
         efficiency.append(
             Series(line.name, [Point(1, 1.0, runs=plot.run_ids(measured[0].counted)), *points], connected=True)
@@ -60,6 +62,10 @@ def scaling_chart(table: Table) -> Chart | None:
         last = max(point.x for series in efficiency for point in series.points)
         efficiency.append(plot.dashed_line("ideal", [(1, 1.0), (last, 1.0)]))
         panels.append(Panel(x=x, y=Axis("efficiency (speed-up / ranks)", from_zero=True), series=efficiency))
+    if blocks:
+        notes.append(
+            f"Bands around fitted curves are 95% intervals over {plot.range_of(blocks)} blocks, each with its fit."
+        )
     title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
     return Chart(name="scaling", title=title, panels=panels, notes=notes)
 

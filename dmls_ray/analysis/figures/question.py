@@ -117,7 +117,7 @@ def changes_chart(table: Table) -> Chart | None:
         for line in lines:
             series += _changes_and_baseline(line, item, x)
         panels.append(Panel(x=x, y=replace(item.y, from_zero=False), series=series))
-    about = f"The line, and the area around it, are the {BASELINE} and its interval."
+    about = f"The line and the band around it show the {BASELINE} and its interval."
     title = f"{_describe_panels(panels)} by change"
     return Chart(name="changes", title=title, panels=panels, notes=[about, *notes])
 
@@ -225,5 +225,5 @@ def quantization_chart(table: Table) -> Chart | None:
             y = replace(plotted.y, label=f"training {plotted.y.label}")
             panels += plot.line_panels([replace(plotted, y=y)], x, training)
     title = "Accuracy, size and latency in fp32 and in int8, and speed of training"
-    about = "fp32 and int8 are of the same training; without quantization there is fp32 alone."
+    about = "fp32 and int8 values come from the same training; without quantization there are only fp32 values."
     return Chart(name=QUANTIZATION, title=title, panels=panels, notes=[about, *notes])

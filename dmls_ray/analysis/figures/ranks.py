@@ -20,7 +20,7 @@ Curve = Callable[[Trial], list[Point]]
 def step_times_chart(table: Table) -> Chart | None:
     """Empirical distribution of the times of optimizer steps; None if no run in bench mode has their quantiles."""
     x = Axis("optimizer step (ms)", log=True)
-    about = "At each share the median over all ranks of all runs of a trial."
+    about = "Each point is the median over all ranks of all runs of a trial."
     return _chart(table, "step_times", "Times of steps", x, {"steps within this time (fraction)": _steps}, about)
 
 
@@ -42,7 +42,7 @@ def rank_spread_chart(table: Table) -> Chart | None:
         "backward pass (% above mean over ranks)": partial(_spread, metric="backward_ms"),
         "memory of the GPU (% above mean over ranks)": partial(_spread, metric="device_mem_mib"),
     }
-    about = "Ranks wait for each other at every step, so the step of a slow rank is as long as that of the others."
+    about = "Ranks wait for each other at every step, so a slow rank makes the steps of all ranks equally long."
     return _chart(table, "rank_spread", "Spread over ranks", x, curves, about)
 
 
@@ -66,20 +66,27 @@ def utilization_chart(table: Table) -> Chart | None:
     """Utilization over time; None if no run in bench mode was sampled twice, as one of less than a second."""
     x = Axis("time since the start of a run (s)", from_zero=True)
     curves = {
-        "CPU utilization of a rank (% of a core)": partial(_samples, quantity="cpu_percent"),
-        "GPU utilization of a rank (%)": partial(_samples, quantity="gpu_percent"),
+        "CPU utilization (% of a core)": partial(_samples, quantity="cpu_percent"),
+        "GPU utilization (%)": partial(_samples, quantity="gpu_percent"),
     }
-    about = "In each half second the mean over all ranks of those runs of a trial that go on."
+    about = "A point is the mean over all ranks of all runs of a trial. A line ends where the shortest run ends."
     return _chart(table, "utilization", "Utilization over time", x, curves, about, "line")
 
 
 def _samples(row: Trial, quantity: str) -> list[Point]:
+    """The means at the times at which every rank of every run was in training.
+
+    The slowest run would be the last one, so that the mean over the rest of the runs would be that of a slow run.
+    """
     samples: dict[float, list[float]] = {}
     for record in row.timed:
         for rank in record.ranks:
             for at_s, value in zip(rank.utilization.get("at_s", []), rank.utilization.get(quantity, []), strict=False):
-                samples.setdefault(round(2 * at_s) / 2, []).append(value)
-    points = [Point(at_s, fmean(values)) for at_s, values in sorted(samples.items())]
+                # After the time of the run only instruments are at work, such as the test on the training samples.
+                if at_s <= record.metrics["total_s"]:
+                    samples.setdefault(round(2 * at_s) / 2, []).append(value)
+    ranks = sum(len(record.ranks) for record in row.timed)
+    points = [Point(at_s, fmean(values)) for at_s, values in sorted(samples.items()) if len(values) == ranks]
     return points if len(points) > 1 else []
 
 
@@ -105,7 +112,7 @@ def _chart(
         for trial, row in zip(trial_labels(table, rows), rows, strict=True):
             points = curve(row)
             if points:
-                series.append(Series(trial or SINGLE_LINE, points, kind, connected=True))
+                series.append(Series(trial or SINGLE_LINE, points, kind, connected=not x.categories))
         if series:
             panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
     return Chart(name=name, title=title, panels=panels, notes=[about, *notes]) if panels else None

@@ -310,6 +310,11 @@ def format_factor(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def range_of(counts: Collection[int]) -> str:
+    """Counts in a sentence: `3`, or `3 to 5`."""
+    return str(max(counts)) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+
+
 def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:
     """At most so many items, spread evenly from the first to the last, and a note on those left out.
 

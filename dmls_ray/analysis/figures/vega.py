@@ -15,7 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series, rounded
+from dmls_ray.analysis.figures.series import SINGLE_LINE
 from dmls_ray.analysis.figures.style import LIGHT, Style, Styles
 from dmls_ray.util.text import escape_control_chars as escaped
 
@@ -24,8 +27,14 @@ WIDTH, HEIGHT = 330, 250
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _MAX_COLUMNS = 3
-_MAX_ERROR_BARS = 8
-"""Connected points with error bars; with more points the intervals are an area."""
+_MOST_MARKS = 15
+"""Joined points with a mark each; of more points every second, or third, has one."""
+_APART = 6.0
+"""Pixels between series that are moved apart; fewer if all of them would take a quarter of the way to the next point,
+or more than the room at the ends of the axis.
+"""
+_ALL_TICKS = 3
+"""Whole numbers that have a tick each, and no number between them."""
 _MAX_LINE = 36
 """Characters of one line of a label."""
 _ROOM = 0.05
@@ -69,7 +78,7 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
         concat.append(view)
 
     legend = _legend(chart, styles, theme)
-    if len(legend) > 1:
+    if set(legend) - {SINGLE_LINE}:
         first = next(view for view in concat if "layer" in view)
         first["layer"].append(_legend_layer(legend))
     columns = math.ceil(len(concat) / math.ceil(len(concat) / _MAX_COLUMNS))
@@ -175,15 +184,24 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
     x = _channel("x", panel.x, _domain(panel.x, places))
     if not panel.x.categories and all(float(place).is_integer() for place in places):
         x["axis"]["tickMinStep"] = 1
+        if len({*places}) <= _ALL_TICKS:
+            # Vega has ticks at fractions in spite of the minimum step.
+            x["axis"]["values"] = sorted({*places})
     y = _channel("y", panel.y, y_domain)
     side_by_side = _side_by_side(panel)
+    shifts = _shifts(panel, x["scale"])
     layers = []
     for name, series in zip(datasets, panel.series, strict=True):
-        is_joined = series.kind == "line" or (series.connected and not panel.x.categories)
-        for mark, encoding in _marks(series, styles.of(series, panel), theme, is_joined=is_joined):
+        line = series.same_as if series.kind in ("ring", "cross") else series.name
+        for mark, encoding in _marks(series, styles.of(series, panel), theme):
             if mark["type"] in ("bar", "errorbar", "point"):
                 encoding |= side_by_side
-            layers.append({"data": {"name": name}, "mark": mark, "encoding": encoding})
+            if line in shifts:
+                encoding["xOffset"] = {"value": shifts[line]}
+            layer = {"data": {"name": name}, "mark": mark, "encoding": encoding}
+            if mark["type"] == "point" and series.is_joined:
+                layer |= _every_few(len(series.points))
+            layers.append(layer)
     return {"encoding": {"x": x, "y": y}, "layer": layers}
 
 
@@ -201,15 +219,41 @@ def _side_by_side(panel: Panel) -> Spec:
     return {"xOffset": {"field": "line", "type": "nominal", "scale": {"domain": names}}}
 
 
-def _marks(series: Series, style: Style, theme: Mapping[str, str], *, is_joined: bool) -> list[tuple[Spec, Spec]]:
+def _shifts(panel: Panel, scale: Spec) -> dict[str, float]:
+    """Pixels by which series are moved to the right, so that their error bars do not hide each other."""
+    names = panel.moved_apart
+    if not names:
+        return {}
+    points = [point for series in panel.series if series.name in names for point in series.points]
+    places = [*{_number(point.x) for point in points}, *scale["domain"]]
+    if scale["type"] == "log":
+        places = list(map(math.log, places))
+    places.sort()
+    gaps = np.diff(places) * WIDTH / (places[-1] - places[0])
+    widths = [2 * gaps[0], *gaps[1:-1] / 4, 2 * gaps[-1]]
+    step = min(_APART, min(widths) / len(names))
+    middle = (len(names) - 1) / 2
+    return {name: (place - middle) * step for place, name in enumerate(names)}
+
+
+def _every_few(count: int) -> Spec:
+    """The transform that keeps every row, or of many rows every second or third, from the first on."""
+    every = math.ceil(count / _MOST_MARKS)
+    if every == 1:
+        return {}
+    number = {"window": [{"op": "row_number", "as": "number"}]}
+    return {"transform": [number, {"filter": f"datum.number % {every} == 1"}]}
+
+
+def _marks(series: Series, style: Style, theme: Mapping[str, str]) -> list[tuple[Spec, Spec]]:
     """The marks of a series from the lowest to the highest, each with its encoding."""
     colour, paper = theme[style.colour], theme["paper"]
     marks: list[tuple[Spec, Spec]] = []
     if series.kind == "bar":
         bar = {"type": "bar", "color": colour, "stroke": paper, "strokeWidth": 0.7, "cursor": "pointer"}
         marks.append((bar, _ends("foot", "top")))
-    if any(point.low is not None for point in series.points):
-        if series.kind in ("line", "band") or (is_joined and len(series.points) > _MAX_ERROR_BARS):
+    if series.intervals != "none":
+        if series.intervals == "band":
             mark = {"type": "area", "opacity": 0.16, "color": colour, "interpolate": "linear"}
         else:
             mark = {"type": "errorbar", "color": colour, "thickness": 1.3, "ticks": {"size": 6}}
@@ -217,7 +261,7 @@ def _marks(series: Series, style: Style, theme: Mapping[str, str], *, is_joined:
             # Half of the interval lies within the bar.
             mark["color"] = theme["ink"]
         marks.append((mark, _ends("low", "high")))
-    if is_joined:
+    if series.is_joined:
         line = {"type": "line", "strokeWidth": 1.8, "color": colour, "strokeDash": style.dash}
         marks.append((line, {"order": {"value": None}}))
     if series.kind in ("points", "ring", "cross"):
@@ -245,13 +289,13 @@ def _channel(field: str, axis: Axis, domain: Domain) -> Spec:
     shown: Spec = {"title": textwrap.wrap(escaped(axis.label), _MAX_LINE) or None}
     if axis.categories:
         names = list(map(escaped, axis.categories))
-        shown |= {"labelAngle": 0, "labelLimit": 220, "labelOverlap": len(names) > MAX_CATEGORIES, "grid": False}
-        if 7 * len("  ".join(names)) > WIDTH:
+        shown |= {"labelAngle": 0, "labelLimit": 0, "labelOverlap": len(names) > MAX_CATEGORIES, "grid": False}
+        if 7 * len(names) * (max(map(len, names)) + 1) > WIDTH:
             shown["labelAngle"] = -30
         scale: Spec = {"type": "band", "domain": names, "paddingInner": 0.2, "paddingOuter": 0.1}
         return {"field": field, "type": "ordinal", "scale": scale, "axis": shown}
     # Numbers with many digits are powers of ten.
-    shown |= {"format": ",.9~g", "tickCount": 7}
+    shown |= {"format": ",.9~g", "tickCount": 7, "labelSeparation": 8}
     if axis.ticks:
         shown["values"] = list(axis.ticks)
     scale = {"type": "linear", "domain": list(domain), "nice": False}

@@ -35,7 +35,7 @@ class Figure {
     for (const view of spec.concat) {
       Object.assign(view, { width: panel, height: ROW });
       const names = view.encoding?.x.scale?.domain ?? [];
-      if (view.encoding?.x.type === "ordinal") view.encoding.x.axis.labelAngle = 7 * names.join("  ").length > panel ? -30 : 0;
+      if (view.encoding?.x.type === "ordinal") view.encoding.x.axis.labelAngle = 7 * names.length * (1 + Math.max(...names.map((name) => name.length))) > panel ? -30 : 0;
     }
     const longest = Math.max(0, ...spec.usermeta.names.map((name) => name.length));
     spec.config.legend.columns = Math.max(1, Math.floor(width / (45 + 7 * longest)));

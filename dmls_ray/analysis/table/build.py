@@ -84,11 +84,12 @@ def with_published(table: Table) -> Table:
 
 
 _SAME_RUNS = (
-    "Every repeat of {} has the same results though seeds differ: they were measured once and have no interval. {}."
+    "All repeats of {} have the same results although their seeds differ, so the results count as measured once and "
+    "have no interval. {}."
 )
 _UNEVEN_STEPS = (
-    "{}: the mean step of a run is at least twice its median step, since something that is no step is timed with the "
-    "steps, or a few are slow; rates, s/epoch and the parts of a step contain it, step_ms_p50 does not."
+    "{}: the mean step of a run is at least twice its median step. A few steps are slow, or other work is timed with "
+    "the steps. Rates, s/epoch and the parts of a step include it; step_ms_p50 does not."
 )
 _NEVER_FIXED = {"seed", "data_dir"}
 """Fields that differ from run to run, or say where something is."""
@@ -106,7 +107,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     yield Note("measured_on", _measured_on(results, table, machines))
     texts = [results.left_out] if results.left_out else []
     if len(machines) > 1:
-        texts.append("Rows come from different machines: times of one are not compared with those of another.")
+        texts.append("Rows come from different machines. Times are compared only between runs on the same machine.")
     texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
@@ -118,7 +119,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     for text in texts:
         yield Note("comparability", text)
     for settings, trials in by_fact(table.rows, "without_effect").items():
-        yield Note("method", f"{trials}: without effect: {settings}.")
+        yield Note("method", f"{trials}: these settings had no effect: {settings}.")
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
     if above := [describe_configuration(row.factors) for row in table.rows if _is_above_linear(row)]:
@@ -129,8 +130,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
 
 
 _ABOVE_LINEAR = (
-    "the speed-up is above the number of ranks, which more ranks alone do not give. Look at the threads of a rank, at "
-    "caches that a part of the data fits, and at other work while one rank ran."
+    "the speed-up is larger than the number of ranks, which more ranks alone do not explain. Possible causes: more "
+    "threads per rank, a share of the data that fits into a cache, or other programs that slowed the single rank."
 )
 
 
@@ -187,13 +188,13 @@ def _incomparable(records: Sequence[RunRecord]) -> Iterator[str]:
             devices.add(record.device)
     if len(sessions) > 1:
         yield (
-            f"Measured in {len(sessions)} sessions: times are only compared of runs of one block and one session, and "
-            "rows may have runs of others."
+            f"Runs come from {len(sessions)} sessions (calls on this folder), and one row may have runs of several "
+            "sessions. Times are compared only between runs of the same block and session."
         )
     if "search" in modes:
-        yield "Runs of a search go side by side and some are stopped early: their times are left out."
+        yield "Runs of a search share the machine, and some are stopped early, so their times are not shown."
     if is_resumed:
-        yield "Some runs were taken up from a checkpoint: their times leave out what was lost."
+        yield "Some runs were resumed from a checkpoint; their times do not include the work that was lost."
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(sorted(devices))}): their times are not compared."
 

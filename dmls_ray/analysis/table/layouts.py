@@ -122,8 +122,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "batch": Layout(factors=("batch_per_rank", "world_size"), metrics=_TIME_MEMORY_ACCURACY),
     "rank": Layout(
         by_rank=True, metrics=("total_s", *MEMORY_METRICS, *MEMORY_KINDS, "train_accuracy", "test_accuracy"),
-        note="A row is one rank of a trial, with means over its runs. Its accuracies are over the samples that it was "
-             "given: all ranks have one model, and differ in their samples alone.",
+        note="Each row is one rank of a trial, with means over its runs. Accuracies are over the samples of that "
+        "rank. All ranks have the same model; only their samples differ.",
     ),
     "backend": Layout(
         factors=("batch_per_rank", "backend"),
@@ -175,7 +175,9 @@ class Shown:
         """A line about the columns that are left out, if there are any, and how to see them."""
         if not self.left_out:
             return []
-        return [f"Not shown: {', '.join(self.left_out)}; dmls-ray table {shlex.quote(folder)} --columns all has them."]
+        return [
+            f"Not shown: {', '.join(self.left_out)}; dmls-ray table {shlex.quote(folder)} --columns all shows them."
+        ]
 
 
 def spare_heads() -> list[str]:

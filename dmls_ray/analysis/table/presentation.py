@@ -38,7 +38,7 @@ class Presentation(Hooks):
 
     samples_by: ClassVar[str] = "rank.count(samples=...) in the function says them"
     """What tells the samples of a step where they are not known."""
-    seeds_by: ClassVar[str] = "If the function sets a seed itself, let it take that of the run (config['seed'])"
+    seeds_by: ClassVar[str] = "If the function sets a seed itself, let it use the seed of the run (config['seed'])"
     """What gives each repeat a seed of its own."""
 
     tests_by: ClassVar[str] = "a test that reads a DataLoader of its own is seen as one"

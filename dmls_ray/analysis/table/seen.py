@@ -57,7 +57,7 @@ def _samples(rows: Sequence[Trial], way_out: str) -> Iterator[str]:
     for reason, names in by_fact(rows, "tokens_unknown").items():
         yield f"{names}: tokens of a step are not known ({reason})."
     for seen, names in _grouped(rows, _seen_otherwise).items():
-        yield f"{names}: a step was seen to have {seen}; the number that was given is taken."
+        yield f"{names}: a step was seen to have {seen}; the number that you gave is used instead."
 
 
 def _seen_otherwise(row: Trial) -> str:
@@ -70,18 +70,18 @@ def _ranks(rows: Sequence[Trial]) -> Iterator[str]:
     """Which ranks were given the same samples, and which make other steps than the rest."""
     for names in by_fact(rows, "same_samples").values():
         yield (
-            f"{names}: all ranks were given the same samples, so a step has no more different ones than that of one "
-            "rank; under data parallelism a DistributedSampler gives each rank its own."
+            f"{names}: all ranks were given the same samples, so these count once. With data parallelism, a "
+            "DistributedSampler gives each rank samples of its own."
         )
     for times, names in by_fact(rows, "uneven_steps").items():
         yield (
-            f"{names}: the rank with the most steps made {times}x as many in the same time as the one with the fewest; "
-            "a step is one of the former, with the samples of all ranks in its time."
+            f"{names}: the rank with the most steps made {times}x as many as the rank with the fewest in the same "
+            "time. A step here is a step of the former, with the samples that all ranks trained in that time."
         )
     for ranks, names in by_fact(rows, "without_steps").items():
         yield (
-            f"{names}: rank {ranks} made no optimizer step, as one that serves the others; if it was to train, look at "
-            "its data and at its log."
+            f"{names}: rank {ranks} made no optimizer step. That is right for a rank that only serves the others; if "
+            "it should train, check its data and its log."
         )
 
 
@@ -92,8 +92,8 @@ def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
             yield f"{names}: times of a step and rates are not known ({reason})."
             continue
         yield (
-            f"{names}: {reason} of the time may be tests of the model, or a part of the training that looks like them "
-            "(samples that a model generates, games, labels), so times of a step and rates are not known: "
+            f"{names}: {reason} of the time may be tests of the model, or training that looks like a test (generating "
+            "samples, playing games, labelling), so times of a step and rates are not known: "
             f"{tests_by}."
         )
     small = []
@@ -105,11 +105,11 @@ def _parts(rows: Sequence[Trial], tests_by: str) -> Iterator[str]:
             small.append(f"{describe_configuration(row.factors)} ({percent_of(share)})")
     if small:
         yield (
-            f"{join_names(small)}: so much of the time is counted in the run with the least; the rest are tests of the "
-            "model, which no rate contains."
+            f"Share of the time that is counted, in the run with the smallest share: {join_names(small)}. The rest "
+            "are tests of the model, which no rate includes."
         )
     for fault, names in by_fact(rows, "observer_fault").items():
-        yield f"{names}: a part of the look at the program failed ({fault}), and what it would have seen is missing."
+        yield f"{names}: a part of observing the program failed ({fault}), so the values from that part are missing."
 
 
 def _printed(rows: Sequence[Trial]) -> Iterator[str]:
@@ -124,9 +124,15 @@ def _printed(rows: Sequence[Trial]) -> Iterator[str]:
     for place, found in sorted(names.items()):
         listed = join_names(found, separator=", ")
         if place:
-            yield f"{listed}: runs were ended after different steps, and the {_ordinal(place)} value of each is shown."
+            yield (
+                f"{listed}: runs ended after different numbers of steps, so the {_ordinal(place)} value of each run "
+                "is shown."
+            )
         else:
-            yield f"{listed}: not shown, since runs were ended after different steps, and no value is of the same one."
+            yield (
+                f"{listed}: not shown, because runs ended after different numbers of steps and have no value of the "
+                "same step."
+            )
 
 
 def _ordinal(number: int) -> str:

@@ -59,7 +59,7 @@ report_arguments = tensorboard_arguments = add_folder
 
 
 def report(given: argparse.Namespace, console: Console) -> None:
-    """Write the report of a sweep afresh: report.html, one file that needs no network."""
+    """Write the report of a sweep again: report.html, one file that needs no network."""
     results = load(given.folder)
     if not results.records:
         raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
@@ -70,7 +70,7 @@ def report(given: argparse.Namespace, console: Console) -> None:
 
 def figures_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    parser.add_argument("--out", metavar="DIR", help="Where to; without it, figures/ in the sweep's folder")
+    parser.add_argument("--out", metavar="DIR", help="Folder to write to (default: figures/ in the sweep's folder)")
 
 
 def figures(given: argparse.Namespace, console: Console) -> None:
@@ -84,11 +84,11 @@ def figures(given: argparse.Namespace, console: Console) -> None:
     for path in drawn:
         say(console, _shown_path(results, path))
     if not drawn:
-        say(console, f"No figure shows anything of these {len(results)} runs; dmls-ray table shows their numbers.")
+        say(console, f"There is nothing to draw for these {len(results)} runs; dmls-ray table shows their numbers.")
 
 
 def tensorboard(given: argparse.Namespace, console: Console) -> None:
-    """Write the files of TensorBoard afresh, from the records."""
+    """Write the files of TensorBoard again, from the records."""
     if reason := missing_extra("tensorboard", "tensorboard", "This command"):
         raise ConfigError(reason)
     # Imported here: it loads TensorBoard's packages, which no other command needs.
@@ -103,7 +103,7 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 def export_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
     parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
-    parser.add_argument("--out", metavar="DIR", help="Where to; without it, the sweep's folder")
+    parser.add_argument("--out", metavar="DIR", help="Folder to write to (default: the sweep's folder)")
 
 
 def export(given: argparse.Namespace, console: Console) -> None:
@@ -127,13 +127,13 @@ def export(given: argparse.Namespace, console: Console) -> None:
 
 def copy_arguments(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="Results folder of a sweep, or its URI")
-    parser.add_argument("b", metavar="B", help="Where its runs are to be, too: a folder or a URI")
+    parser.add_argument("b", metavar="B", help="Folder or URI that its runs are added to")
 
 
 def copy(given: argparse.Namespace, console: Console) -> int:
-    """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice.
+    """Add the runs of a sweep to another folder or URI; existing runs stay, and no run is added twice.
 
-    At a URI they are one object. So a copy of very many runs from one URI to another is read faster.
+    At a URI, the added runs are one object, which is faster to read than one object per run.
     """
     for place in (given.a, given.b):
         check_location(place)

@@ -86,7 +86,7 @@ def _describe_sweep(folder: str | Path) -> dict[str, str]:
 def show_arguments(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="run_id, or its beginning")
     _add_root(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="How to write it (default: text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="Output format (default: text)")
 
 
 def show(given: argparse.Namespace, console: Console) -> None:

@@ -46,7 +46,7 @@ _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 
 def add_format(parser: Parser, *others: str) -> None:
     formats = ("text", "markdown", "csv", "latex", *others)
-    parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
+    parser.add_argument("--format", choices=formats, default="text", help="Output format (default: text)")
 
 
 def print_result(
@@ -78,16 +78,18 @@ def print_answer_as(answer: AnswerTable, form: str, console: rich_console.Consol
 
 def table_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
-    parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
+    parser.add_argument(
+        "--by", choices=list(all_layouts()), help="Print a table in the layout of the published reports instead"
+    )
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
     parser.add_argument(
-        "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors; all: all of them"
+        "--columns", nargs="+", default=[], metavar="NAME", help="Columns to show next to the factors, or all"
     )
     add_format(parser, "json")
 
 
 def table(given: argparse.Namespace, console: Console) -> None:
-    """Print the table of a sweep and its answer, or one of the reports' tables."""
+    """Print the table of a sweep and its answer, or a table in the layout of the published reports."""
     if given.by and given.columns:
         raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by.")
     if given.format == "json" and (given.by or given.published or given.columns):
@@ -133,17 +135,18 @@ def print_summary(
 def compare_arguments(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
     parser.add_argument("b", metavar="B", help="Results folder that is compared, or its URI")
-    parser.add_argument("--measure", help="What to compare; without it, the throughput, or seconds a run")
+    parser.add_argument("--measure", help="Metric to compare (default: the throughput, or else seconds per run)")
     parser.add_argument(
         "--fail-if-slower",
         metavar="SHARE",
-        help="Exit with 3 if B is slower by more than this: 5%%; with 4 if that can neither be said nor ruled out",
+        help="Exit with code 3 if B is slower by more than this share (5%%), with 4 if that is neither shown nor "
+        "ruled out",
     )
     add_format(parser, "json")
 
 
 def compare(given: argparse.Namespace, console: Console) -> int:
-    """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
+    """Compare two sweeps: which configurations are faster or slower in B than in A, beyond chance."""
     comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
     code, reason = EXIT_OK, ""
     if given.fail_if_slower is not None:
@@ -181,18 +184,23 @@ def _judge(comparison: SweepComparison, text: str) -> tuple[int, str]:
     why = join_names(unclear)
     if not comparison.basis.knows_drift:
         why = f"{why}; a verdict needs {MIN_REPEATS} sessions of each"
-    return EXIT_UNCLEAR, f"that B is slower than A by more than {text} is not ruled out: {why}."
+    return EXIT_UNCLEAR, f"B may be slower than A by more than {text}: {why}."
 
 
 def advise_arguments(parser: Parser) -> None:
     add_folder(parser, stale=True)
     add = parser.add_argument
     add("--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)")
-    add("--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1")
-    add("--any-accuracy", action="store_true", help="Also configurations that lose accuracy, or have a higher loss")
+    add("--target-accuracy", type=float, metavar="SHARE", help="Test accuracy to reach, from 0 to 1")
+    add("--any-accuracy", action="store_true", help="Include configurations that lose accuracy or have a higher loss")
     add("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
-    add("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
-    add("--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small")
+    add("--metric", help="Metric of --for accuracy (default: validation accuracy, or else test accuracy)")
+    add(
+        "--goal",
+        choices=("auto", "max", "min"),
+        default="auto",
+        help="Whether more (max) or less (min) of the metric is better",
+    )
     add_format(parser, "json")
 
 
@@ -212,14 +220,16 @@ def advise(given: argparse.Namespace, console: Console) -> None:
 
 
 def published_arguments(parser: Parser) -> None:
-    parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")
-    parser.add_argument("--by", choices=list(all_layouts()), help="One of their tables alone")
+    parser.add_argument(
+        "report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"One of {', '.join(REPORTS)} (default: all)"
+    )
+    parser.add_argument("--by", choices=list(all_layouts()), help="Print only this table")
     parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
     add_format(parser)
 
 
 def published(given: argparse.Namespace, console: Console) -> None:
-    """Print tables, answers and curves of the published reports, from their figures alone."""
+    """Print tables, answers and curves of the published reports, from their published numbers."""
     figures = local_folder(given.figures, "--figures")
     reports = [given.report] if given.report else list(REPORTS)
     tables = [(name, by) for name in reports for by in REPORTS[name].tables if given.by in (None, by)]
@@ -227,7 +237,9 @@ def published(given: argparse.Namespace, console: Console) -> None:
         has = ", ".join(REPORTS[given.report].tables)
         raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
     if given.format == "csv" and len(tables) > 1:
-        raise ConfigError(f"--format csv is one table, and these are {len(tables)}; name one: A --by rank, say.")
+        raise ConfigError(
+            f"--format csv writes one table, and there are {len(tables)}; name one, for example A --by rank."
+        )
     is_read = given.format in ("text", "markdown")
     for name in reports:
         results = published_results(REPORTS[name].dataset)

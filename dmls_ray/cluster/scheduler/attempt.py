@@ -216,7 +216,7 @@ class Attempt:
         if ended.run.was_ended:
             return (
                 f"rank {ended.rank} was ended after {ended.steps} steps, and rank {names} waited in a collective of "
-                "other steps; let the script run to its end: --steps none"
+                "another step; let the script run to its end: --steps none"
             )
         return (
             f"rank {ended.rank} ended after {ended.steps} steps while rank {names} waited "

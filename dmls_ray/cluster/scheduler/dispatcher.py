@@ -94,7 +94,7 @@ class Dispatcher:
     def _too_few_ranks(self, request: RankRequest) -> str:
         departed = f" since {', '.join(self.members.departed)} left" if self.members.departed else ""
         return (
-            f"{request} finds {len(self.members.ranks)} ranks{departed}, after {self.limits.wait_for_ranks:g} s "
+            f"{request} found only {len(self.members.ranks)} ranks{departed} after {self.limits.wait_for_ranks:g} s "
             "(wait_for_ranks); the same command runs it once its machines are back."
         )
 

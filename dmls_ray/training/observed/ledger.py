@@ -35,7 +35,7 @@ _PART = 0.9
 """Share of what was read below which a rank trains a part of it."""
 _DOUBTFUL = 0.05
 """Share of the time up to which rates are the same, whether it was a test or not."""
-_TAKES_TURNS = "several optimizers make ten steps and more in turn, so that it is not clear what a step is"
+_TAKES_TURNS = "several optimizers make ten or more steps in turn, so it is not clear what a step is"
 """Why neither samples nor times of a step are known."""
 _DIGESTS = 4
 """First batches that ranks are compared by."""

@@ -53,7 +53,7 @@ def _ambiguity(window: Sequence[SeenStep], seen: Sequence[Given], *, is_sequence
     if is_sequence_first and any(len(shape) > 1 for given in seen for shape in given.first.shapes[:1]):
         return "no loader, and a model of sequences that may be length x batch"
     if any(given.first.is_list or not given.size for given in seen):
-        return "no loader, and a model that is given no single tensor"
+        return "no loader, and the input of the model is not a single tensor"
     if any(shape and shape[0] != given.size for given in seen for shape in given.first.shapes):
         return "no loader, and tensors of several lengths"
     if others := [given for given in seen if given.first.rows not in (0, given.size)]:

@@ -61,12 +61,12 @@ class TrialConfig(TrainingConfig):
     """Resize every image to this many pixels a side, once, when the data set is prepared."""
 
     train_samples: Count | None = setting(None, group="data", unit="samples")
-    """Train on so many of the training samples, for a first look: the same ones in all runs, in equal shares of each
-    class, spread evenly over its samples. Tests are on all test samples."""
+    """Number of training samples to use, for a first look: the same ones in all runs, equally many of each class. Tests
+    use all test samples."""
 
     dropout: Share | None = setting(None, group="regularization", family="regulariser")
-    """Rate of the model's dropout layers, whatever it was; built-in models without any get one before their last linear
-    layer."""
+    """Rate of the model's dropout layers, in place of their own; built-in models without any get one before their last
+    linear layer."""
 
     # SyncBatchNorm does not accept CPU tensors.
     batch_norm: BatchNorm = setting(
@@ -75,7 +75,7 @@ class TrialConfig(TrainingConfig):
     """Batch normalisation: on puts one after each convolution of a built-in model; sync is over all ranks (GPUs)."""
 
     label_smoothing: Share = setting(0.0, group="regularization", family="regulariser")
-    """Share of the target that is spread over all classes."""
+    """Label smoothing: share of the target that is spread over all classes."""
 
     augmentation: Augmentation = setting("none", group="augmentation", family="regulariser")
     """Random changes of the training images: horizontal flips, crops of the image padded by an eighth of its side."""
@@ -101,10 +101,11 @@ class TrialConfig(TrainingConfig):
     """Layout of images and convolution weights in memory."""
 
     quantization: Quantization = setting("off", group="computation")
-    """int8 by torchao, on CPUs: qat trains with it simulated; static and dynamic convert what was trained in fp32."""
+    """int8 by torchao, on CPUs: qat simulates int8 in training; static and dynamic convert the model that was trained
+    in fp32."""
 
     inference_batch: Count | None = setting(None, group="computation")
-    """Samples of a forward pass whose latency is measured after training; without it, none is."""
+    """Samples of a forward pass whose latency is measured after training; without it, no latency is measured."""
 
     loader: LoaderName = setting("resident", group="loading")
     """resident: decoded once, kept on the device; dataloader: torchvision's ordinary path with worker processes."""
@@ -132,7 +133,7 @@ class TrialConfig(TrainingConfig):
         if reason := super().infeasible_reason(device):
             return reason
         if device == "cuda" and self.quantization != "off":
-            return f"quantization={self.quantization} is for CPUs, and this would train on GPUs. Use device cpu."
+            return f"quantization={self.quantization} is for CPUs, but this run would train on GPUs. Use device cpu."
         return ""
 
 

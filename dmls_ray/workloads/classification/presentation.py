@@ -142,7 +142,7 @@ def _adamw_is_adam(rows: Sequence[Trial]) -> Iterator[str]:
     """That two optimizers are one, where their trials have no weight decay."""
     configs = [row.records[0].config for row in rows]
     if {"adam", "adamw"} <= {config.get("optimizer") for config in configs if not config.get("weight_decay")}:
-        yield "adamw without weight decay is adam; --weight-decay 0.01 would tell them apart."
+        yield "Without weight decay, adamw is the same as adam; --weight-decay 0.01 would make them differ."
 
 
 _BY_CHANCE = 2.0

@@ -163,7 +163,7 @@ class ClassificationWorkload(Workload):
             if config.train_samples is not None and config.train_samples > samples:
                 raise ConfigError(
                     f"train_samples={config.train_samples}: {config.dataset} has {samples:,} training samples; give "
-                    "at most so many, or leave it out for all."
+                    "at most that many, or leave it out to use all."
                 )
             config.held_out(config.train_samples or samples)
             # PyTorch takes seconds to load: of built-in models, only small images are checked.
@@ -178,15 +178,18 @@ class ClassificationWorkload(Workload):
         for config in in_order.values():
             if _lie_by_class(config):
                 notify(
-                    f"shuffle=false: the training samples of {config.dataset} lie by class, so that a batch has one or "
-                    "few classes and the model may learn no more than guessing; use shuffle true."
+                    f"shuffle=false: the training samples of {config.dataset} lie by class, so a batch has only one "
+                    "or a few classes and the model may learn no more than guessing; use shuffle true."
                 )
         halved = {config.precision for config in configs} & {"amp-bf16", "amp-fp16"}
         if halved and not describe_machine()["gpus"]:
             from dmls_ray.training.precision import slow_precisions
 
             for precision in slow_precisions(halved):
-                notify(f"This processor has no units for {precision}: runs may take many times as long as in fp32.")
+                notify(
+                    f"This processor has no hardware support for {precision}: runs may take many times as long as "
+                    "in fp32."
+                )
 
     def cached_data(self, configs: Sequence[TrialConfig]) -> tuple[tuple[Any, ...], ...]:
         resident = (config for config in configs if config.loader == "resident")

@@ -24,7 +24,7 @@ IMAGE_SET = ("images", "image_size")
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _TENSOR_LOOP = "its loop indexes tensors, ours NumPy arrays"
-_PASS = "ms: a pass over all images, uint8 in and out. GB/s: the bytes that it must read and write, a second."
+_PASS = "ms: time of a pass over all images, uint8 in and out. GB/s: bytes that a pass must read and write, per second."
 
 
 def chart(table: Table) -> Chart | None:
@@ -71,10 +71,10 @@ def _of_images(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 BY_IMPLEMENTATION = Layout(
     select=_of_images,
-    nothing="No images were turned grey: python sweeps/grayscale.py does.",
+    nothing="No images were converted; run python sweeps/grayscale.py.",
     published=published_images,
 )
-"""Time of turning images grey by implementation, as report B has it."""
+"""Time of converting images to grayscale by implementation, laid out as in report B."""
 
 
 class GrayscalePresentation(Presentation):
@@ -115,7 +115,7 @@ class GrayscalePresentation(Presentation):
             timed, images = row.value_of("timed_images"), _config(row)["images"]
             if timed is not None and timed < images:
                 count = f"{timed:.0f} of {images:,} images"
-                text = f"{_name(row)} went over {count}, and its time is scaled to all; --full goes over all."
+                text = f"{_name(row)} converted {count}, and its time is scaled to all of them; --full converts all."
                 notes.append(Note("scaled", text))
         if measured and any(row.speed_up for row in rows):
             notes.append(Note("baseline", "Speed-up is against python_loops."))
@@ -136,7 +136,7 @@ class GrayscalePresentation(Presentation):
 class GrayscaleQuestions(Questions):
     """The speed alone."""
 
-    duration_set_by = "images are turned grey for as long as --timed-s says"
+    duration_set_by = "images are converted for as long as --timed-s says"
 
     def measures(self, rows: Sequence[Trial]) -> list[Measure]:
         rated = [row for row in rows if row.rates()]

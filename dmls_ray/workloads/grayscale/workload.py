@@ -38,7 +38,7 @@ class GrayscaleConfig:
     """
 
     implementation: Implementation = "numpy"
-    """What turns the images grey"""
+    """What converts the images to grayscale"""
     images: Count = 200
     """Images in the set; passes over 4 times the last-level cache or more are compared with a copy"""
     image_size: Count = 128
@@ -46,7 +46,7 @@ class GrayscaleConfig:
     layout: Literal["interleaved", "planar"] = "interleaved"
     """interleaved: height x width x 3, as files hold images; planar: 3 x height x width, as models take them"""
     full: bool = False
-    """Whether the Python loops go over all images, rather than over four of them with their time scaled"""
+    """Whether the Python loops convert all images, instead of four with the time scaled to all"""
     timed_s: NonNegativeNumber = 0.5
     """Seconds of timed passes over the set, five passes at least"""
     pictures: str | None = None
@@ -56,17 +56,17 @@ class GrayscaleConfig:
 
     def __post_init__(self) -> None:
         if self.world_size != 1:
-            raise ValueError(f"world_size={self.world_size}: one rank turns all images grey; leave it at 1.")
+            raise ValueError(f"world_size={self.world_size}: one rank converts all images; leave it at 1.")
         name = self.implementation
         needed = "cuda" if name in ON_A_GPU else "cpu"
         if self.device not in ("auto", needed):
-            raise ValueError(f"implementation={name} runs on {needed}, and device={self.device}; leave --device out.")
+            raise ValueError(f"implementation={name} runs on {needed}, but device={self.device}; leave --device out.")
         object.__setattr__(self, "device", needed)
         if self.layout == "planar" and name in INTERLEAVED_ONLY:
-            raise ValueError(f"implementation={name} takes interleaved images, and layout=planar; leave it out there.")
+            raise ValueError(f"implementation={name} takes interleaved images only; leave it out with layout=planar.")
         if self.pictures is not None and not files_in(Path(self.pictures)):
             raise ValueError(
-                f"pictures={self.pictures} is no folder with images ({', '.join(SUFFIXES)}); name one that has some."
+                f"pictures={self.pictures} is not a folder with images ({', '.join(SUFFIXES)}); name one that has some."
             )
 
 
@@ -91,9 +91,10 @@ GRAYSCALE_METRICS: tuple[Metric, ...] = (
     _timed(name="pass_ms", label="ms", kind="amount", direction="min",
            doc="Median of the timed passes over all images."),
     _timed(name="gb_per_s", label="GB/s", kind="rate", direction="max",
-           doc="Least bytes that a pass reads and writes, per second of pass_ms (10^9 bytes)."),
+           doc="Bytes that a pass must at least read and write, divided by pass_ms, in 10^9 bytes per second."),
     _timed(name="copy_gb_per_s", label="copy GB/s", kind="rate", direction="max",
-           doc="Bandwidth of a copy of as many bytes, for images of at least 4 times the last-level cache."),
+           doc="Bandwidth of a copy of the same number of bytes, if the images are at least 4 times as large as the "
+           "last-level cache."),
     _timed(name="of_copy", label="of a copy", kind="ratio", direction="max", format="ratio",
            doc="gb_per_s relative to copy_gb_per_s."),
     _timed(name="to_device_ms", label="to device ms", kind="amount", direction="min", format="seconds",

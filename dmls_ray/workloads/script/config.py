@@ -31,22 +31,22 @@ class ScriptOptions(RuntimeConfig):
     threads_per_rank: Count | None = setting(None, group="computation", unit="threads")  # type: ignore[assignment]
     """CPU threads a rank computes with; without it, the cores of its machine, divided among its ranks."""
     steps: Count | Literal["auto"] | None = setting("auto", group="run")
-    """Optimizer steps after which the script is ended. auto: 50, or fewer, ten at least, where those that count take
-    two seconds; none: it runs to its end."""
+    """Optimizer steps after which the script is ended. auto: at most 50, and fewer (at least 10) if the counted steps
+    take two seconds; none: it runs to its end."""
     seed_flag: str = setting("auto", group="run")
-    """Flag of the script that is given the seed of each run; auto: by its name; none: no flag."""
+    """Flag of the script that is given the seed of each run; auto: recognized by its name; none: no flag."""
     revision: Name | None = setting(None, group="run")
-    """Revision of the script's git repository, in a copy of which a run starts: a branch, a tag or a commit, or . for
-    the files as they are. none: no copy."""
+    """Revision of the script's git repository that a run uses, in a copy: a branch, a tag or a commit, or . for the
+    files as they are. none: no copy."""
     own_folder: bool = setting(False, group="run")
     """Whether each run has an empty working folder of its own."""
     samples: Name | None = setting(None, group="run")
-    """Samples of a step, of all ranks, as arithmetic over flags and fields, where they are not seen or not seen right:
+    """Samples of a step over all ranks, if they are not recognized correctly, as arithmetic over flags and fields:
     'batch_size * world_size', or with tokens: 'batch_size * world_size, tokens=batch_size * 1024'."""
     evaluation: Literal["auto", "test", "training"] = setting("auto", group="run")
-    """What the times are in which a model is in evaluation mode, or a loader is read without gradients: a test, which
-    is left out of the times of steps, or a part of the training, as samples that a model generates, games or labels.
-    auto: a test where a loader reads other data than the training; else, above 5%, times are not known."""
+    """How to count time in evaluation mode, or while a loader is read without gradients. test: left out of the times of
+    steps. training: part of the training, such as generating samples, playing games or labelling. auto: a test if a
+    loader reads other data than the training; otherwise, above 5% of the time, times of steps are not known."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         Conflict(

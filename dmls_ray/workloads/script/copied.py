@@ -71,7 +71,9 @@ class CopiedFiles:
         """
         for path in self._shared:
             if path in self.picture:
-                raise ConfigError(f"--share {path}: git tracks it, so that runs have it as it is in their revision.")
+                raise ConfigError(
+                    f"--share {path}: git tracks it, so each run has the version of its revision; leave it out."
+                )
             self._add(path, str(self._root / path), _Size())
         sizes = {}
         for path in paths:
@@ -163,8 +165,8 @@ class CopiedFiles:
         else:
             return
         raise ConfigError(
-            f"{self._root} has {has} that git does not track, and at most {limit} are copied for runs of a --revision; "
-            f"{name} has {part}: --share {shlex.quote(name)} lets runs read it where it is."
+            f"{self._root} has {has} that git does not track, but at most {limit} are copied for runs of a --revision; "
+            f"{name} has {part}: --share {shlex.quote(name)} lets runs read it in place."
         )
 
     def _can_clone(self, name: str) -> bool:

@@ -19,7 +19,7 @@ class ScriptPresentation(Presentation):
 
     samples_by = "give --samples"
     tests_by = "give --evaluation test, or --evaluation training"
-    seeds_by = "If the script sets a seed itself, let it take that of the run: --seed-flag names its flag"
+    seeds_by = "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag"
 
     def notes(self, rows: Sequence[Trial]) -> list[Note]:
         """Also which trials have one loss, and which files runs share."""
@@ -30,13 +30,13 @@ class ScriptPresentation(Presentation):
         threads = sorted({(row.world_size, text) for row in rows if (text := fact_of(row, "threads"))})
         if len({text for _, text in threads}) > 1:
             listed = ", ".join(f"{text} on {count_noun(ranks, 'rank')}" for ranks, text in threads)
-            way_out = "so ranks differ in their threads, too; --threads-per-rank 1 compares ranks alone"
-            notes.append(Note("method", f"A rank computed with these threads: {listed}; {way_out}."))
+            way_out = "so trials differ in threads as well as in ranks; --threads-per-rank 1 compares ranks alone"
+            notes.append(Note("method", f"Threads of a rank: {listed}; {way_out}."))
         if _has_short_runs_of_several_batches(rows):
             way_out = (
-                "--steps none runs the script to its end, --metric-regex NAME PATTERN takes a result that it prints"
+                "--steps none runs the script to its end, --metric-regex NAME PATTERN reads a result that it prints"
             )
-            notes.append(Note("method", f"How well each batch trains, a few steps do not say: {way_out}."))
+            notes.append(Note("method", f"A few steps do not show how well each batch trains: {way_out}."))
         return [*notes, *_notes_on_files([record for row in rows for record in row.records])]
 
 
@@ -56,25 +56,25 @@ def _notes_on_files(records: Sequence[RunRecord]) -> list[Note]:
     notes = []
     if goes_on := read_later & rewritten:
         notes.append(
-            f"Runs read what earlier runs wrote, {_listed(goes_on)}, and may go on from there instead of from the "
-            "beginning: their steps and losses are not those of one start. --own-folder gives each run an empty "
-            "working folder; a path outside of it is to be made a relative one."
+            f"Runs read files that earlier runs wrote ({_listed(goes_on)}), so they may resume instead of starting "
+            "anew, and their steps and losses may not be comparable. --own-folder gives each run an empty working "
+            "folder; make absolute paths relative."
         )
     if prepared := read_later - rewritten:
         notes.append(
-            f"Runs read what an earlier run wrote and no other wrote again, {_listed(prepared)}: data and compiled "
-            "code are prepared once; if it is a checkpoint, --own-folder lets no run go on from it."
+            f"Runs read files that one earlier run wrote ({_listed(prepared)}). For prepared data and compiled code "
+            "that is right; if one is a checkpoint, --own-folder keeps runs from resuming from it."
         )
     if overwritten := rewritten - read_later:
         way_out = "each run overwrites what the one before left, or adds to it; --own-folder gives each a folder"
         notes.append(f"Several runs wrote {_listed(overwritten)}: {way_out}.")
     if begun_with:
         notes.append(
-            f"Runs read your {_listed(begun_with)}, and write it again in copies of the repository: if it is a "
-            "checkpoint, each goes on from it instead of from the beginning; move it away, or add --own-folder."
+            f"Runs read your {_listed(begun_with)} and write it again, in copies of the repository. If it is a "
+            "checkpoint, each run resumes from it instead of starting anew; move it away, or add --own-folder."
         )
     if in_copies:
-        notes.append(f"Runs wrote {_listed(in_copies)} in copies of the repository; yours is as before.")
+        notes.append(f"Runs wrote {_listed(in_copies)} in copies of the repository; your files are unchanged.")
     return [Note("method", text) for text in notes]
 
 

@@ -228,8 +228,8 @@ def _without_steps(rank: RankInfo, last_line: str) -> str:
     """Why a script that ended by itself has no result."""
     # Of another kind are those of torch.func, say, which computes gradients without a backward pass.
     reason = (
-        "the script ended, and no optimizer step or backward pass was seen in its process; steps of another kind are "
-        "not seen: --metric-regex NAME PATTERN takes a rate that it prints"
+        "the script ended, and no optimizer step or backward pass was seen in its process. If it makes steps of "
+        "another kind, --metric-regex NAME PATTERN reads a rate that it prints"
     )
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     if rank.world_size == 1 and children.ru_utime + children.ru_stime > 0:

@@ -216,8 +216,8 @@ class ScriptWorkload(Workload):
         threads = os.environ.get(THREADS)
         if threads and any(config.threads_per_rank is None and THREADS not in config.variables() for config in configs):
             notify(
-                f"{THREADS}={threads} is set here and does not reach the runs, whose ranks share the cores of their "
-                f"machine; --threads-per-rank {threads} takes it."
+                f"{THREADS}={threads} of this shell has no effect on the runs: their ranks share the cores of the "
+                f"machine. To set the threads of a rank, add --threads-per-rank {threads}."
             )
 
     def check_recorded(self, config: Mapping[str, Any]) -> None:

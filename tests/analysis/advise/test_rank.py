@@ -73,7 +73,7 @@ def test_the_data_have_what_the_table_says() -> None:
 def test_one_repeat_distinguishes_nothing_and_the_advice_says_so() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
     assert batches(advice, "not distinguished") == [32, 16]
-    assert any("n=1: intervals need --repeats 3" in note for note in advice.notes())
+    assert any("no intervals at n=1; they need --repeats 3" in note for note in advice.notes())
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -224,8 +224,10 @@ def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
     swept = of_machine(results(BATCHES, uneven), validation_accuracy=0.7)
     advice = advise(swept, "accuracy")
     assert advice.objective.metric == "validation_accuracy"
-    assert not any("Chosen by test samples" in note for note in advice.notes())
-    assert any("Chosen by test samples" in note for note in advise(swept, "accuracy", metric="test_accuracy").notes())
+    assert not any("choice was made on test samples" in note for note in advice.notes())
+    assert any(
+        "choice was made on test samples" in note for note in advise(swept, "accuracy", metric="test_accuracy").notes()
+    )
 
 
 def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
@@ -238,7 +240,7 @@ def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
 
 def test_a_custom_metric_is_judged_only_if_what_is_better_is_known() -> None:
     swept = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"mae": 1 / values["width"]}))
-    with pytest.raises(ConfigError, match="--metric mae: more or less may be better; add --goal max"):
+    with pytest.raises(ConfigError, match="--metric mae: whether more or less is better is not known; add --goal max"):
         advise(swept, "accuracy", metric="mae")
     for minimizes, name in ((True, "width=16"), (False, "width=8")):
         best = advise(swept, "accuracy", metric="mae", minimizes=minimizes).best
@@ -262,16 +264,16 @@ def failed() -> Results:
     [
         (measured, {"name": "time-to-accuracy"}, "give --target-accuracy."),
         (measured, {"name": "speed"}, "--for speed is unknown; choose from accuracy, cost, memory, throughput"),
-        (measured, {"name": "cost"}, "give --price-per-hour 2.5, say"),
+        (measured, {"name": "cost"}, "give --price-per-hour 2.5, for example"),
         (measured, {"name": "cost", "price_per_hour": -1}, "--price-per-hour -1 is out of range"),
-        (measured, {"name": "memory", "price_per_hour": 1}, "means nothing for --for memory"),
+        (measured, {"name": "memory", "price_per_hour": 1}, "has no effect with --for memory"),
         (measured, {"name": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
-        (measured, {"name": "accuracy", "target": 0.9}, "means nothing for --for accuracy"),
-        (measured, {"name": "accuracy", "any_accuracy": True}, "--any-accuracy means nothing for --for accuracy"),
+        (measured, {"name": "accuracy", "target": 0.9}, "has no effect with --for accuracy"),
+        (measured, {"name": "accuracy", "any_accuracy": True}, "--any-accuracy has no effect with --for accuracy"),
         (measured, {"name": "accuracy", "metric": "bleu"}, "no run reports bleu; give --metric, one of"),
-        (measured, {"name": "throughput", "minimizes": True}, "--goal means nothing for --for throughput"),
-        (measured, {"name": "memory", "minimizes": False}, "--goal means nothing for --for memory; leave it out"),
-        (searched, {"name": "throughput"}, "side by side in a search"),
+        (measured, {"name": "throughput", "minimizes": True}, "--goal has no effect with --for throughput"),
+        (measured, {"name": "memory", "minimizes": False}, "--goal has no effect with --for memory; leave it out"),
+        (searched, {"name": "throughput"}, "these runs are of a search"),
         (failed, {"name": "throughput"}, "no run ended ok"),
         (lambda: Results("empty", []), {"name": "throughput"}, "empty has no run"),
     ],
@@ -325,7 +327,7 @@ def test_advice_says_whose_clocks_were_held_down() -> None:
     for record in swept.records:
         record.metrics["held_by_heat"] = 0.5
     assert any(
-        "held down: batch_per_rank=16 (heat in 50% of a run)" in note for note in advise(swept, "throughput").notes()
+        "throttled: batch_per_rank=16 (heat in 50% of a run)" in note for note in advise(swept, "throughput").notes()
     )
 
 

@@ -119,7 +119,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
 
     comparison = compare_sweeps(sweep(), results(GRID, scattered))
     assert comparison.overall is None
-    assert comparison.headline() == "No repeat has all 2 configurations ok, so nothing is said over all."
+    assert comparison.headline() == "No repeat has all 2 configurations ok, so there is no value over all of them."
     assert not slower(comparison, 0)
 
 
@@ -181,14 +181,14 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
     for counts in ((1, 1), (3, 1), (2, 3)):
         comparison = compare_sweeps(swept(100, counts[0]), swept(1, counts[1]), measure=measure)
         assert {comparison.overall.verdict, *comparison.frame()["verdict"]} == {IN_THESE_SESSIONS}
-        assert any("a verdict needs 3 sessions of each" in note for note in comparison.notes())
+        assert any("a verdict needs 3 sessions of A and of B" in note for note in comparison.notes())
         if comparison.basis.measure.kind == "speed":
             assert not slower(comparison, 0)
             assert not_ruled_out(comparison, 0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     comparison = compare_sweeps(swept(100, 3), swept(1, 3), measure=measure)
     assert comparison.overall.verdict in {"slower", "less", "more", "higher", "lower"}
     assert (comparison.basis.unit, comparison.samples) == ("session", (3, 3))
-    assert not any("sessions of each" in note for note in comparison.notes())
+    assert not any("sessions of A and of B" in note for note in comparison.notes())
 
 
 @pytest.mark.parametrize("measure", ["test_accuracy", "train_loss", "tensor_mem_mib", "accuracy_gap"])
@@ -225,7 +225,7 @@ def test_clocks_that_were_held_down_in_one_of_two_sweeps_are_noted() -> None:
     for record in held.records:
         record.metrics["held_by_heat"] = 0.5
     notes = compare_sweeps(sweep(), held).notes()
-    assert [note[:2] for note in notes if "held down" in note] == ["B:"]
+    assert [note[:2] for note in notes if "throttled" in note] == ["B:"]
 
 
 def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None:
@@ -323,10 +323,10 @@ def again() -> Results:
     [
         (sweep, other_epochs, None, "no configuration is both in results/sample (batch_per_rank=16 "),
         (sweep, lambda: Results("empty", []), None, "empty has no run"),
-        (sweep, searched, "images_per_s", "or was measured in a search"),
+        (sweep, searched, "images_per_s", "or is a time of a search"),
         (again, again, None, "6 runs of results/sample and of results/sample are the same"),
-        (sweep, sweep, "speed", "--measure speed is not known of results/sample"),
-        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
+        (sweep, sweep, "speed", "--measure speed is not reported by results/sample"),
+        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not reported by results/sample"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, message: str) -> None:
@@ -339,7 +339,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, mea
 def test_a_slowdown_to_fail_at_is_a_share_of_a_speed() -> None:
     with pytest.raises(ConfigError, match="--fail-if-slower 5 is out of range; give 0% or more and less than 100%"):
         compare_sweeps(sweep(), sweep()).judge_slowdown(5)
-    with pytest.raises(ConfigError, match="--fail-if-slower is about speed and --measure test_accuracy is none"):
+    with pytest.raises(ConfigError, match="--fail-if-slower needs a speed, and --measure test_accuracy is not one"):
         compare_sweeps(sweep(), sweep(), measure="test_accuracy").judge_slowdown(0.05)
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis import figures
 from dmls_ray.analysis.figures import charts
+from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
@@ -82,6 +85,54 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
         ),
     )
     assert chart_names(runs) == ["tradeoff", "scaling", "time"]
+
+
+def notes_on(*panels: Panel, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+    chart = Chart(name="some", title="Some", panels=panels)
+    monkeypatch.setattr(figures, "FIGURES", {"some": lambda table: chart})
+    (found,) = charts(make_table(results({"batch_per_rank": 16}, lambda values, repeat: 100.0)))
+    return found.notes
+
+
+def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, kind: Kind = "points") -> Series:
+    points = [Point(x, x, x - 0.1, x + 0.1, tuple(map(str, range(runs)))) for x in range(count)]
+    return Series(name, points, kind, connected=connected)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "note"),
+    [
+        ([measured("a", 3)], "Error bars are 95% intervals over the 3 runs of a trial."),
+        ([measured("a", 12)], "Bands are 95% intervals over the 3 runs of a trial."),
+        (
+            [measured("a", 3), measured("b", 12, runs=5)],
+            "Error bars and bands are 95% intervals over the 3 to 5 runs of a trial.",
+        ),
+        ([measured("a", 2, kind="bar")], "Error bars are 95% intervals over the 3 runs of a trial."),
+        ([measured("a", 2, kind="line")], "Bands are 95% intervals over the 3 runs of a trial."),
+    ],
+)
+def test_what_error_bars_and_bands_are_is_said_below_the_figure(
+    drawn: list[Series], note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert notes_on(Panel(series=drawn), monkeypatch=monkeypatch)[0] == note
+
+
+def test_equal_lines_are_named_once_and_hidden_points_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Axis("memory (MiB)")
+    lines = [Series(name, [Point(1, 0.5), Point(2, 0.7)]) for name in ("a", "b")]
+    panels = [Panel(x=x, y=Axis(f"{name} (%)"), series=lines) for name in ("first", "second")]
+    alike = Series("others", [Point(1, 0.5), Point(1, 0.50001), Point(1, 0.6), Point(2, 0.5)])
+    notes = notes_on(*panels, Panel(x=x, y=Axis("accuracy (fraction)"), series=[alike]), monkeypatch=monkeypatch)
+    assert notes == [
+        "Equal values: a; b (first, second).",
+        "Points hidden under equal ones: 1 (accuracy against memory).",
+    ]
+
+
+def test_series_that_are_moved_apart_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = notes_on(Panel(series=[measured("a", 3), measured("b", 3)]), monkeypatch=monkeypatch)
+    assert "Where error bars overlap, series are drawn side by side." in notes
 
 
 @pytest.mark.parametrize("folder", QUESTIONS)

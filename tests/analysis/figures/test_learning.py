@@ -51,8 +51,9 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
     loss, accuracy = panels(found, 2)
     assert points(loss, "overfitting begins") == {3: 0.61}
     assert points(accuracy, "overfitting begins") == {3: 0.7}
-    assert series(loss, "overfitting begins").kind == "ring"
-    (ring,) = series(loss, "overfitting begins").points
+    ring_of = series(loss, "overfitting begins")
+    assert (ring_of.kind, ring_of.same_as) == ("ring", "test"), "it stays around its point if that is moved"
+    (ring,) = ring_of.points
     assert ring.text == "test: the mean test loss rises from here beyond chance, while the train loss falls"
 
 
@@ -96,12 +97,12 @@ def of_batches(**axes: Any) -> Results:
 
 def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
     time, memory = panels(tradeoff_chart(make_table(of_batches())), 2)
-    assert names(time) == names(memory) == ["batch_per_rank 16", "batch_per_rank 32", "not on the front"]
+    assert names(time) == names(memory) == ["not on the front", "batch_per_rank 16", "batch_per_rank 32"]
     assert points(time, "batch_per_rank 16") == {20.0: 0.9}
     assert points(time, "batch_per_rank 32") == {10.0: 0.8}
     assert points(time, "not on the front") == {40.0: 0.7}
     assert points(memory, "not on the front") == {164.0: 0.7}
-    assert [item.muted for item in time.series] == [False, False, True]
+    assert [item.muted for item in time.series] == [True, False, False], "those on the front are drawn last"
     assert series(time, "not on the front").points[0].text == "batch_per_rank 64, n=3"
     assert (time.x.label, memory.x.label) == ("run time (s)", "tensor memory of a rank (MiB)")
 
@@ -125,4 +126,4 @@ def test_a_search_has_a_front_of_memory_and_accuracy_alone() -> None:
     found = tradeoff_chart(make_table(runs))
     (memory,) = panels(found, 1)
     assert "time" not in found.title
-    assert names(memory) == ["batch_per_rank 16", "not on the front"]
+    assert names(memory) == ["not on the front", "batch_per_rank 16"]

@@ -79,7 +79,9 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
         return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, ((0.4,), (0.5,), (0.6,)))]
 
     monkeypatch.setattr(performance, "fits", fitting)
-    throughput, efficiency = panels(scaling_chart(make_table(runs_of())), 2)
+    found = scaling_chart(make_table(runs_of()))
+    assert found.notes == ["Bands around fitted curves are 95% intervals over 3 blocks, each with its fit."]
+    throughput, efficiency = panels(found, 2)
     assert given == [{2: pytest.approx({0: 1.6, 1: 1.6, 2: 1.6}), 4: pytest.approx({0: 2.0, 1: 2.0, 2: 2.0})}]
     mean = (2.2 * 2.5 * 2.8) ** (1 / 3)
     curve = points(throughput, "half")

@@ -37,7 +37,7 @@ def runs_of(samples: int = 2, **axes: Any) -> Results:
         (
             utilization_chart,
             "time since the start of a run (s)",
-            "CPU utilization of a rank (% of a core)",
+            "CPU utilization (% of a core)",
             {0.5: 70.0, 1.0: 100.0},
         ),
     ],
@@ -50,6 +50,23 @@ def test_a_trial_is_what_its_ranks_measured_in_bench_mode(chart: Any, x: str, y:
     for record in runs.records:
         record.mode = "search"
     assert chart(make_table(runs)) is None
+
+
+def test_utilization_is_drawn_while_every_rank_of_every_run_trains() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        record.metrics["total_s"] = 2.2 + record.repeat
+        for rank in record.ranks:
+            rank.utilization = {"at_s": [0.5, 1.0, 1.5, 2.0, 2.5], "cpu_percent": [90.0, 80.0, 70.0, 60.0, 5.0]}
+    _, slow, _ = runs.records
+    for rank in slow.ranks:
+        rank.utilization["at_s"].append(3.0)
+        rank.utilization["cpu_percent"].append(1.0)
+    (panel,) = panels(utilization_chart(make_table(runs)), 1)
+    assert points(panel, "measured") == {0.5: 90.0, 1.0: 80.0, 1.5: 70.0, 2.0: 60.0}, "to the end of the first run"
+    runs.records[0].metrics["total_s"] = 1.7
+    (panel,) = panels(utilization_chart(make_table(runs)), 1)
+    assert list(points(panel, "measured")) == [0.5, 1.0, 1.5], "without what follows the time of a run"
 
 
 def test_one_rank_has_no_spread_and_one_sample_is_no_course() -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from dmls_ray import load
 from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.figures.drawn import save
+from dmls_ray.analysis.figures.drawn import drawings, save
 from dmls_ray.analysis.figures.style import CROSS, LIGHT, PAGE, Styles
 from dmls_ray.analysis.figures.vega import vega_lite
 from dmls_ray.analysis.summary import summarize
@@ -104,6 +104,7 @@ def test_the_domain_of_a_log_axis_ends_near_its_values_and_ticks_are_where_the_a
     low, high = x["scale"]["domain"]
     assert 12 < low < 16
     assert 64 < high < 80
+    assert x["axis"]["labelSeparation"] > 0, "numbers do not touch"
 
 
 def test_an_axis_from_zero_begins_there_and_another_one_below_its_values() -> None:
@@ -125,7 +126,7 @@ def test_panels_of_one_quantity_share_their_scale() -> None:
 
 
 def test_series_at_the_same_category_do_not_hide_each_other() -> None:
-    both = [Series(name, [Point("0", 1.0)], connected=True) for name in ("a", "b")]
+    both = [Series(name, [Point("0", 1.0)]) for name in ("a", "b")]
     lost = Series("oom", [Point("0", None)], "cross", same_as="b")
     axis = Axis("rank", categories=["1", "0"])
     panel = panel_of(*both, lost, x=axis)
@@ -149,6 +150,57 @@ def test_intervals_of_curves_and_of_many_points_are_an_area_and_of_few_are_bars(
 ) -> None:
     series = Series("a", [Point(x, x, x - 1, x + 1) for x in range(1, count + 1)], kind, connected=kind == "points")
     assert [mark["type"] for mark in marks_of(series)] == marks
+
+
+def test_of_many_joined_points_some_have_a_mark() -> None:
+    def transforms(count: int) -> list[Any]:
+        curve = Series("a", [Point(x, x) for x in range(1, count + 1)], connected=True)
+        return [layer.get("transform") for layer in panel_of(curve)["layer"] if layer["mark"]["type"] == "point"]
+
+    assert transforms(15)[0] is None
+    assert transforms(16)[0][-1] == {"filter": "datum.number % 2 == 1"}
+    assert transforms(60)[0][-1] == {"filter": "datum.number % 4 == 1"}
+    drawn = Series("a", [Point(x, x) for x in range(1, 61)], connected=True)
+    (svg,) = drawings([chart_of(drawn)])
+    assert svg.count('aria-roledescription="point"') == 15
+
+
+def shifts_of(*series: Series, **changes: Any) -> list[float | None]:
+    """By how many pixels each mark is moved."""
+    marks = [layer["encoding"] for layer in panel_of(*series, **changes)["layer"] if "name" in layer["data"]]
+    return [encoding.get("xOffset", {}).get("value") for encoding in marks]
+
+
+def test_error_bars_that_overlap_at_a_number_are_drawn_side_by_side() -> None:
+    def line(y: float, width: float = 1.0, last: int = 2) -> Series:
+        return Series(str(y), [Point(1, y, y - width, y + width), Point(last, y)], connected=True)
+
+    ring = Series("best", [Point(1, 5.0)], "ring", same_as="5.0")
+    assert shifts_of(line(5.0), line(6.0), ring) == [-3.0] * 3 + [3.0] * 3 + [-3.0], "bars, line and points"
+    assert set(shifts_of(line(5.0), line(8.0), ring)) == {None}
+    assert set(shifts_of(line(5.0, width=0.0), line(5.0, width=0.0))) == {None}
+    many = shifts_of(*(line(float(y)) for y in range(9)), Series("end", [Point(100, 1.0)]), x=Axis("epoch"))
+    assert 0 < many[-2] - many[0] < 1, "within a quarter of the pixels from one epoch to the next"
+
+
+def test_category_labels_are_whole_and_turned_where_the_longest_would_meet_its_neighbour() -> None:
+    def angle(*names: str) -> int:
+        axis = panel_of(Series("a", [Point(names[0], 1.0)]), x=Axis("way", categories=names))["encoding"]["x"]["axis"]
+        assert axis["labelLimit"] == 0
+        return axis["labelAngle"]
+
+    assert angle("python_loops", "torch_compile", "opencv", "cpp") == -30
+    assert angle("loops", "compiled", "opencv", "cpp") == 0
+
+
+def test_few_whole_numbers_have_no_tick_between_them() -> None:
+    x = panel_of(Series("a", [Point(1, 1.0), Point(2, 2.0)]), x=Axis("epoch"))["encoding"]["x"]["axis"]
+    assert x["values"] == [1, 2]
+
+
+def test_a_single_series_has_a_legend_if_its_name_says_something() -> None:
+    assert len(panel_of(Series("measured", SAMPLES))["layer"]) == 1
+    assert len(panel_of(Series("batch 16", SAMPLES))["layer"]) == 2
 
 
 def test_a_cross_lies_at_the_upper_edge_with_its_runs_and_reason() -> None:
@@ -198,7 +250,6 @@ def test_the_legend_has_each_name_once_measured_first_and_without_a_colour_what_
     assert legend["stroke"]["scale"]["domain"] == ["a", "b", "best", "oom", "ideal"]
     assert legend["stroke"]["scale"]["range"] == [LIGHT["series0"], LIGHT["series1"], *[LIGHT["muted"]] * 3]
     assert legend["fill"]["scale"]["range"][2] == "transparent", "a ring stays one"
-    assert all("name" in layer["data"] for layer in panel_of(lines[0])["layer"]), "one series alone needs no legend"
 
 
 def test_texts_of_users_are_drawn_as_they_are(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_where_none_is_better_the_worst_is_named_and_explained() -> None:
     )
     found = answer(runs, "optimizer", ["optimizer"])
     assert (found.headline, found.worst[0].pair.label) == ("none_better", "optimizer rmsprop vs adam")
-    assert " Worst, optimizer rmsprop vs adam: 0.30x as fast" in headline_text(found)
+    assert " The worst is optimizer rmsprop vs adam: 0.30x as fast" in headline_text(found)
 
 
 def test_a_difference_in_memory_that_is_of_no_use_does_not_lead() -> None:
@@ -259,14 +259,14 @@ def test_a_launcher_is_compared_by_its_start_up_too() -> None:
     assert (start_up.contrast.centre, start_up.verdict) == (pytest.approx(7.95), "more")
     assert "+7.950 s of start-up" in headline_text(found)
     notes = make_table(runs, ["launcher"]).notes
-    assert any(note.startswith("start-up s: under ray the ranks of a run are there already") for note in notes)
+    assert any(note.startswith("start-up s: the launcher ray starts its ranks once") for note in notes)
 
 
 @pytest.mark.parametrize(
     ("rates", "accuracies", "text"),
     [
         ((100.0, 400.0), (0.9, 0.9), "4.00x as fast in 2 repeats (too few for an interval), equal test accuracy"),
-        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 points of test accuracy in 2 repeats"),
+        ((100.0, 100.0), (0.9, 0.8), "equal speed in each of 2 repeats, -10.0 percentage points of test accuracy in 2"),
     ],
 )  # fmt: skip
 def test_what_too_few_repeats_say_is_said_with_their_number(
@@ -302,7 +302,7 @@ def test_trials_whose_clocks_were_held_down_are_compared_and_named() -> None:
     found = answer(runs, "batch_per_rank")
     assert keys(found) == [("batch_per_rank 32 vs 16", "")]
     assert found.caveats["held_clocks"] == {"names": ["batch_per_rank=32 (power in 93% of a run)"]}
-    assert "held down: batch_per_rank=32" in undecided_text(found, None)
+    assert "throttled: batch_per_rank=32" in undecided_text(found, None)
 
 
 @pytest.mark.parametrize(("steps", "names"), [(50, ["width=1", "width=2"]), (1000, None)])
@@ -316,7 +316,7 @@ def test_resident_sets_of_short_runs_are_compared_with_a_word_on_what_they_conta
     found = answer(runs, "width")
     assert effects(found, "width 2 vs 1")["host_mem_mib"].contrast.centre == pytest.approx(0.5)
     assert found.caveats.get("resident", {}).get("names") == names
-    assert ("a larger batch may grow less" in undecided_text(found, None)) == (names is not None)
+    assert ("a larger batch may show less growth" in undecided_text(found, None)) == (names is not None)
 
 
 def test_every_measure_of_a_user_function_is_compared() -> None:
@@ -453,7 +453,10 @@ def test_speeds_of_different_sessions_are_not_compared_and_that_is_said() -> Non
     assert "speed" in effects(found, "batch_per_rank 32 vs 16")
     assert [*effects(found, "batch_per_rank 64 vs 16")][:2] == ["test_accuracy", "tensor_mem_mib"]
     text = "batch_per_rank 64 vs 16, batch_per_rank 64 vs 32"
-    assert f"speeds not compared, since no block of one session has both: {text};" in undecided_text(found, None)
+    assert (
+        f"speeds not compared, because the two trials never ran in the same block of one session: {text};"
+        in undecided_text(found, None)
+    )
     together = answer(in_sessions(runs, lambda values, repeat: "first"), "batch_per_rank")
     assert "sessions" not in together.caveats
 

@@ -189,7 +189,11 @@ def test_fewer_than_four_batches_have_no_curve() -> None:
 
 
 def test_the_figure_has_perfect_scaling_and_the_curve() -> None:
-    steps, seconds = panels(critical_batch_chart(make_table(runs(critical=60))), 2)
+    found = critical_batch_chart(make_table(runs(critical=60)))
+    steps, seconds = panels(found, 2)
+    batches = len(points(steps, "best learning rate"))
+    said = f"The band is the 95% interval of the critical batch, by a curve through {batches} batches."
+    assert found.notes[-1] == said
     laws = ["perfect scaling", "S_min (1 + B_crit / B)", "critical batch"]
     assert names(steps) == ["critical batch, 95%", "best learning rate", *laws]
     assert points(steps, "perfect scaling")[256.0] == pytest.approx(50 * (1 + 60 / 8) * 8 / 256, rel=0.02)

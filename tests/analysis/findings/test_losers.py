@@ -156,7 +156,7 @@ def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     assert advice.loss is not None
     assert advice.loss.pair.trial.factors["batch_per_rank"] == 128
     assert (advice.loss.pair.base.factors["batch_per_rank"], advice.loss.contrast.centre) == (16, pytest.approx(-0.11))
-    assert advice.notes()[0].startswith("The best one loses accuracy: test accuracy -11.")
+    assert advice.notes()[0].startswith("The best configuration loses accuracy: test accuracy -11.")
 
 
 def test_no_race_for_speed_is_won_by_a_choice_that_loses_accuracy() -> None:
@@ -174,4 +174,4 @@ def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> 
     assert "sgd" not in [row.factors["optimizer"] for row in front.best]
     drawn = tradeoff_chart(table)
     assert drawn is not None
-    assert drawn.notes[-1] == "Left out of the front, since they lose accuracy: optimizer=sgd (test accuracy 0.111)."
+    assert drawn.notes[-1] == "Left out of the front because they lose accuracy: optimizer=sgd (test accuracy 0.111)."

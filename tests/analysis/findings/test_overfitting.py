@@ -39,7 +39,7 @@ def said(runs: Results) -> str:
 def test_a_single_trial_that_overfits_is_said_to_with_its_epoch_and_accuracies(repeats: int, runs: str) -> None:
     text = said(with_losses([1.0, 0.5, 0.8, 1.2], [0.0], repeats))
     end = "(accuracy 0.990 in training, 0.420 in the test)."
-    assert text == f"Overfitting, test loss rises while train loss falls: from epoch 3 of 4 on{runs} {end}"
+    assert text == f"Overfitting (test loss rises while train loss falls): from epoch 3 of 4 on{runs} {end}"
 
 
 def test_a_trial_that_overfits_among_others_is_named() -> None:

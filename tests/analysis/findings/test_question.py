@@ -120,7 +120,9 @@ def test_a_sweep_goes_on_where_a_comparison_is_decided_and_hardly_says_by_how_mu
     assert not found.open
     assert 1 < (claim.contrast.low or 0) < 1.45
     assert found.goes_on
-    assert progress_text(found).startswith("After 8 repeats, 1 of 2 comparisons known only roughly (batch_per_rank 17 ")
+    assert progress_text(found).startswith(
+        "After 8 repeats, known only roughly: 1 of 2 comparisons (batch_per_rank 17 "
+    )
     assert not decision(doubled, Until(max_repeats=8, budget=None), repeats=8).goes_on, "there may be no more repeats"
 
 
@@ -128,7 +130,7 @@ def test_a_sweep_that_may_have_no_more_repeats_ends_with_how_many_would_decide()
     found = decision(noisy, Until(max_repeats=5, budget=None), repeats=5)
     assert not found.goes_on
     assert found.realistic == [found.open[0].repeats_wanted()]
-    assert end_text(found).endswith(f"would decide 1: --max-repeats {found.realistic[-1]}.")
+    assert end_text(found).endswith(f"would decide 1 of them: --max-repeats {found.realistic[-1]}.")
 
 
 def test_more_than_100_repeats_are_not_advised() -> None:
@@ -151,7 +153,7 @@ def test_as_many_repeats_as_are_advised_decide_where_the_noise_stays_as_it_is() 
 def test_a_sweep_that_may_take_no_more_time_ends_with_the_budget_that_would_decide() -> None:
     found = decision(lambda values, repeat: noisy(values, repeat) ** 0.5, Until(budget=20.0))
     assert not found.goes_on
-    assert " would decide 1: --max-repeats 18 --budget 35m" in end_text(found)
+    assert " would decide 1 of them: --max-repeats 18 --budget 35m" in end_text(found)
 
 
 def test_a_sweep_without_comparisons_says_nothing() -> None:

@@ -151,7 +151,7 @@ def test_another_model_is_said_as_that() -> None:
         ({"parameters": 300_100}, "another model: 300,100 parameters instead of 300,000"),
         ({"buffer_elements": 128}, "another model: 128 elements of buffers instead of 0"),
         ({"parameters": 3_000, "first": 2.5}, "other parts of the model are trained: 3,000 parameters instead of"),
-        ({}, "as with dropout, another order of samples"),
+        ({}, "; dropout, another order of samples"),
     ],
 )
 def test_what_differs_of_the_model_is_named(second: dict[str, Any], words: str) -> None:

@@ -68,7 +68,7 @@ def test_of_steps_with_unknown_samples_none_is_better() -> None:
     assert (comparison[0].sign, comparison[0].gain) == (1, 0)
     with pytest.raises(ConfigError, match="needs the samples of a step, .* give --samples"):
         OBJECTIVES["throughput"](table=table)
-    with pytest.raises(ConfigError, match="ended after different steps"):
+    with pytest.raises(ConfigError, match="ended after different numbers of steps"):
         OBJECTIVES["cost"](table=table, price_per_hour=1.0)
 
 

@@ -30,8 +30,10 @@ def test_rows_are_trials_in_the_order_of_their_factors_and_columns_are_what_vari
 
 def test_a_speed_up_above_the_number_of_ranks_is_doubted() -> None:
     steep = make_table(results(GRID, lambda values, repeat: rate(values, repeat) * values["world_size"] ** 2))
-    assert any("above the number of ranks" in note.text for note in steep.typed_notes)
-    assert not any("above the number of ranks" in note.text for note in make_table(results(GRID, rate)).typed_notes)
+    assert any("larger than the number of ranks" in note.text for note in steep.typed_notes)
+    assert not any(
+        "larger than the number of ranks" in note.text for note in make_table(results(GRID, rate)).typed_notes
+    )
 
 
 def test_speed_up_is_against_the_measured_world_size_one_and_efficiency_is_a_share_of_the_ranks() -> None:
@@ -131,7 +133,7 @@ def test_rows_whose_clocks_were_held_down_say_by_what_in_every_table() -> None:
     for frame in (table.frame(), render(runs, "batch").frame):
         by_ranks = {ranks: set(rows["clocks held by"]) for ranks, rows in frame.groupby("world_size")}
         assert by_ranks == {"1": {""}, "2": {"power, hardware"}}
-    (note,) = [note for note in table.notes if "held down" in note]
+    (note,) = [note for note in table.notes if "throttled" in note]
     assert "world_size=2 batch_per_rank=16 (power in 50% of a run, hardware in 25% of a run)" in note
     for number, record in enumerate(runs.records):
         noise = dict.fromkeys(("exposed_comm_ms", "last_loss", "gradient_noise_scale", "link_mbit_per_s"), number + 1.0)
@@ -154,12 +156,12 @@ def test_what_runs_do_not_have_in_common_is_said() -> None:
     notes = make_table(runs).notes
     assert "Other CPU, 64 cores, 2 x A GPU; Some CPU, 2 cores" in notes[1]
     assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes[1]
-    assert "Rows come from different machines: times of one are not compared with those of another." in notes
+    assert "Rows come from different machines. Times are compared only between runs on the same machine." in notes
     assert notes[4] == (
         "Rows of different versions are not compared with each other: torch 1 (batch_per_rank=16); torch 2 "
         "(batch_per_rank=16, batch_per_rank=32)."
     )
-    assert any(note.startswith("Measured in 2 sessions") for note in notes)
+    assert any(note.startswith("Runs come from 2 sessions") for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +202,10 @@ def test_runs_that_other_programs_computed_beside_are_named(
     total_s: float, cpu_cores: float, busy_cores: float, idle_cores: float, is_named: bool
 ) -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=3)
-    assert not any("beside" in note for note in make_table(runs).notes)
+    assert not any("used the processor" in note for note in make_table(runs).notes)
     record = next(record for record in runs.records if record.config["batch_per_rank"] == 32)
     record.metrics |= {"total_s": total_s, "cpu_cores": cpu_cores, "busy_cores": busy_cores, "idle_cores": idle_cores}
-    named = [note for note in make_table(runs).notes if "beside" in note]
+    named = [note for note in make_table(runs).notes if "used the processor" in note]
     assert bool(named) == is_named
     assert all("batch_per_rank=32 (1.2 cores in 1 of 3 runs)" in note for note in named)
 
@@ -233,7 +235,7 @@ def test_a_search_has_no_times_and_its_best_trial_first() -> None:
     table = make_table(runs, best_by=("bits", True))
     assert not [head for head in table.frame().columns if head.startswith("s/")]
     assert table.rows[0].factors["lr"] == 0.2
-    assert any("times are left out" in note for note in table.notes)
+    assert any("times are not shown" in note for note in table.notes)
 
 
 def test_a_trial_that_a_search_stopped_is_not_ok_and_its_accuracy_is_of_its_epoch() -> None:

@@ -35,8 +35,8 @@ def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
     )
     layout = render(ours, "rank")
     frame = layout.frame
-    assert layout.notes[0].startswith("A row is one rank of a trial")
-    assert not any(note.startswith("A row is one rank") for note in render(ours, "batch").notes)
+    assert layout.notes[0].startswith("Each row is one rank of a trial")
+    assert not any(note.startswith("Each row is one rank") for note in render(ours, "batch").notes)
     assert frame[["batch_per_rank", "rank", "n", "outcome"]].to_numpy().tolist() == [
         ["16", "0", "3", "ok"],
         ["16", "1", "3", "ok"],
@@ -141,7 +141,7 @@ def test_a_page_has_the_columns_that_answer() -> None:
 def test_what_is_left_out_is_named_with_the_command_that_shows_it() -> None:
     (note,) = shown_columns(table()).notes("results/my sweep")
     assert note.startswith("Not shown: global_batch, ")
-    assert note.endswith("; dmls-ray table 'results/my sweep' --columns all has them.")
+    assert note.endswith("; dmls-ray table 'results/my sweep' --columns all shows them.")
     assert shown_columns(table(), ["all"]).notes("x") == []
 
 

@@ -55,10 +55,10 @@ def test_passes_and_optimizers_of_a_step_have_a_column_where_they_are_not_one(na
     [
         ({"counted_by": "loader"}, "samples of a step are those of the loader."),
         ({"samples_unknown": "loader: 4, model: 3"}, "(loader: 4, model: 3): give --samples."),
-        ({"samples_differ": "16"}, "a step was seen to have 16 samples; the number that was given is taken."),
+        ({"samples_differ": "16"}, "a step was seen to have 16 samples; the number that you gave is used instead."),
         ({"without_steps": "1"}, "rank 1 made no optimizer step"),
-        ({"without_effect": "compile=default (no graph)"}, "without effect: compile=default (no graph)."),
-        ({"uneven_steps": "2"}, "made 2x as many in the same time"),
+        ({"without_effect": "compile=default (no graph)"}, "these settings had no effect: compile=default (no graph)."),
+        ({"uneven_steps": "2"}, "made 2x as many as the rank with the fewest in the same time"),
         ({"time_unknown": "another training"}, "times of a step and rates are not known (another training)."),
         ({"same_samples": "true"}, "all ranks were given the same samples"),
         ({"time_unknown": "35%"}, "35% of the time may be tests of the model"),

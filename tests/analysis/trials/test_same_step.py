@@ -33,7 +33,9 @@ def values_of(table: Table) -> list[float | None]:
 def test_the_value_of_the_least_count_is_compared() -> None:
     table = table_of({20: 49, 200: 14})
     assert values_of(table) == [1 / 14, 1 / 14]
-    assert any("loss_now: runs were ended after different steps, and the 14th value" in note for note in table.notes)
+    assert any(
+        "loss_now: runs ended after different numbers of steps, so the 14th value" in note for note in table.notes
+    )
     (comparison,) = answer_along(table, "delay").comparisons
     assert "loss_now" not in {effect.measure.metric for effect in comparison}
 
@@ -41,7 +43,7 @@ def test_the_value_of_the_least_count_is_compared() -> None:
 def test_what_is_printed_at_the_end_is_not_compared_where_the_ends_differ() -> None:
     table = table_of({20: 1, 200: 1})
     assert values_of(table) == [None, None]
-    assert any("loss_now: not shown, since" in note for note in table.notes)
+    assert any("loss_now: not shown, because" in note for note in table.notes)
 
 
 def test_values_of_other_steps_are_not_compared() -> None:

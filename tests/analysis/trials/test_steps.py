@@ -137,7 +137,7 @@ def test_the_kinds_of_collectives_that_ranks_wait_for_are_said_of_both_trials() 
     for record in ddp.records:
         record.metrics["exposed_comm_ms"] = 0.1
     text = why_text(step_change(sharded, ddp))
-    waits = "Waits for collectives other than DDP's, ms a step: 0.30 all-gather, 0.20 reduce-scatter; instead of "
+    waits = "Waiting for collectives outside DDP, in ms a step: 0.30 all-gather, 0.20 reduce-scatter vs "
     assert text.endswith(f"{waits}none.")
     for record in ddp.records:
         record.metrics["unseen_collectives"] = 3.0

@@ -44,7 +44,7 @@ def test_what_was_measured_once_has_no_interval_and_times_have_theirs() -> None:
     assert frame["validation_loss [95%]"].tolist() == ["2.600", "2.700"]
     assert frame["score [95%]"].tolist() == ["3.500", "3.500"]
     assert all("[" in text for text in frame["s/run [95%]"])
-    (note,) = [note for note in table.notes if "though seeds differ" in note]
+    (note,) = [note for note in table.notes if "although their seeds differ" in note]
     assert "lr=0.1; lr=0.2" in note
     one, other = table.rows
     contrast = one.comparisons.against(other, one, "validation_loss", is_ratio=True)
@@ -57,7 +57,7 @@ def test_a_metric_that_is_no_matter_of_chance_has_no_interval_and_no_note() -> N
     table = make_table(sweep(lambda lr, repeat: {"loss": 2.5 + repeat, "layers": 100 * lr}))
     assert table.frame()["layers [95%]"].tolist() == ["10", "20"]
     assert [claim.measure.name for claim in claims_of(table, ["lr"])] == ["total_s", "loss"]
-    assert not [note for note in table.notes if "though seeds differ" in note]
+    assert not [note for note in table.notes if "although their seeds differ" in note]
 
 
 @pytest.mark.parametrize("level", [0.5, 1.0, 0.9137])

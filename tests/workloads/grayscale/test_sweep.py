@@ -78,11 +78,11 @@ def test_each_implementation_goes_where_it_runs() -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"implementation": "numpy", "device": "cuda"}, "implementation=numpy runs on cpu, and device=cuda"),
-        ({"implementation": "triton", "device": "cpu"}, "implementation=triton runs on cuda, and device=cpu"),
+        ({"implementation": "numpy", "device": "cuda"}, "implementation=numpy runs on cpu, but device=cuda"),
+        ({"implementation": "triton", "device": "cpu"}, "implementation=triton runs on cuda, but device=cpu"),
         ({"implementation": "pillow", "layout": "planar"}, "implementation=pillow takes interleaved images"),
-        ({"world_size": 2}, "world_size=2: one rank turns all images grey"),
-        ({"pictures": "nowhere"}, "pictures=nowhere is no folder with images"),
+        ({"world_size": 2}, "world_size=2: one rank converts all images"),
+        ({"pictures": "nowhere"}, "pictures=nowhere is not a folder with images"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_a_line(values: dict[str, Any], reason: str) -> None:

@@ -37,7 +37,9 @@ def test_a_script_whose_repeats_are_equal_is_spoken_of_as_a_script() -> None:
     for made in records:
         made.seed, made.metrics = made.repeat, {**made.metrics, "train_loss": 1.25}
     (note,) = [note for note in make_table(Results("", records)).notes if "though seeds differ" in note]
-    assert note.endswith("If the script sets a seed itself, let it take that of the run: --seed-flag names its flag.")
+    assert note.endswith(
+        "If the script sets a seed itself, let it use the seed of the run: --seed-flag names its flag."
+    )
 
 
 def test_ranks_that_compute_with_other_threads_are_not_compared_in_silence() -> None:
@@ -68,13 +70,13 @@ def test_files_that_runs_read_and_write_are_named() -> None:
     middle.facts |= {"written": ["log.txt", "ckpt/latest.pt"]}
     assert "Several runs wrote ckpt/latest.pt, log.txt: each run overwrites" in notes()
     last.facts |= {"read": ["ckpt/latest.pt", "data.txt"], "written_in_copy": ["out.txt"]}
-    assert "Runs read what earlier runs wrote, ckpt/latest.pt, and may go on from there" in notes()
+    assert "Runs read files that earlier runs wrote (ckpt/latest.pt), so they may resume" in notes()
     assert "Several runs wrote log.txt: each run overwrites" in notes()
     last.facts |= {"written": []}
     middle.facts |= {"written": ["log.txt", "ckpt/latest.pt"]}
-    assert "Runs read what an earlier run wrote and no other wrote again, ckpt/latest.pt: data and" in notes()
-    assert "may go on from there" not in notes()
-    assert "Runs wrote out.txt in copies of the repository; yours is as before" in notes()
+    assert "Runs read files that one earlier run wrote (ckpt/latest.pt). For prepared data and" in notes()
+    assert "so they may resume" not in notes()
+    assert "Runs wrote out.txt in copies of the repository; your files are unchanged" in notes()
     assert "Runs read your" not in notes()
     last.facts |= {"written_in_copy": ["out.txt", "data.txt"]}
-    assert "Runs read your data.txt, and write it again in copies of the repository" in notes()
+    assert "Runs read your data.txt and write it again, in copies of the repository" in notes()

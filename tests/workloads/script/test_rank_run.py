@@ -150,7 +150,7 @@ def test_a_script_that_ends_within_its_warm_up_has_a_rate(run: Runner) -> None:
 def test_a_script_that_trains_nothing_says_so_with_its_last_line(run: Runner) -> None:
     reason = run.one("print('hello')").reason
     assert "no optimizer step" in reason
-    assert reason.endswith("--metric-regex NAME PATTERN takes a rate that it prints. Its last line: hello")
+    assert reason.endswith("--metric-regex NAME PATTERN reads a rate that it prints. Its last line: hello")
     assert "--world-size" not in reason
 
 

@@ -90,8 +90,8 @@ SWEPT = (
 
 @pytest.mark.parametrize(
     "name",
-    # Every second one is enough in each run of all tests.
-    [pytest.param(name, marks=[pytest.mark.slow] * (place % 2)) for place, name in enumerate(SCRIPTS)],
+    # Every fourth one is enough in each run of all tests.
+    [pytest.param(name, marks=[pytest.mark.slow] * bool(place % 4)) for place, name in enumerate(SCRIPTS)],
 )
 def test_what_is_stated_of_a_script_is_what_it_says_of_itself(run: Runner, name: str) -> None:
     for _ in range(3):  # a busy machine may halt a script between the end of its step and its note of it
