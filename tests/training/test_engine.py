@@ -277,7 +277,9 @@ def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_memory() -> None
     trial = config(dataset="synthetic:shape=1x8x8,classes=4,train=512,test=128", epochs=3, device="cuda")
     gpu, cpu = run_inline(trial), run_inline(trial.replace(device="cpu"))
     assert gpu.outcome == "ok", gpu.traceback
-    assert gpu.run.epochs[-1]["test_accuracy"] == pytest.approx(cpu.run.epochs[-1]["test_accuracy"], abs=0.05)
+    assert gpu.run.epochs[-1].metrics["test_accuracy"] == pytest.approx(
+        cpu.run.epochs[-1].metrics["test_accuracy"], abs=0.05
+    )
     assert gpu.values["peak_reserved_mib"] >= gpu.values["peak_mem_mib"] > 0
     assert len(gpu.epochs) == 3
     assert gpu.values["step_ms_p50"] > 0

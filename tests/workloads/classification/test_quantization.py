@@ -138,7 +138,7 @@ def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_mo
     ranks = run_ranks(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_return_int8)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
     assert ranks[0].run.reported["returned"] == ranks[1].run.reported["returned"]
-    assert ranks[0].run.metrics["int8_test_accuracy"] == ranks[0].run.epochs[-1]["test_accuracy"] > 0.6
+    assert ranks[0].run.metrics["int8_test_accuracy"] == ranks[0].run.epochs[-1].metrics["test_accuracy"] > 0.6
 
 
 def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_the_other_options() -> None:
