@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tests.run_results import returning
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import check, machine, print_table, run_ranks
@@ -74,7 +76,7 @@ COLLECTIVES: dict[str, tuple[Collective, tuple[list[float], list[float]]]] = {
 """Name -> the collective, and what ranks 0 and 1, which begin with [1, 1] and [2, 4], should have afterwards."""
 
 
-def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """A training function: tries every collective with every format."""
     answers: dict[str, dict[str, str]] = {}
     for name, (collective, expected) in COLLECTIVES.items():
@@ -89,14 +91,14 @@ def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
                 is_right = result == expected[rank.rank] or (name.endswith("avg") and not dtype.is_floating_point)
                 answer = "yes" if is_right else f"wrong: {result}"
             answers.setdefault(name, {})[str(dtype).removeprefix("torch.")] = answer
-    return {"run": {"returned": {"answers": answers}}}
+    return returning({"answers": answers})
 
 
 def print_answers(title: str, result: RankResult) -> None:
     """Print the table of rank 0."""
     check([result])
     print(f"{title}:\n")
-    print_table([{"collective": name, **row} for name, row in result.run["returned"]["answers"].items()])
+    print_table([{"collective": name, **row} for name, row in result.run.reported["returned"]["answers"].items()])
     print()
 
 

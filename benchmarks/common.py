@@ -44,8 +44,8 @@ def check(results: Sequence[RankResult]) -> None:
 
 
 def returned_by(config: RuntimeConfig, train: TrainFunction) -> list[dict[str, Any]]:
-    """What a training function returned on each rank as `{"run": {"returned": ...}}`."""
-    return [result.run["returned"] for result in run_ranks(config, train)]
+    """What a training function returned on each rank as `returning` makes it."""
+    return [result.run.reported["returned"] for result in run_ranks(config, train)]
 
 
 def with_range(values: Sequence[float], digits: int = 2) -> str:

@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
@@ -33,14 +32,17 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from dmls_ray.records.run_events import RankResult
+from tests.run_results import returning
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import machine, print_table, returned_by, run_ranks, with_range
-from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.marks import synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.train import rank_trainer
@@ -69,7 +71,7 @@ def row(
 # --- communication ----------------------------------------------------------------------------------------------------
 
 
-def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
+def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> RankResult:
     """A training function: milliseconds of a step with and without communication, and the timers of the former."""
     trial = rank_trainer(config, rank)
     batches = [batch for _, batch in trial.task.loader.train(0)][:-1]
@@ -88,7 +90,7 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
             synchronize(trial.device)
             if number:
                 ms[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication()}}}
+    return returning({"ms": ms, "timers": trial.ddp_model.communication()})
 
 
 def communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
@@ -138,8 +140,7 @@ def observer_row(pairs: int) -> dict[str, str]:
 def _loop_us(*, observed: bool) -> float:
     """Microseconds of a step of a small loop, after its warm-up."""
     loader = DataLoader(TensorDataset(torch.randn(32 * (_OBSERVED_STEPS + 20), 16)), 32)
-    rank = RankInfo()
-    steps = ObservedSteps(rank, lambda event: None, PhaseClock(torch.device("cpu"), rank.assigned_at, 0.0))
+    steps = ObservedSteps(RankMeter(RankInfo()), lambda event: None)
     began = 0.0
     with steps.counted() if observed else nullcontext():
         model = torch.nn.Linear(16, 4)

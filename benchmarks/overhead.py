@@ -136,7 +136,7 @@ def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> f
         assigned_at=assigned_at or time.perf_counter(),
     )
     result = train_rank(config, info, lambda event: None)
-    return float(result["total_s"])
+    return result.metrics["total_s"]
 
 
 SCRIPT = """

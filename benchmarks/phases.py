@@ -11,7 +11,9 @@ import functools
 import statistics
 import sys
 from pathlib import Path
-from typing import Any
+
+from dmls_ray.records.run_events import RankResult
+from tests.run_results import returning
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -26,7 +28,7 @@ _MODELS = (("digits_convnet", "digits"), ("mnist_convnet", "synthetic:shape=1x28
 marks in one epoch and none in the next."""
 
 
-def epochs(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int) -> dict[str, Any]:
+def epochs(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int) -> RankResult:
     """A training function: the mean step of each epoch with marks and without, and the phases of the former."""
     trial = rank_trainer(config, rank)
     marks = trial.timer.phases = StepPhases(trial.device, every=2)
@@ -43,7 +45,7 @@ def epochs(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int) -> di
         else:
             marks = trial.timer.phases = StepPhases(trial.device, every=2)
     step_ms = statistics.fmean(means["with"])
-    return {"run": {"returned": {**means, "step_ms": step_ms, "phases": marks.mean_ms()}}}
+    return returning({**means, "step_ms": step_ms, "phases": marks.mean_ms()})
 
 
 def row(config: TrialConfig, count: int) -> dict[str, str]:

@@ -29,9 +29,11 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from dmls_ray.records.run_events import RankResult
+from tests.run_results import returning
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -52,7 +54,7 @@ COMPARED = (
 """Ways whose speeds the output compares."""
 
 
-def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways: list[str]) -> dict[str, Any]:
+def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways: list[str]) -> RankResult:
     """A training function: all ways, round by round; returns the seconds of each."""
     torch.set_num_threads(config.threads_per_rank)
     # A spawned process would spawn its loader workers as well, which takes seconds and measures nothing; forked off a
@@ -69,7 +71,7 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
             seconds = (WAYS | PEERS)[name](config, rank)
             if number:  # the first round warms up
                 seconds_by_way[name].append(seconds)
-    return {"run": {"returned": {"seconds": seconds_by_way}}}
+    return returning({"seconds": seconds_by_way})
 
 
 def measure(config: TrialConfig, count: int, ways: list[str]) -> dict[str, list[float]]:

@@ -123,6 +123,7 @@ def metrics() -> str:
 def _metric_rows(metrics: Sequence[Metric], *, labelled: bool) -> list[str]:
     better = {"max": "more", "min": "less", "none": ""}
     ranks = {
+        None: "",
         "rank0": "",
         "max": "largest",
         "min": "smallest",

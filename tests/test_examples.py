@@ -37,7 +37,7 @@ def test_hugging_face_trainer_splits_its_batches_among_the_ranks() -> None:
     steps = {}
     for world_size in (1, 2):
         results, losses = run_example("hf_trainer", world_size, context=32, layers=1, batch_per_rank=128)
-        steps[world_size] = results[0].run["steps"]
+        steps[world_size] = results[0].run.metrics["steps"]
         assert len(losses) == 1
         assert losses[0] < 4.9, "less than chance"
     assert steps[2] == -(-steps[1] // 2)
@@ -48,6 +48,6 @@ def test_lightning_splits_its_batches_among_the_ranks() -> None:
     steps = {}
     for world_size in (1, 2):
         results, losses = run_example("lightning_module", world_size, epochs=2)
-        steps[world_size] = results[0].run["steps"]
+        steps[world_size] = results[0].run.metrics["steps"]
         assert losses[1] < losses[0]
     assert (steps[1], steps[2]) == (2 * 45, 2 * 23)

@@ -103,14 +103,10 @@ def add_metric_of_ranks(copy: PackageCopy) -> None:
         """,
         indent=4,
     )
-    copy.insert(
-        "dmls_ray/training/memory.py",
-        '        return {"utilization": self.series, **means',
-        """
-        means["process_threads"] = self._process.num_threads()
-        """,
-        indent=8,
-    )
+    meter = "dmls_ray/training/rank_meter.py"
+    measured = 'result.add({"process_threads": threading.active_count()})\n'
+    copy.insert(meter, "        result.add(self._utilization.read())", measured, indent=8)
+    copy.insert(meter, "from collections.abc", "import threading\n")
 
 
 def add_model(copy: PackageCopy) -> None:
@@ -245,10 +241,13 @@ def add_workload(copy: PackageCopy) -> None:
 
         import numpy as np
 
+        from dmls_ray.records.run_events import RankResult, RunResult
+
 
         def brighten(config, rank, emit):
             levels = np.minimum(np.full((4, 4), 100) * config.factor, 255)
-            return {"rank": rank.rank, "total_s": 1.0, "run": {"mean_level": float(levels.mean())}}
+            run = RunResult(metrics={"mean_level": levels.mean()})
+            return RankResult(metrics={"total_s": 1.0}, run=run)
         ''',
     )
 

@@ -170,7 +170,7 @@ def test_runs_of_a_reused_worker_equal_runs_of_new_processes_bit_for_bit(main_jo
     for world_size in (1, 2):
         last = [record for record in records if record.config["world_size"] == world_size][-1]
         ranks = run_ranks(TrialConfig(**{**last.config, "seed": last.seed}))
-        expected = [tuple(epoch[name] for name in METRICS) for epoch in ranks[0].run["epochs"]]
+        expected = [tuple(epoch.metrics[name] for name in METRICS) for epoch in ranks[0].run.epochs]
         assert epoch_metrics(last) == expected
 
 

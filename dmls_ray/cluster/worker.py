@@ -89,7 +89,8 @@ class RankWorker:
             if result is not None:
                 evidence = oom_kill_evidence(oom_kills_before, oom_kills(), rank.machine)
                 if evidence and result.outcome is Outcome.KILLED:
-                    result = replace(result, outcome=Outcome.OOM, reason=evidence)
+                    result.outcome = Outcome.OOM
+                    result.reason = evidence
                 finish(result)
             return
         store = store_of_run(rank, lease.lease_id, self.store if rank.rank == 0 else None)

@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import pickle
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.codec import encode_json
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import part_of
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction, limit_progress
 from dmls_ray.util.files import atomic_write_text
@@ -221,11 +222,11 @@ class JobFolder:
         if rank:
             yield lambda event: None
             return
-        with open(self._events_file, "a", encoding="utf-8", buffering=1) as file:
+        with open(self._events_file, "ab", buffering=0) as file:
 
             def write(event: RankEvent) -> None:
-                values = {"epoch": event.epoch.values} if isinstance(event, EpochEnded) else {}
-                file.write(json.dumps(values) + "\n")
+                epoch = event.epoch if isinstance(event, EpochEnded) else None
+                file.write(encode_json(epoch) + b"\n")
 
             yield limit_progress(write)
 
@@ -237,23 +238,20 @@ class JobFolder:
             file.seek(self._events_read)
             complete, newline, _ = file.read().rpartition(b"\n")
         self._events_read += len(complete) + len(newline)
-        for values in map(json.loads, complete.splitlines()):
-            if values:
-                emit(EpochEnded(epoch=part_of(values["epoch"], EpochRecord, "an epoch")))
-            else:
-                emit(Progress())
+        for line in complete.splitlines():
+            epoch = msgspec.json.decode(line, type=EpochRecord | None)
+            emit(Progress() if epoch is None else EpochEnded(epoch=epoch))
 
     def write_result(self, result: RankResult) -> None:
         """Leave the result of a rank."""
-        atomic_write_text(self._result_file(result.rank), json.dumps(asdict(result)))
+        atomic_write_text(self._result_file(result.rank), encode_json(result).decode())
 
     def read_result(self, rank: int) -> RankResult | None:
         """The result of a rank; None if it left none."""
         file = self._result_file(rank)
         if not file.exists():
             return None
-        values = json.loads(file.read_text(encoding="utf-8"))
-        return RankResult(**{**values, "outcome": Outcome(values["outcome"])})
+        return msgspec.json.decode(file.read_bytes(), type=RankResult)
 
     def _result_file(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.json"

@@ -10,10 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
+import msgspec
+
 from dmls_ray.records.metrics import BY_NAME, Metric
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord, RunValues
-from dmls_ray.records.returned import part_of, run_of
-from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import part_of
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.samples_of_ranks import have_same_samples, take_samples
 
 _COMBINE: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -36,38 +39,42 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         results: of the ranks that returned, in their order; a run that was interrupted has fewer.
         metrics: the metrics of the workload; those of training are taken as well.
     """
-    record.ranks = [
-        part_of(
-            {"rank": item.rank, "machine": item.machine, "device": item.device, **item.values}, RankRecord, "a rank"
-        )
-        for item in results
-    ]
+    record.ranks = [msgspec.convert(item, RankRecord, from_attributes=True) for item in results]
     if not results:
         return
 
+    entries = _by_name(metrics)
+    unknown = _without_metric(results, entries)
+    if unknown and record.outcome is Outcome.OK:
+        record.outcome = Outcome.ERROR
+        record.reason = f"{unknown}: there is no Metric of this name; add it to the workload, or give it in `reported`"
     if len(results) == record.config.get("world_size"):
         record.independent_ranks = independence_of(record.ranks)
     # A rank may serve others, as one that plays the games that another trains on.
-    trained = {item.rank: item.run for item in results if WITHOUT_STEPS not in item.run}
-    values, epochs = run_of(next(iter(trained.values()), results[0].run), "a run")
+    trained = {item.rank: item.run for item in results if not item.run.without_steps}
+    run = next(iter(trained.values()), results[0].run)
     for name in RunValues.__struct_fields__:
-        setattr(record, name, getattr(values, name))
-    record.metrics = dict(values.metrics)
-    take_epochs(record, epochs, metrics)
+        setattr(record, name, getattr(run, name))
+    reported = part_of(run.reported, RunValues, "what a run reported")
+    record.picture = run.picture or reported.picture
+    record.facts = run.facts | reported.facts
+    of_run = run.metrics | reported.metrics
+    record.metrics = dict(of_run)
+    take_epochs(record, run.epochs, metrics)
     # What the run itself has measured comes before what follows from its epochs.
-    record.metrics |= values.metrics
+    record.metrics |= of_run
     _take_gaps(record.metrics)
-    for metric in _by_name(metrics).values():
+    for metric in entries.values():
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
         if value is not None:
             record.metrics.setdefault(metric.name, value)
-    if unclear := [str(item.run["time_unknown"]) for item in results if "time_unknown" in item.run]:
+    if unclear := [item.run.facts["time_unknown"] for item in results if "time_unknown" in item.run.facts]:
         record.facts["time_unknown"] = unclear[0]
-    if any(run.get("steps_made") for run in trained.values()) and len(trained) < len(results):
+    if any(run.metrics.get("steps_made") for run in trained.values()) and len(trained) < len(results):
         record.facts["without_steps"] = ", ".join(str(item.rank) for item in results if item.rank not in trained)
-    reasons = [str(run["samples_unknown"]) for run in trained.values() if run.get("samples_unknown")]
+    reasons = [run.facts["samples_unknown"] for run in trained.values() if "samples_unknown" in run.facts]
     ranks = [rank for rank in record.ranks if rank.rank in trained]
-    take_samples(record, ranks, reasons, record.facts.pop("said", {}))
+    take_samples(record, ranks, reasons, run.said)
     rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")
     if rate and "power_w" in record.metrics:
         record.metrics["joules_per_sample"] = record.metrics["power_w"] / rate
@@ -87,6 +94,14 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[
         of_run["epoch_s"] = of_run["train_samples"] / of_run["images_per_s"]
     _take_gaps(of_run)
     _take_overfitting(record)
+
+
+def _without_metric(results: Sequence[RankResult], entries: Mapping[str, Metric]) -> str:
+    """The names of what the ranks measured that is no metric, in one line."""
+    names: set[str] = set()
+    for item in results:
+        names.update(item.metrics, item.run.metrics, *(epoch.metrics for epoch in item.epochs))
+    return ", ".join(sorted(names - entries.keys()))
 
 
 def _by_name(metrics: Sequence[Metric]) -> Mapping[str, Metric]:
@@ -121,6 +136,7 @@ def _combined(metric: Metric, ranks: Sequence[RankRecord]) -> float | None:
         return largest.get(metric.name)
     name = metric.of or metric.name
     values = [rank.metrics[name] for rank in ranks if name in rank.metrics]
+    assert metric.across_ranks is not None, metric.name
     return _COMBINE[metric.across_ranks](values) if values else None
 
 

@@ -39,8 +39,9 @@ class Metric:
     """Whether more is better (`max`), less is better (`min`), or neither."""
     scope: Scope
     """Where the number is measured: once per run, once per epoch, or by each rank."""
-    across_ranks: AcrossRanks = "rank0"
-    """How the values of the ranks become the value of the run; `spread` is the largest minus the least."""
+    across_ranks: AcrossRanks | None = None
+    """How the values of the ranks become the value of the run; `spread` is the largest minus the least. A metric of
+    scope `rank` must say it."""
     across_epochs: AcrossEpochs = "last"
     """For scope `epoch`: whether the value of the run is that of the last epoch (of the best one with early stopping),
     the sum, or none."""
@@ -81,6 +82,10 @@ class Metric:
     """What a reader of its column must know, below tables that have it."""
     doc: str = ""
     """One sentence for the metrics page of the documentation."""
+
+    def __post_init__(self) -> None:
+        if self.scope == "rank" and self.across_ranks is None:
+            raise ValueError(f"{self.name}: a Metric of scope rank says by across_ranks what is that of the run.")
 
 
 _OF_TRAINING = (
@@ -191,7 +196,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="backward_passes", label="backward/step", kind="amount", direction="none", scope="rank",
-        shown="unless_one",
+        across_ranks="rank0", shown="unless_one",
         doc="Backward passes of a step of a script or function; above 1 with gradient accumulation, for example.",
     ),
     Metric(
@@ -423,6 +428,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count(name="warmup_steps", doc="Optimizer steps that count in no rate."),
     _count(name="skipped_steps", doc="Steps of amp-fp16 left out because a gradient was not finite."),
     _count(name="compile_s", doc="Seconds of setup_s that torch.compile takes."),
+    _count(name="compiled_graphs", doc="Graphs of the training that torch.compile makes."),
     _count(name="resumed_epoch", doc="Epoch after which the run continued from a checkpoint."),
     _count(name="best_epoch", doc="Epoch whose weights early stopping restored."),
     _count(name="target_epoch", doc="Epoch in which a test first reached target_accuracy."),

@@ -13,7 +13,7 @@ import msgspec
 
 from dmls_ray.records.codec import Picture, encode_json
 from dmls_ray.records.metrics import BY_NAME, is_loss
-from dmls_ray.records.model import OF_A_METRIC, RESERVED, RUN_FIELDS, EpochRecord, RankRecord, RunValues, distinct_names
+from dmls_ray.records.model import OF_A_METRIC, RESERVED, RUN_FIELDS, EpochRecord, RunValues, distinct_names
 
 _MOST_CHARACTERS = 4_000_000
 """Most characters of the JSON of one value."""
@@ -68,7 +68,7 @@ def _number_of(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else float(value)
 
 
-Part = TypeVar("Part", RankRecord, RunValues, EpochRecord)
+Part = TypeVar("Part", RunValues, EpochRecord)
 
 TAKEN = frozenset((*RUN_FIELDS, *EpochRecord.__struct_fields__, *BY_NAME, *RESERVED)) - {"epoch"}
 """Names of what is recorded of every run and epoch; no metric has the number of an epoch."""
@@ -91,13 +91,11 @@ def part_of(values: Mapping[str, Any], cls: type[Part], what: str) -> Part:
     for name, value in values.items():
         if value is None:
             continue
-        if name == "epochs":
-            value = [part_of(epoch, EpochRecord, what) for epoch in value]
         if name in cls.__struct_fields__:
             part[name] = value
         elif is_number(value):
             part["metrics"] |= {name: value} if math.isfinite(value) else {}
-        elif name in BY_NAME or cls is RankRecord:
+        elif name in BY_NAME:
             raise ValueError(f"{name} in {what} is of type {type(value).__name__}; give a number.")
         else:
             part["facts"][name] = value
@@ -105,16 +103,6 @@ def part_of(values: Mapping[str, Any], cls: type[Part], what: str) -> Part:
         return msgspec.convert(part, cls)
     except msgspec.ValidationError as error:
         raise ValueError(f"{what} does not fit a record ({error}).") from error
-
-
-def run_of(run: Mapping[str, Any], what: str) -> tuple[RunValues, list[EpochRecord]]:
-    """What the ranks measured together, and the epochs over all ranks, in what a rank returned under `run`.
-
-    Raises:
-        ValueError: as `part_of`.
-    """
-    values = {name: value for name, value in run.items() if name != "epochs"}
-    return part_of(values, RunValues, what), [part_of(epoch, EpochRecord, what) for epoch in run.get("epochs", ())]
 
 
 def checked_epoch(epoch: EpochRecord, what: str) -> EpochRecord:
@@ -199,7 +187,7 @@ def plain_values(values: Any, what: str) -> dict[str, Any]:
     kept = {}
     for name, value in values.items():
         try:
-            kept[str(name)] = plain_values(value, what) if name == "run" else plain(value)
+            kept[str(name)] = plain(value)
         except NotPlainError as error:
             raise ValueError(f"{name} in {what} {error}.") from error
     return kept

@@ -7,37 +7,53 @@ Ranks send `EpochEnded` and `Progress`; the scheduler adds the others. The last 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.records.model import EpochRecord, RankRecord
+import msgspec
+from msgspec.structs import replace
+
+from dmls_ray.records.model import EpochRecord, Int, RankRecord, RunValues
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import part_of, plain_values, run_of
-
-WITHOUT_STEPS = "without_steps"
-"""Key of `RankResult.run`: why a rank has made no step, where others may have trained."""
+from dmls_ray.records.returned import checked_epoch, is_number, part_of, plain_values
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankResult:
-    """What one rank of a run returned, or why it returned nothing."""
+class RunResult(RunValues, kw_only=True, omit_defaults=True):
+    """What a rank returned of the run as a whole: equal on all ranks that trained."""
 
-    rank: int
-    """Number of the rank, from 0 to world_size - 1."""
+    epochs: list[EpochRecord] = msgspec.field(default_factory=list)
+    """The epochs, over all ranks."""
+    reported: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Values that the user's code reported, by name; unlike `metrics`, without a `Metric` of each number."""
+    said: dict[str, float] = msgspec.field(default_factory=dict)
+    """Samples and tokens of a step of all ranks, as the user says them."""
+    without_steps: str = ""
+    """Why the rank has made no step, where others may have trained."""
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Add values by name: numbers as metrics, other values as facts; what is None is left out."""
+        for name, value in values.items():
+            if is_number(value):
+                self.metrics[name] = value
+            elif value is not None:
+                self.facts[name] = value
+
+
+class RankResult(RankRecord, kw_only=True, omit_defaults=True):
+    """What an entry point returns: what one rank of a run measured, or why it measured nothing."""
+
+    rank: Int = 0
+    """Number of the rank, from 0 to world_size - 1. This number, `machine`, `device` and `pid` are filled in."""
     outcome: Outcome = Outcome.OK
     reason: str = ""
     """Why the outcome is not ok, in one line."""
     traceback: str = ""
-    machine: str = ""
-    device: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """Measured by this rank: fields of `RankRecord`, and its metrics by name."""
-    run: Mapping[str, Any] = field(default_factory=dict)
-    """Equal on all ranks: fields of `RunValues`, metrics and facts by name, and the `epochs` over all ranks."""
-    steps: int = 0
+    run: RunResult = msgspec.field(default_factory=RunResult)
+    steps: Int = 0
     """Optimizer steps of the rank, above world size 1; unlike those of a record, also of a rank that failed."""
-    collectives: int | None = None
+    collectives: Int | None = None
     """Collectives that the rank had begun; None where its backend does not count them, or has no group any more."""
     is_symptom: bool = False
     """The rank failed only because another rank is gone."""
@@ -46,28 +62,46 @@ class RankResult:
     device_lost: bool = False
     """The process of the rank cannot use its GPU any more."""
 
-    @classmethod
-    def of(cls, returned: Any, what: str = "what the rank returned", **facts: Any) -> RankResult:
-        """The result of an entry point, which returns a dict: `rank`, `outcome`, `reason`, `is_symptom`, `machine`,
-        `device` and `run` are fields of this class, all other keys are `values`.
+    def add(self, metrics: Mapping[str, float | None]) -> None:
+        """Add metrics of this rank by name; what is None is left out."""
+        self.metrics |= {name: value for name, value in metrics.items() if value is not None}
+
+    def checked(self, what: str) -> RankResult:
+        """The result with plain values, which a record can hold, and without numbers that are not finite.
 
         Args:
-            returned: that dict.
             what: says in a message whose values these are.
-            facts: values where the dict has none.
 
         Raises:
-            ValueError: a record cannot hold a value; with its name.
+            ValueError: a value has the wrong type; with its name.
         """
-        values = facts | plain_values(returned, what)
-        outcome = Outcome(values.pop("outcome", Outcome.OK))
-        reason, run = values.pop("reason", ""), values.pop("run", {})
-        is_symptom = values.pop("is_symptom", False)
-        # What these cannot read, no record could hold.
-        part_of({"rank": 0, **values}, RankRecord, what)
-        run_of(run, what)
-        named = {name: values.pop(name) for name in ("rank", "machine", "device") if name in values}
-        return cls(**named, outcome=outcome, reason=reason, is_symptom=is_symptom, run=run, values=values)
+        run = replace(
+            self.run,
+            metrics=_finite(self.run.metrics, what),
+            facts=plain_values(self.run.facts, what),
+            reported=plain_values(self.run.reported, what),
+            epochs=[checked_epoch(epoch, what) for epoch in self.run.epochs],
+        )
+        part_of(run.reported, RunValues, what)
+        epochs = [checked_epoch(epoch, what) for epoch in self.epochs]
+        result = replace(self, metrics=_finite(self.metrics, what), epochs=epochs, run=run)
+        try:
+            return msgspec.convert(msgspec.to_builtins(result), RankResult)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{what} does not fit a record ({error}).") from error
+
+
+def _finite(values: Mapping[str, Any], what: str) -> dict[str, float]:
+    """The finite ones of these numbers.
+
+    Raises:
+        ValueError: a value is no number.
+    """
+    numbers = {name: value for name, value in plain_values(values, what).items() if value is not None}
+    for name, value in numbers.items():
+        if not is_number(value):
+            raise ValueError(f"{name} in {what} is of type {type(value).__name__}; give a number.")
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 class SkipKind(enum.Enum):

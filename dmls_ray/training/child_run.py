@@ -63,8 +63,8 @@ def run_rank(
             link, instruments_s = measure_link(rank) if config.joins_group else ({}, 0.0)
             rank = replace(rank, instruments_s=instruments_s)
             result = run_guarded(function, config, rank, limit_progress(emit))
-            if result.run:
-                result = replace(result, run={**result.run, **link})
+            if result.metrics:
+                result.run.metrics |= link
             finish(result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run only
         finish(failure(error, rank))

@@ -76,10 +76,12 @@ class PhaseClock:
         return time.perf_counter() - self._began
 
     def read(self) -> dict[str, float]:
-        """Seconds of each phase, `between_s`, `total_s` and `instruments_s`."""
-        total_s = self.total_s
-        between_s = total_s - sum(self.seconds.values())
-        return {**self.seconds, "between_s": between_s, "total_s": total_s, "instruments_s": self.instruments_s}
+        """`setup_s`, `total_s` and `instruments_s`."""
+        return {"setup_s": self.seconds["setup_s"], "total_s": self.total_s, "instruments_s": self.instruments_s}
+
+    def phases(self, total_s: float) -> dict[str, float]:
+        """Seconds of each phase, and `between_s`, those of `total_s` in none of them."""
+        return {**self.seconds, "between_s": total_s - sum(self.seconds.values())}
 
 
 @dataclass(slots=True)
@@ -195,13 +197,18 @@ class StepTimer:
         self._read_marks()
         return self._counted_from - self._began, ended - self._counted_from, self._samples
 
-    def percentiles(self) -> dict[str, Any]:
-        """Of the counted steps, in milliseconds: the median, the 95th percentile, and the `STEP_QUANTILES`."""
+    def percentiles(self) -> dict[str, float]:
+        """Of the counted steps, in milliseconds: the median and the 95th percentile; empty without such steps."""
         if not self.step_ms:
-            return {"step_ms_p50": None, "step_ms_p95": None, "step_ms_quantiles": []}
+            return {}
         p50, p95 = np.percentile(self.step_ms, [50, 95])
-        quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
-        return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
+        return {"step_ms_p50": float(p50), "step_ms_p95": float(p95)}
+
+    def quantiles(self) -> list[float]:
+        """Milliseconds of a counted step at each of `STEP_QUANTILES`, to four digits; empty without such steps."""
+        if not self.step_ms:
+            return []
+        return [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
 
     def _count_from_here(self) -> None:
         self._samples = 0

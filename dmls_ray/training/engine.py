@@ -17,21 +17,17 @@ from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EpochEnded, Progress
+from dmls_ray.records.run_events import EpochEnded, Progress, RankResult
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
-from dmls_ray.training.clocks import PhaseClock, StepTimer
 from dmls_ray.training.ddp import DDPModel, warm_up, warmup_steps
-from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.further_steps import measure_tensors, write_trace
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
-from dmls_ray.training.marks import device_name
-from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
 from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.training.rank_agreement import AgreementMeter
+from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
 from dmls_ray.training.stopping import EarlyStopping, Target
 from dmls_ray.training.task import Means, Meter, TrainingTask
@@ -42,7 +38,7 @@ MakeTask = Callable[[Any, RankInfo, torch.device], Task]
 """Makes the task of a workload from configuration, rank and device."""
 
 
-def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: MakeTask[Task]) -> dict[str, Any]:
+def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: MakeTask[Task]) -> RankResult:
     """Train and evaluate one configuration on this rank.
 
     Args:
@@ -52,25 +48,21 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
             answer is False. All ranks send `Progress` after each pass of training and of evaluation.
         make_task: makes the workload's task from configuration, rank and device.
 
-    Returns:
-        What `RankResult.of` takes: the metrics of this rank; `outcome`, `ok` or `diverged`; and under `run` the values
-        that are equal on all ranks: device, backend, parameters, steps, and the epochs over all ranks.
-
     Raises:
         ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
         torch.OutOfMemoryError: the device's memory did not suffice.
     """
     trainer = RankTrainer(config, rank, make_task)
     try:
-        outcome = trainer.run(emit)
-        result = trainer.result(outcome)
+        result = trainer.run(emit)
         with trainer.clock.untimed():
             if rank.is_traced:
                 write_trace(trainer)
-            tensors = measure_tensors(trainer)
+            measure_tensors(trainer, result)
+        result.metrics["instruments_s"] = trainer.clock.instruments_s
     finally:
         trainer.task.close()
-    return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, **trainer.utilization.read()}
+    return result
 
 
 class RankTrainer(Generic[Task]):
@@ -78,11 +70,12 @@ class RankTrainer(Generic[Task]):
 
     def __init__(self, config: TrainingConfig, rank: RankInfo, make_task: MakeTask[Task]) -> None:
         self.config, self.rank = config, rank
-        self.device = torch.device(rank.device)
-        self.clock = PhaseClock(self.device, rank.assigned_at, rank.instruments_s)
+        self.meter = RankMeter(rank)
+        self.device = self.meter.device
+        self.clock = self.meter.clock
         with self.clock.phase("setup_s"):
             prepare_process(config, rank, tf32=config.precision == "tf32")
-            self.memory = MemoryMeter(self.device)
+            self.meter.begin_memory()
             self.collective = Collective(rank, self.device)
             self.task = make_task(config, rank, self.device)
             check_batch(self.task.train_samples, config)
@@ -97,7 +90,7 @@ class RankTrainer(Generic[Task]):
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
         self.evaluator = Evaluator(self)
-        self.timer = StepTimer(self.device, self.warmup_steps, self.ddp_model.count_from_here, PowerMeter.of(rank))
+        self.timer = self.meter.time_steps(self.warmup_steps, self.ddp_model.count_from_here)
         self.stopping = EarlyStopping(config, self.collective)
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)
         self.checkpoints = Checkpoints(rank, self.collective)
@@ -106,7 +99,6 @@ class RankTrainer(Generic[Task]):
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
-        self.agreement: dict[str, Any] = {}
         self._shared: dict[str, Any] = {"stopping": self.stopping, "target": self.target}
         """Parts of a checkpoint whose state is equal on all ranks."""
         self._local: dict[str, Any] = {"update": self.optimizer_step, "clock": self.clock, "task": self.task}
@@ -114,20 +106,17 @@ class RankTrainer(Generic[Task]):
         if self.noise is not None:
             self._local["noise"] = self.noise
 
-    def run(self, emit: Emit) -> Outcome:
-        """Train, and evaluate what was learned."""
-        self.utilization = UtilizationSampler(self.device)
-        with self.utilization:
-            outcome = self._train_epochs(emit)
-        self._finish(outcome)
-        return outcome
-
-    def _train_epochs(self, emit: Emit) -> Outcome:
+    def run(self, emit: Emit) -> RankResult:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
         self.evaluator.emit = emit
-        outcome = Outcome.OK
         stop = self._resume()
-        self.agreement_meter = AgreementMeter()
+        with self.meter:
+            outcome = self._train_epochs(emit, stop)
+        self._finish(outcome)
+        return self._result(outcome)
+
+    def _train_epochs(self, emit: Emit, stop: bool) -> Outcome:
+        """Train and evaluate until `stop`, or up to the last epoch."""
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
             pruned = False
@@ -136,23 +125,22 @@ class RankTrainer(Generic[Task]):
             losses = [epoch.metrics[name] for name in ("train_loss", "test_loss") if name in epoch.metrics]
             if not all(map(math.isfinite, losses)):
                 # All ranks have the same losses, so all of them stop here.
-                outcome = Outcome.DIVERGED
-                break
+                return Outcome.DIVERGED
             stop = self.stopping.observe(epoch, self.model) or self.target.ends_run
             if pruned and epoch.epoch < self.config.epochs:
                 self.stopped_epoch, stop = epoch.epoch, True
             if self.checkpoints.wanted:
                 with self.clock.phase("checkpoint_s"):
                     self._save(stop)
-        return outcome
+        return Outcome.OK
 
     def _finish(self, outcome: Outcome) -> None:
         """Evaluate and save the weights of the best epoch."""
         self.stopping.load_best(self.model)
-        if self.rank.world_size > 1:
+        if self.meter.agreement is not None:
             with self.clock.untimed():
                 steps = self.steps_per_epoch * (len(self.epochs) - (self.resumed_epoch or 0))
-                self.agreement = self.agreement_meter.read(steps, self.model.parameters())
+                self.meter.agreement.end(steps, self.model.parameters())
         if outcome is Outcome.OK:
             with self.clock.phase("inference_s"):
                 self.finish_metrics = self.task.finish(
@@ -177,7 +165,7 @@ class RankTrainer(Generic[Task]):
         # Before the clock of the steps starts: an exported model rewrites its graph, which takes as long as hundreds of
         # steps.
         self.model.train()
-        with self.memory.training():
+        with self.meter.memory.training():
             self.collective.barrier()
             meter = self.evaluator.meter()
             self.timer.begin_epoch()
@@ -245,7 +233,7 @@ class RankTrainer(Generic[Task]):
     def _test_within_epoch(self, number: int, step: int) -> None:
         """Test for the target after a step. The training and its times stay as they are without this test."""
         tested = EpochRecord(epoch=number)
-        with self.timer.paused(), self.clock.untimed(), self.memory.outside_training(), fork_rng(devices=[]):
+        with self.timer.paused(), self.clock.untimed(), self.meter.memory.outside_training(), fork_rng(devices=[]):
             self.evaluator.prepare()
             means = self.evaluator.test()["test"].means(self.collective)
             tested.metrics |= {f"test_{name}": value for name, value in means.overall.items()}
@@ -278,25 +266,25 @@ class RankTrainer(Generic[Task]):
             part.restore(local[name])
         return bool(shared["stop"])
 
-    def result(self, outcome: Outcome) -> dict[str, Any]:
-        """The return value of `run_training`, without the utilization."""
+    def _result(self, outcome: Outcome) -> RankResult:
+        """What was measured, without what further steps show."""
+        result = self.meter.read(self.task.data_bytes)
+        result.outcome = outcome
+        if outcome is Outcome.DIVERGED:
+            result.reason = f"the loss is not finite in epoch {len(self.epochs)}"
+
         communication = self.ddp_model.communication()
         kept = self.local_epochs[(self.stopping.best_epoch or 0) - 1]
-        return {
-            "outcome": outcome.value,
-            "reason": f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else "",
-            **self.clock.read(),
-            **self.timer.percentiles(),
-            **self.timer.power.read(),
-            **self.memory.read(self.task.data_bytes),
-            **self.agreement,
-            **communication,
-            **self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0)),
-            **{name: kept.metrics.get(name) for name in LEARNED},
-            "epochs": [epoch.values for epoch in self.local_epochs],
-            "run": {
-                "device": device_name(self.device),
-                "backend": self.rank.backend or "",
+        result.epochs = self.local_epochs
+        result.add(self.clock.phases(result.metrics["total_s"]))
+        result.add(communication)
+        result.add(self.timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0)))
+        result.add({name: kept.metrics.get(name) for name in LEARNED})
+
+        run = result.run
+        run.epochs = self.epochs
+        run.add(
+            {
                 "parameters": sum(item.numel() for item in self.model.parameters() if item.requires_grad),
                 "scaled_lr": self.config.scaled_lr,
                 "train_samples": self.task.train_samples,
@@ -309,13 +297,13 @@ class RankTrainer(Generic[Task]):
                 "stopped_epoch": self.stopped_epoch,
                 "gradient_noise_scale": None if self.noise is None else self.noise.read(self.collective.sum),
                 "best_epoch": self.stopping.best_epoch,
-                **self.compiled,
                 "without_effect": "; ".join(self._without_effect()) or None,
-                **self.finish_metrics,
-                **self.target.reached,
-                "epochs": [epoch.values for epoch in self.epochs],
-            },
-        }
+            }
+        )
+        run.add(self.compiled)
+        run.add(self.finish_metrics)
+        run.add(self.target.reached)
+        return result
 
     def _without_effect(self) -> list[str]:
         """Settings that were asked for, and changed nothing."""

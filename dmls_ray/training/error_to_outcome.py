@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 
@@ -53,19 +55,32 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
                 if rank.identity.code:
                     wait_for_others(rank)
             rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
-            returned = train(config, rank, checked_emit)
-            facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
-            result = RankResult.of(returned, f"what {name} returned", **facts)
-            if result.rank != rank.rank:
-                reason = f"rank={result.rank} in what {name} returned is another rank than its own, {rank.rank}."
-                raise ValueError(reason)
+            result = result_of_rank(train(config, rank, checked_emit), rank, f"what {name} returned")
         except KeyboardInterrupt:
             raise  # a Ctrl-C ends the sweep
         except BaseException as error:  # noqa: BLE001 - any error ends this run only, asyncio.CancelledError too
             result = failure(error, rank, has_flags=isinstance(config, TrainingConfig))
         numbers = sequence_numbers() if rank.world_size > 1 else None
-        collectives = None if numbers is None else sum(numbers.values())
-        return replace(result, steps=counted.total(), collectives=collectives)
+        result.collectives = None if numbers is None else sum(numbers.values())
+        result.steps = counted.total()
+        return result
+
+
+def result_of_rank(returned: Any, rank: RankInfo, what: str) -> RankResult:
+    """The checked result of an entry point, with the facts of its rank.
+
+    Args:
+        returned: what the entry point returned.
+        rank: this rank.
+        what: says in a message whose values these are.
+
+    Raises:
+        ValueError: a record cannot hold a value; with its name.
+    """
+    if not isinstance(returned, RankResult):
+        raise ValueError(f"{what} is of type {type(returned).__name__}; give a RankResult.")
+    facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
+    return msgspec.structs.replace(returned.checked(what), **facts)
 
 
 # Messages of plain RuntimeErrors of PyTorch's CPU allocator, cuBLAS and cuDNN.

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
 from dmls_ray.training.ddp import compile_mode
 from dmls_ray.training.marks import synchronize
@@ -90,21 +91,15 @@ def write_trace(trainer: RankTrainer[Any]) -> None:
                     break
 
 
-def measure_tensors(trainer: RankTrainer[Any]) -> dict[str, Any]:
+def measure_tensors(trainer: RankTrainer[Any], result: RankResult) -> None:
     """Make one more training step and measure its tensors; parameters and buffers of the model are the same afterwards.
 
-    It never fails: where the memory cannot be measured, the result says why.
-
-    Returns:
-        `tensor_mem_mib` and the memory by kind in MiB; or `no_tensor_mem`.
+    It never fails: the result gets `tensor_mem_mib` and the memory by kind in MiB, or why these cannot be measured.
     """
-    config, model, device = trainer.config, trainer.model, trainer.device
-    if device.type == "cuda" and config.compile != "off" and compile_mode(config, device) == "max-autotune":
-        return {"no_tensor_mem": "compile=max-autotune replays CUDA graphs, whose allocations are not recorded"}
-    if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
-        return {"no_tensor_mem": "SyncBatchNorm communicates in the forward pass, so no rank can step alone"}
-    if is_profiling():
-        return {"no_tensor_mem": "another profile was under way"}
+    result.no_tensor_mem = _no_tensor_mem(trainer)
+    if result.no_tensor_mem:
+        return
+    model, device = trainer.model, trainer.device
     try:
         # Without a copy of the parameters, for which a machine that the training has filled would have no memory.
         saved = [buffer.clone() for buffer in model.buffers()]
@@ -114,10 +109,22 @@ def measure_tensors(trainer: RankTrainer[Any]) -> dict[str, Any]:
             for buffer, values in zip(model.buffers(), saved, strict=True):
                 buffer.copy_(values)
     except Exception as error:  # noqa: BLE001  # the run is over and its numbers are known, so this must not end it
-        return {"no_tensor_mem": f"the step that measures it failed ({type(error).__name__}: {error})".splitlines()[0]}
+        result.no_tensor_mem = f"the step that measures it failed ({type(error).__name__}: {error})".splitlines()[0]
+        return
     finally:
         model.zero_grad(set_to_none=True)
-    return {"tensor_mem_mib": sum(sizes.values()) / MIB, **{f"{kind}_mem_mib": sizes[kind] / MIB for kind in KINDS}}
+    result.metrics["tensor_mem_mib"] = sum(sizes.values()) / MIB
+    result.metrics |= {f"{kind}_mem_mib": sizes[kind] / MIB for kind in KINDS}
+
+
+def _no_tensor_mem(trainer: RankTrainer[Any]) -> str:
+    """Why the memory of tensors cannot be measured; empty if it can."""
+    config, device = trainer.config, trainer.device
+    if device.type == "cuda" and config.compile != "off" and compile_mode(config, device) == "max-autotune":
+        return "compile=max-autotune replays CUDA graphs, whose allocations are not recorded"
+    if any(isinstance(module, nn.SyncBatchNorm) for module in trainer.model.modules()):
+        return "SyncBatchNorm communicates in the forward pass, so no rank can step alone"
+    return "another profile was under way" if is_profiling() else ""
 
 
 def _measured(trainer: RankTrainer[Any]) -> dict[str, int]:

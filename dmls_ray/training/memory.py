@@ -72,7 +72,7 @@ class MemoryMeter:
         self._reset()
 
     def read(self, data_bytes: int = 0) -> dict[str, float | None]:
-        """The peaks so far, as the fields of a rank's record.
+        """The peaks so far, as metrics.
 
         `device_mem_mib` and `host_mem_mib` are those of training, or of the whole run if `training` was never entered.
 
@@ -244,10 +244,10 @@ class UtilizationSampler:
         for name, value in point.items():
             self.series.setdefault(name, []).append(round(float(value), 2))
 
-    def read(self) -> dict[str, Any]:
-        """The series as `utilization`; as metrics the means of the clocks, and the cores of `CpuUse`."""
+    def read(self) -> dict[str, float]:
+        """The means of the clocks, and the cores of `CpuUse`."""
         means = {name: fmean(self.series[name]) for name in CLOCK_METRICS if self.series.get(name)}
-        return {"utilization": self.series, **means, **self._cpu_use.read()}
+        return means | self._cpu_use.read()
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.identity import Identity
-from dmls_ray.records.run_events import Progress, RankEvent
+from dmls_ray.records.run_events import Progress, RankEvent, RankResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,8 @@ Emit = Callable[[RankEvent], bool | None]
 `EpochEnded` (rank 0's) becomes a row of the record; `Progress` only shows that the rank is alive. Returns at once,
 except for an epoch of a prunable run: False ends the run there."""
 
-TrainFunction = Callable[[Any, RankInfo, Emit], dict[str, Any]]
-"""`train(config, rank, emit)` returns what this rank measured as a dict of plain values; see `RankResult.of`."""
+TrainFunction = Callable[[Any, RankInfo, Emit], RankResult]
+"""`train(config, rank, emit)` returns what this rank measured."""
 
 PROGRESS_INTERVAL_S = 1.0
 """Minimum time between two signs of progress that are passed on."""

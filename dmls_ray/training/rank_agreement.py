@@ -39,7 +39,11 @@ class AgreementMeter:
         """The groups of parameters of each optimizer, without its state."""
         self._next, self._after_next = 1, 2
         """Steps that are sampled: Fibonacci numbers, which fall on every phase of a period of averaging."""
-        self._parameters: list[float] = []
+        self.sampled: list[float] = []
+        """As `RankRecord.sampled_parameters`."""
+        self.sketch: list[float] = []
+        """`parameter_sketch` of the parameters at the end."""
+        self._ended: dict[str, int | None] = {}
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made a step."""
@@ -60,18 +64,22 @@ class AgreementMeter:
         if parameters:
             heads = [parameter.detach().flatten()[:_SAMPLED] for parameter in parameters]
             squares, product, _ = _sums(heads).tolist()
-            self._parameters.append(product / (math.sqrt(squares) or 1.0))
+            self.sampled.append(product / (math.sqrt(squares) or 1.0))
 
-    def read_optimizers(self) -> dict[str, Any]:
-        """`read` of the steps and the parameters of the optimizers, which are released."""
-        # Where each parameter has an optimizer, their steps are more than the collectives.
-        steps = max(self._steps.values(), default=0)
-        parameters = {id(item): item for groups in self._groups.values() for item in _parameters_of(groups)}
-        self._groups.clear()
-        return self.read(steps, parameters.values())
+    def read(self) -> dict[str, int | None]:
+        """The metrics `collectives` and `optimizer_steps`. Where `end` was not called, the training ends here, with the
+        steps and the parameters of the optimizers, which are released.
+        """
+        if not self._ended:
+            # Where each parameter has an optimizer, their steps are more than the collectives.
+            steps = max(self._steps.values(), default=0)
+            parameters = {id(item): item for groups in self._groups.values() for item in _parameters_of(groups)}
+            self._groups.clear()
+            self.end(steps, parameters.values())
+        return self._ended
 
-    def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
-        """What `RankRecord` has of it: `collectives`, `optimizer_steps`, `parameter_sketch` and the samples."""
+    def end(self, steps: int, parameters: Iterable[Tensor]) -> None:
+        """The training has ended, after so many steps and with these parameters."""
         after = sequence_numbers()
         collectives = None
         if after is not None and self._before is not None:
@@ -80,12 +88,8 @@ class AgreementMeter:
             is_complete = groups_made() - self._made == len(after.keys() - self._before.keys())
             if not is_complete and collectives < steps:
                 collectives = None  # those of a group that is no longer there are not known
-        return {
-            "collectives": collectives,
-            "optimizer_steps": steps,
-            "parameter_sketch": parameter_sketch(parameters),
-            "sampled_parameters": self._parameters,
-        }
+        self._ended = {"collectives": collectives, "optimizer_steps": steps}
+        self.sketch = parameter_sketch(parameters)
 
 
 def parameter_sketch(parameters: Iterable[Tensor]) -> list[float]:

@@ -11,7 +11,7 @@ from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import RankResult, RunResult
 from dmls_ray.workloads.user_function.schema import user_function_schema
 
 MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
@@ -88,7 +88,8 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
     for run in make_plan(axes, repeats=repeats, schema=user_function_schema(_train, axes)).runs:
         record = record_of(run, **changes)
         record.metrics["total_s"], measures = tell(run.values, run.repeat)
-        take_results(record, [RankResult(rank=0, values={"total_s": record.metrics["total_s"]}, run=measures)])
+        run = RunResult(reported=measures)
+        take_results(record, [RankResult(rank=0, metrics={"total_s": record.metrics["total_s"]}, run=run)])
         records.append(record)
     return Results(Path("somewhere"), records)
 

@@ -19,6 +19,7 @@ from dmls_ray.cluster.tune.trainables import TuneJobSet
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
 from tests.conftest import SMALL, Command
+from tests.run_results import run_of
 
 FUNCTION = """
 from dataclasses import dataclass
@@ -124,8 +125,9 @@ def run_jobs(group: FakeGroup, trials: TuneJobSet, listen: Callable[..., None], 
         job = trials.job_of({"run_id": run_id})
         step_s = chance.uniform(0.00999, 0.01001) / (1 + min(job.config.canonical().get("workers", 0), 1))
         values = {"total_s": 100 * step_s, "train_s": 100 * step_s, "step_ms_mean": 1000 * step_s}
-        run = {"steps": 100, "steps_per_s": 1 / step_s, "samples_per_step": 16, "samples_per_s": 16 / step_s}
-        results = tuple(RankResult(rank=rank, values=values, run=run) for rank in range(job.config.world_size))
+        run = run_of({"steps": 100, "samples_per_step": 16, "samples_per_s": 16 / step_s})
+        run.reported["steps_per_s"] = 1 / step_s
+        results = tuple(RankResult(rank=rank, metrics=values, run=run) for rank in range(job.config.world_size))
         listen({"run_id": run_id}, RunStarted(attempt=1))
         listen({"run_id": run_id}, RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results))
 

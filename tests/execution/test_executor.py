@@ -53,7 +53,7 @@ def end_run(executor: Executor, number: int, outcome: Outcome = Outcome.OK) -> s
     """Pass the events of a run to the executor, as Ray Tune does."""
     run = executor.plan.runs[number]
     finished = RunFinished(
-        verdict=Verdict(outcome=outcome), attempts=1, results=(RankResult(rank=0, values={"total_s": 1.0}),)
+        verdict=Verdict(outcome=outcome), attempts=1, results=(RankResult(rank=0, metrics={"total_s": 1.0}),)
     )
     for event in (RunStarted(attempt=1), finished):
         executor._listen({"run_id": run.run_id}, event)

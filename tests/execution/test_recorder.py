@@ -47,7 +47,7 @@ def test_overhead_is_the_time_between_two_ends_that_no_run_took(
     plan = make_plan({"world_size": 1, "batch_per_rank": 16}, repeats=len(overheads), schema=chosen.schema())
     recorder = Recorder(plan, Options(), chosen, session="")
     monkeypatch.setattr(recorder_module.time, "monotonic", iter(clock).__next__)
-    results = (RankResult(rank=0, values=values),)
+    results = (RankResult(rank=0, metrics=dict(values)),)
     finished = RunFinished(verdict=Verdict(outcome=Outcome.OK), attempts=1, results=results)
     for run, overhead_s in zip(plan.runs, overheads, strict=True):
         recorder.started(run)

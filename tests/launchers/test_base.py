@@ -46,4 +46,4 @@ def spoils_the_end_of_its_group(config: dict[str, Any], rank: RankInfo, emit: Em
 def test_a_process_group_that_cannot_be_unmade_takes_no_result_away() -> None:
     config = user_function_schema(spoils_the_end_of_its_group, []).make(world_size=2, device="cpu")
     results = run_ranks(config, train=run_user_function)
-    assert [(result.outcome, result.run["score"]) for result in results] == [(Outcome.OK, 3.0)] * 2
+    assert [(result.outcome, result.run.reported["score"]) for result in results] == [(Outcome.OK, 3.0)] * 2

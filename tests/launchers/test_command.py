@@ -51,7 +51,7 @@ def children() -> set[psutil.Process]:
 
 def metrics(ranks: list[RankResult]) -> list[tuple[float, ...]]:
     assert [rank.outcome for rank in ranks] == ["ok"] * len(ranks), ranks
-    return [tuple(epoch[name] for name in METRICS) for epoch in ranks[0].run["epochs"]]
+    return [tuple(epoch.metrics[name] for name in METRICS) for epoch in ranks[0].run.epochs]
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_the_clock_of_a_run_begins_when_its_ranks_have_loaded_pytorch_under_ever
     results = run(trial, train="tests.training.probes:report_start")
     assert [result.outcome for result in results] == ["ok"] * trial.world_size, results
     for result in results:
-        start = result.run["returned"]
+        start = result.run.reported["returned"]
         assert 0 <= start["called_s"] < start["loading_s"] / 2, "loading PyTorch takes seconds"
 
 
@@ -105,7 +105,7 @@ def test_every_launcher_gives_its_ranks_the_environment_of_torchrun(launcher: st
     results = run(trial, train="tests.training.probes:train_and_return_environment")
     assert [result.outcome for result in results] == ["ok", "ok"], results
     for number, result in enumerate(results):
-        environment = result.run["returned"]
+        environment = result.run.reported["returned"]
         assert environment.pop("MASTER_PORT").isdecimal()
         assert environment.pop("MASTER_ADDR") in ("127.0.0.1", "localhost", socket.gethostname())
         expected = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "OMP_NUM_THREADS": 1}

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_inline, run_spawned
 from tests.training.test_engine import config
@@ -27,7 +28,7 @@ def test_out_of_memory_is_an_outcome_of_its_own() -> None:
 
 
 def test_memory_of_the_host_that_does_not_suffice_is_out_of_memory_too() -> None:
-    def hungry(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    def hungry(trial: TrialConfig, rank: Any, emit: Any) -> RankResult:
         return {"big": torch.empty(2**50)}
 
     result = run_inline(config(), train=hungry)
@@ -43,4 +44,4 @@ def test_a_rank_that_dies_is_killed() -> None:
 def test_inline_and_spawned_runs_agree_bit_for_bit() -> None:
     (spawned,) = run_spawned(config())
     inline = run_inline(config())
-    assert inline.run["epochs"][0]["train_loss"] == spawned.run["epochs"][0]["train_loss"]
+    assert inline.run.epochs[0].metrics["train_loss"] == spawned.run.epochs[0].metrics["train_loss"]

@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import Durations, EpochRecord, RunRecord, distinct_names
 from dmls_ray.records.outcome import Outcome, outcome_counts
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import RankResult, RunResult
 from dmls_ray.util.errors import StoreError
+from tests.run_results import run_of
 
 
 def record(**changes: object) -> RunRecord:
@@ -27,9 +28,12 @@ def epoch(number: int, **changes: object) -> dict[str, object]:
     return values | {"train_s": 2.0, "warmup_s": 1.0, "eval_s": 0.5, "images": 100} | changes
 
 
-def rank(number: int, **changes: object) -> RankResult:
-    run = {"train_samples": 120, "test_samples": 40, "steps": 8, "epochs": [epoch(1), epoch(2, train_s=3.0)]}
-    return RankResult.of({"rank": number, "total_s": 9.0 + number, "peak_mem_mib": 100.0, "run": run} | changes)
+RUN = {"train_samples": 120, "test_samples": 40, "steps": 8, "epochs": [epoch(1), epoch(2, train_s=3.0)]}
+
+
+def rank(number: int, run: Mapping[str, Any] = RUN, **metrics: float) -> RankResult:
+    measured = {"total_s": 9.0 + number, "peak_mem_mib": 100.0, **metrics}
+    return RankResult(rank=number, metrics=measured, run=run_of(run))
 
 
 def recorded(*results: RankResult, **changes: object) -> RunRecord:
@@ -50,14 +54,14 @@ def from_dict(values: dict[str, object]) -> RunRecord:
     "config", [{"epochs": 2}, {"train": "a:b", "epochs": [1, 2]}, {"text": ',"epochs":[{}],"ranks":[]}'}]
 )
 def test_a_record_survives_json_in_any_layout(config: dict[str, object], layout: dict[str, Any]) -> None:
-    written = recorded(rank(0, epochs=[epoch(1)]), rank(1), config=config, machine={"cores": 2}, git={"commit": "c"})
+    written = recorded(rank(0), rank(1), config=config, machine={"cores": 2}, git={"commit": "c"})
     assert RunRecord.from_json(written.to_json()) == written
     assert RunRecord.from_json(json.dumps(written.to_dict(), **layout).encode()) == written
 
 
 def test_of_what_the_ranks_return_numbers_are_metrics_and_all_else_are_fields_or_facts() -> None:
-    run = {"bits": 2.0, "picture": "/9j/AAA=", "device": "cpu", "note": "x", "vnni": False, "none": None}
-    written = recorded(rank(0, run=run))
+    run = {"bits": 2.0, "picture": "/9j/AAA=", "note": "x"}
+    written = recorded(RankResult(run=RunResult(device="cpu", facts={"vnni": False}, reported=run)))
     assert (written.picture, written.device, written.metrics["bits"]) == ("/9j/AAA=", "cpu", 2.0)
     assert written.facts == {"note": "x", "vnni": False}
     assert from_dict(written.to_dict()) == written

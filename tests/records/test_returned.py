@@ -18,7 +18,7 @@ from dmls_ray.records.metrics import Metric
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import NotPlainError, Reported, plain
-from dmls_ray.records.run_events import EpochEnded, RankResult
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunResult
 from dmls_ray.training.rank import Emit
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_inline
@@ -42,24 +42,25 @@ def record_of(result: RankResult, *metrics: Metric) -> RunRecord:
     return RunRecord.from_json(record.to_json())
 
 
+def of_run(**values: Any) -> RankResult:
+    return RankResult(run=RunResult(**values))
+
+
 @pytest.mark.parametrize(
     ("returned", "reason"),
     [
-        (None, f"{WHAT} is of type NoneType; give a dict"),
-        ([1], f"{WHAT} is of type list; give a dict"),
-        ({"rank": "x"}, f"{WHAT} does not fit a record (Expected `int`, got `str` - at `$.rank`)"),
-        ({"rank": 1}, f"{WHAT} is another rank than its own, 0."),
-        ({"total_s": "long"}, f"total_s in what tests.records.{WHAT} is of type str; give a number."),
-        ({"outcome": "fine"}, "'fine' is not a valid Outcome"),
-        ({"run": 3}, "is of type int; give a dict"),
-        ({"run": {"steps": "few"}}, f"steps in what tests.records.{WHAT} is of type str; give a number."),
-        ({"pps": "fast"}, f"pps in what tests.records.{WHAT} is of type str; give a number."),
-        ({"run": {"pps": 2**70}}, "pps in what"),
-        ({"run": {"pps": np.zeros(3)}}, "pps in what"),
-        ({"run": {"pps": object()}}, "pps in what"),
-        ({"run": {"device": 3}}, "Expected `str`, got `int` - at `$.device`"),
-        ({"run": {"epochs": [{"epoch": "1"}]}}, "Expected `int`, got `str` - at `$.epoch`"),
-        ({"run": {"picture": "no"}}, "picture"),
+        (None, f"{WHAT} is of type NoneType; give a RankResult"),
+        ({"total_s": 1.0}, f"{WHAT} is of type dict; give a RankResult"),
+        (RankResult(outcome="fine"), "does not fit a record (Invalid enum value 'fine' - at `$.outcome`)"),  # type: ignore[arg-type]
+        (RankResult(metrics={"total_s": "long"}), f"total_s in what tests.records.{WHAT} is of type str; give"),  # type: ignore[dict-item]
+        (of_run(metrics={"steps": "few"}), f"steps in what tests.records.{WHAT} is of type str; give a number."),
+        (of_run(reported={"steps": "few"}), f"steps in what tests.records.{WHAT} is of type str; give a number."),
+        (of_run(reported={"pps": 2**70}), "pps in what"),
+        (of_run(reported={"pps": np.zeros(3)}), "pps in what"),
+        (of_run(facts={"pps": object()}), "pps in what"),
+        (of_run(device=3), "Expected `str`, got `int` - at `$.run.device`"),
+        (of_run(epochs=[EpochRecord(epoch="1")]), "Expected `int`, got `str` - at `$.epoch`"),  # type: ignore[arg-type]
+        (of_run(reported={"picture": "no"}), "picture"),
     ],
 )  # fmt: skip
 def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, reason: str) -> None:
@@ -70,9 +71,30 @@ def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, r
     assert record_of(result).outcome is Outcome.ERROR
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        RankResult(metrics={"pps": 1.0}), of_run(metrics={"pps": 1.0}),
+        RankResult(epochs=[EpochRecord(epoch=1, metrics={"pps": 1.0})]),
+    ],
+)  # fmt: skip
+def test_a_number_that_was_measured_and_is_no_metric_is_an_error(returned: RankResult) -> None:
+    result = result_of(returned)
+    record = record_of(result)
+    assert record.outcome is Outcome.ERROR
+    assert record.reason.startswith("pps: there is no Metric of this name; add it to the workload")
+    known = Metric(name="pps", kind="rate", direction="max", scope="rank", across_ranks="sum")
+    assert record_of(result, known).outcome is Outcome.OK
+
+
+def test_a_number_that_the_user_reports_needs_no_metric() -> None:
+    record = record_of(of_run(reported={"points": 2.0, "note": "x"}))
+    assert (record.outcome, record.metrics, record.facts) == (Outcome.OK, {"points": 2.0}, {"note": "x"})
+
+
 @pytest.mark.parametrize("loss", ["low", 2**70, object()])
 def test_an_epoch_that_no_record_holds_is_an_error(loss: Any) -> None:
-    result = result_of({}, emitted=EpochRecord(epoch=1, metrics={"train_loss": loss}))
+    result = result_of(RankResult(), emitted=EpochRecord(epoch=1, metrics={"train_loss": loss}))
     assert result.outcome is Outcome.ERROR
     assert "train_loss" in result.reason
     assert "train emitted" in result.reason
@@ -80,9 +102,10 @@ def test_an_epoch_that_no_record_holds_is_an_error(loss: Any) -> None:
 
 def test_scalars_of_numpy_become_plain() -> None:
     events: list[Any] = []
+    run = RunResult(metrics={"steps": np.int32(2)}, reported={"pps": np.int64(3)})  # type: ignore[dict-item]
     result = result_of(
-        {"total_s": np.float32(0.5), "run": {"pps": np.int64(3), "steps": np.int32(2)}},
-        emitted=EpochRecord(epoch=1, metrics={"train_loss": np.float32(0.25)}),  # type: ignore[arg-type]
+        RankResult(metrics={"total_s": np.float32(0.5)}, run=run),  # type: ignore[dict-item]
+        emitted=EpochRecord(epoch=1, metrics={"train_loss": np.float32(0.25)}),  # type: ignore[dict-item]
         emit=events.append,
     )
     record = record_of(result)
@@ -94,13 +117,14 @@ def test_scalars_of_numpy_become_plain() -> None:
 @pytest.mark.parametrize("name", ["to_json", "seed", "machine", "config"])
 def test_a_metric_never_overwrites_what_names_the_run(name: str) -> None:
     metric = Metric(name=name, label=name, kind="value", direction="max", scope="run")
-    record = record_of(result_of({"run": {name: 3.0}}), metric)
+    record = record_of(of_run(metrics={name: 3.0}), metric)
     assert (record.seed, record.machine, record.config) == (7, {}, {})
     assert record.metrics == {name: 3.0}
 
 
 def test_an_epoch_has_any_whole_number_and_a_best_epoch_that_is_none_of_them_is_the_last() -> None:
-    record = record_of(result_of({"run": {"best_epoch": 9, "epochs": [{"epoch": -1, "train_loss": 0.5}]}}))
+    epoch = EpochRecord(epoch=-1, metrics={"train_loss": 0.5})
+    record = record_of(result_of(of_run(metrics={"best_epoch": 9}, epochs=[epoch])))
     assert [item.epoch for item in record.epochs] == [-1]
     assert record.metrics["train_loss"] == 0.5
 

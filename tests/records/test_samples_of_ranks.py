@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,16 +9,16 @@ import pytest
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult
+from dmls_ray.records.run_events import RankResult
+from tests.run_results import run_of
 
 
 def rank(number: int, samples: float | None, *, loaded: float, digests: list[int], **run: Any) -> RankResult:
-    values = {"samples_per_step": samples, "loaded_per_step": loaded, "step_ms_mean": 10.0, "sample_digests": digests}
+    metrics = {"loaded_per_step": loaded, "step_ms_mean": 10.0}
     if samples is not None:
-        values["samples_per_s"] = samples * 100
-    return RankResult(
-        rank=number, outcome=Outcome.OK, values=values, run={"counted_by": "loader", "steps_made": 50, **run}
-    )
+        metrics |= {"samples_per_step": samples, "samples_per_s": samples * 100}
+    of_run = run_of({"counted_by": "loader", "steps_made": 50, **run})
+    return RankResult(rank=number, metrics=metrics, sample_digests=digests, run=of_run)
 
 
 def record_of(*ranks: RankResult) -> RunRecord:
@@ -58,7 +57,7 @@ def test_samples_of_ranks_are_added_up_unless_they_are_shared(
 
 
 def test_a_rank_that_trains_nothing_has_no_part_in_the_samples() -> None:
-    actor = RankResult(rank=1, outcome=Outcome.ERROR, values={}, run={WITHOUT_STEPS: "none", "samples_unknown": "none"})
+    actor = RankResult(rank=1, outcome=Outcome.ERROR, run=run_of({"without_steps": "none", "samples_unknown": "none"}))
     record = record_of(rank(0, 16, loaded=0, digests=[1]), actor)
     assert (record.metrics["samples_per_step"], record.metrics["samples_per_s"]) == (16, 1600)
     assert "samples_unknown" not in record.facts
@@ -67,18 +66,18 @@ def test_a_rank_that_trains_nothing_has_no_part_in_the_samples() -> None:
 
 def test_of_ranks_that_make_other_numbers_of_steps_a_step_is_one_of_those_that_make_the_most() -> None:
     often, rarely = (rank(number, 32, loaded=32, digests=[number]) for number in (0, 1))
-    rarely.values.update(step_ms_mean=20.0, samples_per_s=1600.0)
+    rarely.metrics.update(step_ms_mean=20.0, samples_per_s=1600.0)
     record = record_of(often, rarely)
     assert record.facts["uneven_steps"] == "2"
     assert record.metrics["step_ms_mean"] == 10.0
     assert (record.metrics["samples_per_step"], record.metrics["samples_per_s"]) == (48, 4800)
-    rarely.values.update(step_ms_mean=12.0)  # as ranks of one training differ in a few steps
+    rarely.metrics.update(step_ms_mean=12.0)  # as ranks of one training differ in a few steps
     assert "uneven_steps" not in record_of(often, rarely).facts
 
 
 def test_where_one_rank_may_have_trained_or_tested_no_time_of_a_step_is_stated() -> None:
     unclear = rank(0, 16, loaded=16, digests=[1], time_unknown="35%")
-    del unclear.values["step_ms_mean"], unclear.values["samples_per_s"]
+    del unclear.metrics["step_ms_mean"], unclear.metrics["samples_per_s"]
     record = record_of(rank(1, 16, loaded=16, digests=[2]), unclear)
     assert record.facts["time_unknown"] == "35%"
     assert record.metrics["samples_per_step"] == 32
@@ -104,9 +103,9 @@ def test_the_word_of_the_user_is_taken_and_what_was_seen_is_kept_where_it_differ
 
 def test_ranks_that_wait_for_one_that_tests_have_its_time_of_a_step() -> None:
     tests = rank(0, 16, loaded=16, digests=[1])
-    tests.values.update(counted_share=0.5)
+    tests.metrics.update(counted_share=0.5)
     waits = rank(1, 16, loaded=16, digests=[2])
-    waits.values.update(step_ms_mean=20.0, counted_share=1.0)
+    waits.metrics.update(step_ms_mean=20.0, counted_share=1.0)
     record = record_of(tests, waits)
     assert record.metrics["step_ms_mean"] == 10
     assert record.metrics["samples_per_s"] == 3200
@@ -115,11 +114,10 @@ def test_ranks_that_wait_for_one_that_tests_have_its_time_of_a_step() -> None:
 def test_parts_of_a_model_on_ranks_that_share_their_samples_are_one_model() -> None:
     def part(number: int, digests: list[int], collectives: int) -> RankResult:
         result = rank(number, 16, loaded=16, digests=digests)
-        of_model = {
-            "parameter_sketch": [10.0, 5.0, float(number), 1.0], "sampled_parameters": [float(number)],
-            "collectives": collectives, "optimizer_steps": 20,
-        }  # fmt: skip
-        return replace(result, values={**result.values, **of_model})
+        result.parameter_sketch = [10.0, 5.0, float(number), 1.0]
+        result.sampled_parameters = [float(number)]
+        result.metrics |= {"collectives": collectives, "optimizer_steps": 20}
+        return result
 
     assert not record_of(part(0, [1], 40), part(1, [1], 40)).independent_ranks
     assert record_of(part(0, [1], 0), part(1, [1], 0)).independent_ranks

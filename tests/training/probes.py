@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import train_rank
+from tests.run_results import returning
 
 _built: list[nn.Module] = []
 
@@ -82,29 +84,30 @@ def turned_floats(split: str) -> Floats:
     return Floats(101 if split == "train" else 16, turned=split == "train")
 
 
-def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """`train_rank`, with what the int8 model holds in the result."""
     from dmls_ray.workloads.classification.quantization import weights_of
     from dmls_ray.workloads.classification.train import rank_trainer
 
     trial = rank_trainer(config, rank)
-    result = trial.result(trial.run(emit))
+    result = trial.run(emit)
     held = {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()}
-    return {**result, "run": {**result["run"], "returned": {"weights": held}}}
-
-
-def train_and_return_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """`train_rank` on a model of this module, with its trained parameters and buffers in the result."""
-    result = train_rank(config, rank, emit)
-    result["weights"] = [parameter.detach().flatten().tolist() for parameter in _built[-1].parameters()]
-    result["buffers"] = [value for buffer in _built[-1].buffers() for value in buffer.flatten().tolist()]
+    result.run.reported["returned"] = {"weights": held}
     return result
 
 
-def train_and_return_environment(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_and_return_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
+    """`train_rank` on a model of this module, with its trained parameters and buffers in the result."""
+    result = train_rank(config, rank, emit)
+    result.run.reported["weights"] = [parameter.detach().flatten().tolist() for parameter in _built[-1].parameters()]
+    result.run.reported["buffers"] = [value for buffer in _built[-1].buffers() for value in buffer.flatten().tolist()]
+    return result
+
+
+def train_and_return_environment(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """The variables of torchrun's environment, in the result of each rank; nothing is trained."""
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
-    return {"run": {"returned": {name: os.environ.get(name) for name in names}}}
+    return returning({name: os.environ.get(name) for name in names})
 
 
 class Exploding(nn.Module):
@@ -217,15 +220,15 @@ def late() -> nn.Module:
     return _built[-1]
 
 
-def report_start(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def report_start(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """What a run's clock has in it when the training function is called, and what the process did before it began."""
     clock_began = rank.assigned_at + rank.instruments_s
     process_s = time.time() - psutil.Process().create_time()
     called_s = time.perf_counter() - clock_began
-    return {"run": {"returned": {"called_s": called_s, "loading_s": process_s - called_s}}}
+    return returning({"called_s": called_s, "loading_s": process_s - called_s})
 
 
-def leave_mark_and_wait(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def leave_mark_and_wait(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Leave a file with the pid as its name, and wait to be killed."""
     Path(os.environ["MARKS"], str(os.getpid())).touch()
     time.sleep(600)

@@ -29,7 +29,7 @@ def config(**changes: Any) -> TrialConfig:
 
 
 def losses(result: RankResult) -> list[tuple[float, ...]]:
-    return [tuple(epoch[name] for name in METRICS) for epoch in result.run["epochs"]]
+    return [tuple(epoch.metrics[name] for name in METRICS) for epoch in result.run.epochs]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -59,12 +59,12 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     monkeypatch.delenv("DIE_IN_PASS")
     resumed = run_ranks(trial, artifacts=artifacts)
     assert resumed[0].outcome == "ok", resumed[0].traceback
-    assert resumed[0].run["resumed_epoch"] == 2
+    assert resumed[0].run.metrics["resumed_epoch"] == 2
     assert losses(resumed[0]) == losses(undisturbed[0])
     expected = weights(tmp_path / "undisturbed")
     assert all(torch.equal(weight, expected[name]) for name, weight in weights(tmp_path / "cut").items())
     assert list((tmp_path / "cut" / "checkpoints").iterdir()), "they stay until the driver has the record"
-    assert resumed[0].run["gradient_noise_scale"] == undisturbed[0].run["gradient_noise_scale"]
+    assert resumed[0].run.metrics["gradient_noise_scale"] == undisturbed[0].run.metrics["gradient_noise_scale"]
     values = resumed[0].values
     assert values["total_s"] >= sum(values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
 
@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     damage(tmp_path / "checkpoints" / "3.rank-0.pt")
     with pytest.warns(UserWarning, match=f"The checkpoint of epoch 3 cannot be read.*{reason}"):
         resumed = run_inline(trial, artifacts=artifacts)
-    assert resumed.run["resumed_epoch"] == 2
+    assert resumed.run.metrics["resumed_epoch"] == 2
     assert losses(resumed) == losses(undisturbed)
 
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(content: str, tmp_path: Pat
         torch.save([1] if content == "no checkpoint" else {"local": Payload(marker), "random": {}}, file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
         result = run_inline(trial, artifacts=ArtifactOptions(folder=str(tmp_path), checkpoints=True))
-    assert (result.outcome, result.run.get("resumed_epoch")) == ("ok", None)
+    assert (result.outcome, result.run.metrics.get("resumed_epoch")) == ("ok", None)
     assert not marker.exists()
 
 

@@ -25,6 +25,7 @@ from dmls_ray.training.process import store_at
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.fork_server import ForkServer
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.run_results import returning
 
 CONFIG = TrialConfig(batch_per_rank=16)
 
@@ -32,7 +33,7 @@ MACHINES = ("a", "a", "b", "c")
 """Of the ranks whose link is measured, which are processes of this one."""
 
 
-def leave_state_behind(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def leave_state_behind(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Return the state of the process, and change it."""
     found = {
         "variable": os.environ.get("LEFT_BEHIND"),
@@ -45,38 +46,38 @@ def leave_state_behind(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[
     torch.set_default_dtype(torch.float64)
     torch.nn.Module.forward = None  # type: ignore[assignment]
     threading.Thread(target=time.sleep, args=(600,)).start()
-    return {"run": {"returned": found}}
+    return returning(found)
 
 
-def fail(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def fail(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     raise ArithmeticError("a fault")
 
 
-def crash(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def crash(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     os.kill(os.getpid(), signal.SIGSEGV)
     return {}
 
 
-def end_in_c(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def end_in_c(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     ctypes.CDLL(None).exit(0)
     return {}
 
 
-def become_another_program(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def become_another_program(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     os.execlp("sleep", "sleep", "60")
 
 
-def add_up(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def add_up(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     total = torch.tensor(float(rank.rank + 1))
     dist.all_reduce(total)
-    return {"run": {"returned": {"total": float(total)}}}
+    return returning({"total": float(total)})
 
 
-def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def stop_when_asked(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     epoch = 1
     while emit(EpochEnded(epoch=EpochRecord(epoch=epoch))):
         epoch += 1
-    return {"run": {"returned": {"epochs": epoch}}}
+    return returning({"epochs": epoch})
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def result_of(
 def test_nothing_that_a_run_leaves_behind_reaches_the_next_one(server: ForkServer) -> None:
     first, second = (result_of(server, leave_state_behind) for _ in range(2))
     assert first.outcome is Outcome.OK
-    assert first.run["returned"]["variable"] is None
+    assert first.run.reported["returned"]["variable"] is None
     assert first.run == second.run
 
 
@@ -145,7 +146,7 @@ def test_a_prunable_run_waits_for_the_decision_after_each_epoch(server: ForkServ
         return len(taken) < 3
 
     result = result_of(server, stop_when_asked, RankInfo(prunable=True), emit)
-    assert result.run["returned"] == {"epochs": 3}
+    assert result.run.reported["returned"] == {"epochs": 3}
     assert [event.epoch.epoch for event in taken if isinstance(event, EpochEnded)] == [1, 2, 3]
 
 
@@ -155,7 +156,7 @@ def test_the_children_of_two_ranks_form_a_process_group(servers: list[ForkServer
     ranks = [RankInfo(rank=rank, world_size=2, backend="gloo", store_address=address) for rank in range(2)]
     with ThreadPoolExecutor(2) as threads:
         results = list(threads.map(result_of, servers, [add_up, add_up], ranks))
-    assert [result.run["returned"] for result in results] == [{"total": 3.0}] * 2
+    assert [result.run.reported["returned"] for result in results] == [{"total": 3.0}] * 2
 
 
 def _measure_link_of(number: int, folder: str, reported: Any) -> None:

@@ -17,6 +17,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
 from tests.new_processes import run_inline, run_ranks, run_spawned
 from tests.records.test_model import recorded
+from tests.run_results import returning
 from tests.training.test_engine import UNEVEN, run_each, weights
 
 
@@ -56,13 +57,13 @@ OTHER: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def trained() -> dict[str, list[dict[str, Any]]]:
+def trained() -> dict[str, list[RankResult]]:
     names = EXACT | OTHER
     return dict(zip(names, run_each(*(config(**changes) for changes in names.values())), strict=True))
 
 
-def losses(ranks: list[dict[str, Any]]) -> list[float]:
-    return [epoch["train_loss"] for epoch in ranks[0]["run"]["epochs"]]
+def losses(ranks: list[RankResult]) -> list[float]:
+    return [epoch.metrics["train_loss"] for epoch in ranks[0].run.epochs]
 
 
 @pytest.mark.parametrize(
@@ -83,27 +84,28 @@ def test_rounded_gradients_converge_as_exact_ones_do(name: str, trained: Any) ->
     plain = losses(trained["plain"])
     assert losses(trained[name]) != plain, "something must have been rounded"
     assert losses(trained[name]) == pytest.approx(plain, rel=0.15)
-    assert trained[name][0]["run"]["skipped_steps"] == 0
+    assert trained[name][0].run.metrics["skipped_steps"] == 0
     weights(trained[name])
 
 
 @pytest.mark.parametrize("name", ["stopping", "validation"])
 def test_all_ranks_stop_after_the_same_epoch_with_the_same_weights(name: str, trained: Any) -> None:
     first, second = trained[name]
-    assert first["run"]["best_epoch"] == second["run"]["best_epoch"]
-    assert len(first["run"]["epochs"]) == len(second["run"]["epochs"]) < config(**OTHER[name]).epochs
+    assert first.run.metrics["best_epoch"] == second.run.metrics["best_epoch"]
+    assert len(first.run.epochs) == len(second.run.epochs) < config(**OTHER[name]).epochs
     weights(trained[name])
 
 
 def test_communication_is_measured_on_every_rank_and_hidden_communication_is_subtracted(trained: Any) -> None:
-    for rank in trained["plain"]:
+    for result in trained["plain"]:
+        rank, run = result.metrics, result.run.metrics
         assert rank["comm_ms"] > 0
         assert 0 <= rank["overlap_ms"] <= rank["comm_ms"]
         assert rank["exposed_comm_ms"] == pytest.approx(rank["comm_ms"] - rank["overlap_ms"])
         assert rank["forward_ms"] > 0
         assert rank["backward_ms"] >= 0
         parts = ("data_wait_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "optimizer_ms", "rest_ms")
-        counted = rank["run"]["steps"] - rank["run"]["warmup_steps"]
+        counted = run["steps"] - run["warmup_steps"]
         share = sum(rank[part] for part in parts) / (rank["train_s"] / counted * 1e3)
         assert share > 0.95
         # Communication is sampled in some passes. On a busy machine it can be more than the mean backward pass, of
@@ -113,10 +115,10 @@ def test_communication_is_measured_on_every_rank_and_hidden_communication_is_sub
 
 def test_a_rank_that_waits_for_a_slower_one_does_not_count_the_wait_as_communication(trained: Any) -> None:
     """Rank 1 computes 100 ms longer in each pass, so rank 0 waits as long in its reduction."""
-    waits = ({"exposed_comm_ms": item["exposed_comm_ms"]} for item in trained["late"])
-    metrics = recorded(*(RankResult(rank=rank, values=item) for rank, item in enumerate(waits))).metrics
+    waits = ({"exposed_comm_ms": item.metrics["exposed_comm_ms"]} for item in trained["late"])
+    metrics = recorded(*(RankResult(rank=rank, metrics=item) for rank, item in enumerate(waits))).metrics
     exposed_ms, wait_ms = metrics["exposed_comm_ms"], metrics["straggler_wait_ms"]
-    assert exposed_ms == trained["late"][1]["exposed_comm_ms"] < 50 < wait_ms
+    assert exposed_ms == trained["late"][1].metrics["exposed_comm_ms"] < 50 < wait_ms
 
 
 def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:
@@ -127,23 +129,23 @@ def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:
 
 
 def test_the_evaluation_on_training_samples_is_over_all_ranks(trained: Any) -> None:
-    first, second = (rank["run"] for rank in trained["plain"])
+    first, second = (rank.run.metrics for rank in trained["plain"])
     assert first["train_eval_samples"] == first["test_samples"] == 37
     assert all(first[name] == second[name] for name in ("train_eval_loss", "train_eval_accuracy"))
 
 
 def test_all_ranks_test_the_same_running_statistics(trained: Any) -> None:
     first, second = trained["norm"]
-    assert first["buffers"] == second["buffers"] != []
+    assert first.run.reported["buffers"] == second.run.reported["buffers"] != []
 
 
 def test_the_noise_scale_is_reported_if_configured(trained: Any) -> None:
     for name in ("noise", "noise and fp16", "noise and accumulation"):
-        assert all(rank["run"]["gradient_noise_scale"] != 0 for rank in trained[name])
-    assert trained["plain"][0]["run"]["gradient_noise_scale"] is None
+        assert all(rank.run.metrics.get("gradient_noise_scale") != 0 for rank in trained[name])
+    assert "gradient_noise_scale" not in trained["plain"][0].run.metrics
 
 
-def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> RankResult:
     """The noise scale by the meter, and by its definition from the gradient of each sample, at fixed weights."""
     from dmls_ray.workloads.classification.data.loaders import normalize
     from dmls_ray.workloads.classification.train import rank_trainer
@@ -159,10 +161,8 @@ def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     each = torch.stack(gradients)
     made.model.zero_grad()
     made.run(lambda event: None)
-    return {
-        "metered": made.noise.read(made.collective.sum),
-        "defined": float(each.var(0).sum() / each.mean(0).square().sum()),
-    }
+    defined = float(each.var(0).sum() / each.mean(0).square().sum())
+    return returning({"metered": made.noise.read(made.collective.sum), "defined": defined})
 
 
 @pytest.mark.slow
@@ -172,7 +172,8 @@ def test_the_noise_scale_is_the_variance_of_gradients_over_their_squared_mean() 
     for changed in (trial, trial.replace(accum_steps=2)):
         ranks = run_ranks(changed, train=compare_noise)
         assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
-        assert ranks[0].values["metered"] == pytest.approx(ranks[0].values["defined"], rel=0.25)
+        scales = ranks[0].run.reported["returned"]
+        assert scales["metered"] == pytest.approx(scales["defined"], rel=0.25)
 
 
 class TimersOfDDP:
@@ -234,27 +235,27 @@ def compiled_config(**changes: Any) -> TrialConfig:
 
 
 def losses_of_tests(result: RankResult) -> list[float]:
-    return [epoch["test_loss"] for epoch in result.run["epochs"]]
+    return [epoch.metrics["test_loss"] for epoch in result.run.epochs]
 
 
 @pytest.mark.slow
 def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_up() -> None:
-    def recompiled(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    def recompiled(trial: TrialConfig, rank: Any, emit: Any) -> RankResult:
         made = rank_trainer(trial, rank)
         stats = compile_counters()["stats"]
         before = stats["unique_graphs"]
-        outcome = made.run(emit)
-        return {**made.result(outcome), "later": stats["unique_graphs"] - before}
+        result = made.run(emit)
+        result.run.reported["later"] = stats["unique_graphs"] - before
+        return result
 
     compiled, eager = run_inline(compiled_config(), train=recompiled), run_inline(compiled_config(compile="off"))
     assert compiled.outcome == "ok", compiled.traceback
     assert losses_of_tests(compiled) == pytest.approx(losses_of_tests(eager), rel=1e-3)
-    assert compiled.values["later"] == 0, "no shape is left for a timed step to compile"
-    run = compiled.run
-    assert 0 < run["compile_s"] <= compiled.values["setup_s"]
-    assert run["compile_cache"] in ("cold", "warm", "mixed")
+    assert compiled.run.reported["later"] == 0, "no shape is left for a timed step to compile"
+    assert 0 < compiled.run.metrics["compile_s"] <= compiled.values["setup_s"]
+    assert compiled.run.facts["compile_cache"] in ("cold", "warm", "mixed")
     again = run_inline(compiled_config())
-    assert again.run["compile_cache"] == "warm"
+    assert again.run.facts["compile_cache"] == "warm"
     assert losses_of_tests(again) == losses_of_tests(compiled)
 
 
@@ -289,8 +290,8 @@ def test_every_mode_learns_what_the_eager_one_does(mode: str, changes: dict[str,
 def test_a_compiled_model_trains_under_ddp() -> None:
     compiled, eager = (run_spawned(compiled_config(world_size=2, compile=mode)) for mode in ("default", "off"))
     assert [item.outcome for item in compiled] == ["ok", "ok"], compiled[0].traceback
-    assert all(item.run["compiled_graphs"] > 0 for item in compiled)
-    assert not any(item.run["without_effect"] for item in compiled)
+    assert all(item.run.metrics["compiled_graphs"] > 0 for item in compiled)
+    assert not any(item.run.facts.get("without_effect") for item in compiled)
     assert losses_of_tests(compiled[0]) == pytest.approx(losses_of_tests(eager[0]), rel=1e-3)
 
 

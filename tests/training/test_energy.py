@@ -119,7 +119,7 @@ def test_the_clocks_of_a_gpu_and_what_holds_them_down_are_sampled(monkeypatch: p
     for _ in range(4):
         sampler._sample()
     values = sampler.read()
-    assert values["utilization"]["held_by_power"] == [1, 1, 0, 0]
-    assert values["utilization"]["gpu_percent"] == [97] * 4
+    assert sampler.series["held_by_power"] == [1, 1, 0, 0]
+    assert sampler.series["gpu_percent"] == [97] * 4
     held = {"held_by_power": 0.5, "held_by_heat": 0.25, "held_by_hardware": 0}
     assert {name: values[name] for name in ("gpu_mhz", *held)} == {"gpu_mhz": 1500, **held}

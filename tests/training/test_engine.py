@@ -5,14 +5,14 @@ import math
 import time
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from dmls_ray.records.model import STEP_QUANTILES
-from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
+from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training import memory
 from dmls_ray.training.clocks import RUN_PHASES
 from dmls_ray.training.evaluation import Evaluator
@@ -23,6 +23,7 @@ from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
 from dmls_ray.workloads.classification.train import rank_trainer, train_rank
 from tests.new_processes import run_inline, run_ranks
+from tests.run_results import returning
 from tests.training.probes import train_and_return_weights, watched
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
@@ -34,20 +35,21 @@ def config(**changes: Any) -> TrialConfig:
     return TrialConfig(**{**batch, "dataset": UNEVEN, "epochs": 2, "device": "cpu", **changes})
 
 
-def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: Any) -> RankResult:
     """Several trials in one set of processes, since a process takes seconds to load PyTorch."""
-    return {"run": {"returned": {"each": [train_and_return_weights(item, rank, emit) for item in trials]}}}
+    return returning({"each": [train_and_return_weights(item, rank, emit) for item in trials]})
 
 
-def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
+def run_each(*trials: TrialConfig) -> list[list[RankResult]]:
     """The results of trials of one world size: by trial, then by rank."""
     ranks = run_ranks(trials[0], train=functools.partial(train_each, list(trials)))
     assert [item.outcome for item in ranks] == ["ok"] * len(ranks), ranks[0].traceback
-    return [[rank.run["returned"]["each"][number] for rank in ranks] for number in range(len(trials))]
+    each = [msgspec.convert(rank.run.reported["returned"]["each"], list[RankResult]) for rank in ranks]
+    return [list(of_trial) for of_trial in zip(*each, strict=True)]
 
 
-def weights(ranks: list[dict[str, Any]]) -> torch.Tensor:
-    reported = [torch.tensor([value for part in item["weights"] for value in part]) for item in ranks]
+def weights(ranks: list[RankResult]) -> torch.Tensor:
+    reported = [torch.tensor([value for part in item.run.reported["weights"] for value in part]) for item in ranks]
     assert all(torch.equal(rank, reported[0]) for rank in reported), "DDP keeps all ranks' parameters equal"
     return reported[0]
 
@@ -89,7 +91,7 @@ def test_ranks_and_accumulation_reach_the_same_parameters_under_every_optimizer_
 
 def test_a_model_that_changes_its_input_harms_no_later_epoch_and_no_later_run() -> None:
     trial = config(model="tests.training.probes:doubling", dataset="tests.training.probes:floats", lr=1e-9, epochs=3)
-    losses = [epoch["test_loss"] for _ in range(2) for epoch in run_inline(trial).run["epochs"]]
+    losses = [epoch.metrics["test_loss"] for _ in range(2) for epoch in run_inline(trial).run.epochs]
     assert losses == pytest.approx([losses[0]] * 6, rel=1e-4)
 
 
@@ -110,13 +112,13 @@ def test_test_metrics_are_exact_at_uneven_shards_and_at_fewer_samples_than_ranks
     few = trial.replace(dataset="synthetic:shape=1x8x8,classes=2,train=4,test=2", batch_per_rank=1)
     for item, samples, ranks in zip((trial, few), (37, 2), run_each(trial, few), strict=True):
         counts = [_samples_of(evaluation_shards(samples, item, rank), samples) for rank in range(3)]
-        assert sum(counts) == samples == ranks[0]["run"]["test_samples"]
+        assert sum(counts) == samples == ranks[0].run.metrics["test_samples"]
         tested = [(rank, count) for rank, count in zip(ranks, counts, strict=True) if count]
-        assert all(rank["test_accuracy"] is None for rank, count in zip(ranks, counts, strict=True) if not count)
-        last = ranks[0]["run"]["epochs"][-1]
-        hits = sum(round(rank["test_accuracy"] * count) for rank, count in tested)
+        assert all("test_accuracy" not in rank.metrics for rank, count in zip(ranks, counts, strict=True) if not count)
+        last = ranks[0].run.epochs[-1].metrics
+        hits = sum(round(rank.metrics["test_accuracy"] * count) for rank, count in tested)
         assert last["test_accuracy"] == pytest.approx(hits / samples, abs=1e-12)
-        loss = sum(rank["test_loss"] * count for rank, count in tested)
+        loss = sum(rank.metrics["test_loss"] * count for rank, count in tested)
         assert last["test_loss"] == pytest.approx(loss / samples, rel=1e-9)
 
 
@@ -125,9 +127,9 @@ def test_every_epoch_is_emitted_as_it_ends() -> None:
     result = run_inline(config(epochs=3), emit=events.append)
     reported = [event.epoch for event in events if isinstance(event, EpochEnded)]
     assert [epoch.epoch for epoch in reported] == [1, 2, 3]
-    assert events.count(Progress()) >= result.run["steps"], "each pass shows that the rank gets on"
+    assert events.count(Progress()) >= result.run.metrics["steps"], "each pass shows that the rank gets on"
     assert [epoch.metrics["test_accuracy"] for epoch in reported] == [
-        item["test_accuracy"] for item in result.run["epochs"]
+        item.metrics["test_accuracy"] for item in result.run.epochs
     ]
 
 
@@ -137,8 +139,8 @@ def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
     assert all(seconds >= 0 for seconds in phases)
     assert sum(phases) == pytest.approx(result.values["total_s"], rel=1e-9)
     steps = 2 * math.ceil(101 / 8)
-    assert (result.run["steps"], result.run["warmup_steps"]) == (steps, 4)
-    assert sum(item["images"] for item in result.run["epochs"]) == 2 * 101 - 4 * 8
+    assert (result.run.metrics["steps"], result.run.metrics["warmup_steps"]) == (steps, 4)
+    assert sum(item.metrics["images"] for item in result.run.epochs) == 2 * 101 - 4 * 8
 
 
 @pytest.mark.parametrize("changes", [{}, {"early_stopping": "test_accuracy", "patience": 1}, {"validation_share": 0.2}])
@@ -149,8 +151,8 @@ def test_train_accuracy_is_that_of_the_trained_model_without_dropout_and_augment
     trial = config(model="digits_convnet", dataset="digits", image_size=None, dropout=0.3, augmentation="crop",
                    loader=loader, loader_workers=0, batch_per_rank=64, **changes)  # fmt: skip
     made = rank_trainer(trial, RankInfo())
-    made.run(lambda event: None)
-    run = made.result(Outcome.OK)["run"]
+    result = made.run(lambda event: None)
+    run = result.run.metrics
     data = load_decoded("digits", None, None)
     kept, _ = hold_out(len(data.train_labels), trial)
     samples = kept[train_evaluation_samples(len(kept), len(data.test_labels), trial)]
@@ -160,7 +162,7 @@ def test_train_accuracy_is_that_of_the_trained_model_without_dropout_and_augment
         logits = made.model.eval()(normalize(images))
     assert run["train_eval_accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item(), abs=1e-6)
     assert run["train_eval_loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
-    assert run["train_eval_accuracy"] != run["epochs"][-1]["train_accuracy"]
+    assert run["train_eval_accuracy"] != result.run.epochs[-1].metrics["train_accuracy"]
 
 
 def test_the_evaluation_on_training_samples_is_in_no_phase_and_draws_no_random_number(
@@ -178,8 +180,7 @@ def test_the_evaluation_on_training_samples_is_in_no_phase_and_draws_no_random_n
 
     monkeypatch.setattr(made.task, "evaluation_batches", slow)
     before = time.perf_counter()
-    made.run(lambda event: None)
-    result = made.result(Outcome.OK)
+    result = made.run(lambda event: None).metrics
     assert torch.equal(states[0], torch.get_rng_state())
     assert result["instruments_s"] >= 0.3
     assert result["total_s"] <= time.perf_counter() - made.rank.assigned_at - 0.3
@@ -194,7 +195,7 @@ def test_utilization_is_sampled_until_the_training_ends(monkeypatch: pytest.Monk
     monkeypatch.setattr(memory, "PERIOD_S", 0.01)
     monkeypatch.setattr(Evaluator, "on_training_samples", slow)
     result = train_rank(config(epochs=20), RankInfo(), lambda event: None)
-    assert 0.0 < max(result["utilization"]["at_s"]) <= result["total_s"] - result["setup_s"]
+    assert 0.0 < max(result.utilization["at_s"]) <= result.metrics["total_s"] - result.metrics["setup_s"]
 
 
 def test_a_batch_that_is_larger_than_the_data_is_not_measured_as_that_batch() -> None:
@@ -207,7 +208,7 @@ def test_a_batch_that_is_larger_than_the_data_is_not_measured_as_that_batch() ->
 
 def test_a_short_run_still_has_steps_that_count() -> None:
     result = run_inline(config(warmup_steps=100, epochs=1, batch_per_rank=101))
-    assert (result.run["steps"], result.run["warmup_steps"]) == (1, 0)
+    assert (result.run.metrics["steps"], result.run.metrics["warmup_steps"]) == (1, 0)
     assert result.values["step_ms_p50"] is not None
     assert len(result.values["step_ms_quantiles"]) == len(STEP_QUANTILES)
 
@@ -222,7 +223,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_as_diverged_on_all_ranks() -> No
 
 def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() -> None:
     def losses(**changes: Any) -> list[float]:
-        return [item["train_loss"] for item in run_inline(config(**changes)).run["epochs"]]
+        return [item.metrics["train_loss"] for item in run_inline(config(**changes)).run.epochs]
 
     assert losses() == losses()
     assert losses() != losses(seed=1)
@@ -231,42 +232,43 @@ def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() 
 def test_the_record_has_the_epoch_in_which_a_target_accuracy_was_first_reached() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=6, target_accuracy=0.8)
     result = run_inline(trial)
-    run = result.run
-    accuracies = [epoch["test_accuracy"] for epoch in run["epochs"]]
+    run = result.run.metrics
+    accuracies = [epoch.metrics["test_accuracy"] for epoch in result.run.epochs]
     first = next(number for number, accuracy in enumerate(accuracies, start=1) if accuracy >= 0.8)
     assert 1 < first < 6, "the target must lie inside the run"
     assert run["target_epoch"] == first
     assert run["target_steps"] == first * run["steps"] / 6
     assert result.values["setup_s"] < run["target_s"] < result.values["total_s"]
-    assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0)).run
+    assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0)).run.metrics
 
 
 def test_tests_within_epochs_find_the_steps_to_the_target_and_leave_the_training_as_it_was() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=4, target_accuracy=0.8, dropout=0.2)
     coarse = run_inline(trial)
     fine = run_inline(trial.replace(target_tests=45))  # as many as an epoch has steps
-    steps = fine.run["target_steps"]
-    assert coarse.run["target_steps"] - 45 < steps < coarse.run["target_steps"], "the target must lie inside an epoch"
-    assert fine.run["target_epoch"] == coarse.run["target_epoch"] == 1 + steps // 45
+    steps = fine.run.metrics["target_steps"]
+    last = coarse.run.metrics["target_steps"]
+    assert last - 45 < steps < last, "the target must lie inside an epoch"
+    assert fine.run.metrics["target_epoch"] == coarse.run.metrics["target_epoch"] == 1 + steps // 45
     for name in ("train_loss", "test_loss", "test_accuracy"):
-        assert [item[name] for item in fine.run["epochs"]] == [item[name] for item in coarse.run["epochs"]]
+        assert [item.metrics[name] for item in fine.run.epochs] == [item.metrics[name] for item in coarse.run.epochs]
     assert fine.values["instruments_s"] > coarse.values["instruments_s"]
 
 
 def test_a_run_that_stops_at_its_target_trains_to_the_end_of_that_epoch() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=9, target_accuracy=0.8, stop_at_target=True)
     run = run_inline(trial.replace(target_tests=15)).run
-    assert run["target_epoch"] == len(run["epochs"]) < 9
-    assert run["target_steps"] % 3 == 0
-    assert run["steps"] == 45 * len(run["epochs"])
+    assert run.metrics["target_epoch"] == len(run.epochs) < 9
+    assert run.metrics["target_steps"] % 3 == 0
+    assert run.metrics["steps"] == 45 * len(run.epochs)
 
 
 def test_two_ranks_find_the_same_steps_to_the_target() -> None:
     trial = config(dataset="digits", batch_per_rank=16, epochs=4, target_accuracy=0.8, target_tests=15, world_size=2)
     ranks = run_ranks(trial)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
-    assert ranks[0].run["target_steps"] == ranks[1].run["target_steps"] < ranks[0].run["steps"]
-    assert ranks[0].run["target_s"] == ranks[1].run["target_s"]
+    assert ranks[0].run.metrics["target_steps"] == ranks[1].run.metrics["target_steps"] < ranks[0].run.metrics["steps"]
+    assert ranks[0].run.metrics["target_s"] == ranks[1].run.metrics["target_s"]
 
 
 @pytest.mark.gpu
@@ -275,9 +277,11 @@ def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_memory() -> None
     trial = config(dataset="synthetic:shape=1x8x8,classes=4,train=512,test=128", epochs=3, device="cuda")
     gpu, cpu = run_inline(trial), run_inline(trial.replace(device="cpu"))
     assert gpu.outcome == "ok", gpu.traceback
-    assert gpu.run["epochs"][-1]["test_accuracy"] == pytest.approx(cpu.run["epochs"][-1]["test_accuracy"], abs=0.05)
+    assert gpu.run.epochs[-1].metrics["test_accuracy"] == pytest.approx(
+        cpu.run.epochs[-1].metrics["test_accuracy"], abs=0.05
+    )
     assert gpu.values["peak_reserved_mib"] >= gpu.values["peak_mem_mib"] > 0
-    assert len(gpu.values["epochs"]) == 3
+    assert len(gpu.epochs) == 3
     assert gpu.values["step_ms_p50"] > 0
 
 
@@ -289,7 +293,7 @@ def _samples_of(shards: list[slice], samples: int) -> int:
 evaluation_shards.__test__ = False  # type: ignore[attr-defined]  # a function that tests use, and no test
 
 
-def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> RankResult:
     """`train_rank`, with how often gradients were reduced and what dropout's random numbers were."""
     from torch.nn.parallel import DistributedDataParallel
 
@@ -306,12 +310,13 @@ def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]
 
     DistributedDataParallel.__init__ = counting  # type: ignore[method-assign]
     result = train_rank(trial, rank, emit)
-    return {**result, "reductions": counted[0], "random": float(torch.rand(()))}
+    result.run.reported = {"reductions": counted[0], "random": float(torch.rand(()))}
+    return result
 
 
 def test_gradients_are_reduced_once_a_step_and_each_rank_draws_different_random_numbers() -> None:
     trial = config(world_size=2, accum_steps=3, epochs=2)
     ranks = run_ranks(trial, train=count_reductions)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
-    assert [item.values["reductions"] for item in ranks] == [ranks[0].run["steps"]] * 2
-    assert ranks[0].values["random"] != ranks[1].values["random"]
+    assert [item.run.reported["reductions"] for item in ranks] == [ranks[0].run.metrics["steps"]] * 2
+    assert ranks[0].run.reported["random"] != ranks[1].run.reported["random"]

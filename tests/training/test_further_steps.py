@@ -32,6 +32,7 @@ from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
 from tests.new_processes import run_inline, run_ranks
+from tests.run_results import returning
 
 IMAGES = "synthetic:shape=1x16x16,classes=4,train=256,test=16"
 
@@ -41,11 +42,10 @@ def config(**changes: Any) -> TrialConfig:
     return TrialConfig(**{**base, **changes})
 
 
-def tensors(result: RankResult | dict[str, Any]) -> dict[str, float]:
+def tensors(result: RankResult) -> dict[str, float]:
     """The memory of the tensors, all and by kind."""
-    values = result if isinstance(result, dict) else result.values
-    assert "no_tensor_mem" not in values, values["no_tensor_mem"]
-    return {kind: values[f"{kind}_mem_mib"] for kind in ("tensor", *KINDS)}
+    assert not result.no_tensor_mem
+    return {kind: result.metrics[f"{kind}_mem_mib"] for kind in ("tensor", *KINDS)}
 
 
 def test_runs_of_one_configuration_need_equal_memory_and_its_kinds_add_up() -> None:
@@ -111,12 +111,13 @@ def real_step(trial: TrialConfig, rank: RankInfo) -> dict[str, Any]:
             step.step()
     state = {further_steps._address(tensor) for tensor in step.state_tensors()}
     real = sum(peak_by_kind(recording, before, gradients, state).values()) / MIB
-    alone = measure_tensors(trainer)
+    alone = RankResult()
+    measure_tensors(trainer, alone)
     return {"real": real, **tensors(alone)}
 
 
-def real_steps(trials: list[TrialConfig], trial: TrialConfig, rank: RankInfo, emit: Any) -> dict[str, Any]:
-    return {"run": {"returned": {"each": [real_step(item, rank) for item in trials]}}}
+def real_steps(trials: list[TrialConfig], trial: TrialConfig, rank: RankInfo, emit: Any) -> RankResult:
+    return returning({"each": [real_step(item, rank) for item in trials]})
 
 
 def test_on_two_ranks_the_step_of_one_rank_needs_what_the_step_of_both_needs() -> None:
@@ -130,7 +131,7 @@ def test_on_two_ranks_the_step_of_one_rank_needs_what_the_step_of_both_needs() -
     ranks = run_ranks(trials[0], train=functools.partial(real_steps, trials))
     assert [item.outcome for item in ranks] == ["ok"] * 2, ranks[0].traceback
     for rank in ranks:
-        each = rank.run["returned"]["each"]
+        each = rank.run.reported["returned"]["each"]
         for trial, measured in zip(trials, each, strict=True):
             assert measured["tensor"] == pytest.approx(measured["real"], abs=512 / MIB), trial
         plain, zero, views, *_ = each
@@ -143,7 +144,9 @@ def test_the_step_leaves_the_model_and_the_random_numbers_as_they_are() -> None:
     trainer.run(lambda event: None)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     generator = torch.get_rng_state()
-    tensors(measure_tensors(trainer))
+    result = RankResult()
+    measure_tensors(trainer, result)
+    tensors(result)
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     assert torch.equal(generator, torch.get_rng_state())
 
@@ -164,14 +167,16 @@ def test_a_step_that_fails_leaves_the_run_ok_and_says_why(monkeypatch: pytest.Mo
 def test_a_model_that_communicates_in_its_forward_pass_is_not_measured_alone() -> None:
     trainer = rank_trainer(config(), RankInfo())
     trainer.model.add_module("synchronised", torch.nn.SyncBatchNorm(4))
-    measured = measure_tensors(trainer)
-    assert measured == {"no_tensor_mem": "SyncBatchNorm communicates in the forward pass, so no rank can step alone"}
+    result = RankResult()
+    measure_tensors(trainer, result)
+    assert result.no_tensor_mem == "SyncBatchNorm communicates in the forward pass, so no rank can step alone"
+    assert result.metrics == {}
 
 
 def test_the_step_is_in_no_time_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(trainer: Any) -> dict[str, Any]:
+    def slow(trainer: Any, result: RankResult) -> None:
         time.sleep(0.5)
-        return measure_tensors(trainer)
+        measure_tensors(trainer, result)
 
     monkeypatch.setattr(engine, "measure_tensors", slow)
     began = time.perf_counter()
@@ -233,7 +238,7 @@ def test_a_trace_has_the_parts_of_a_few_steps(tmp_path: Path, changes: dict[str,
     result = run_inline(config(**changes), artifacts=ArtifactOptions(folder=str(folder), trace=True))
     assert result.outcome == "ok", result.traceback
     names = spans(folder / trace_name(0))
-    steps = min(TRACED_STEPS, result.run["steps"] // len(result.run["epochs"]))
+    steps = min(TRACED_STEPS, result.run.metrics["steps"] // len(result.run.epochs))
     assert names.count("dmls_ray: optimizer") == steps
     assert names.count("dmls_ray: forward") == names.count("dmls_ray: backward") >= steps
     assert any(name.startswith("aten::") for name in names)
@@ -242,9 +247,9 @@ def test_a_trace_has_the_parts_of_a_few_steps(tmp_path: Path, changes: dict[str,
 def test_a_trace_changes_no_result_of_the_run(tmp_path: Path) -> None:
     traced = run_inline(config(), artifacts=ArtifactOptions(folder=str(tmp_path), trace=True))
     plain = run_inline(config())
-    assert traced.run["epochs"][-1]["test_loss"] == plain.run["epochs"][-1]["test_loss"]
+    assert traced.run.epochs[-1].metrics["test_loss"] == plain.run.epochs[-1].metrics["test_loss"]
     assert traced.values["tensor_mem_mib"] == plain.values["tensor_mem_mib"]
-    assert traced.run["steps"] == plain.run["steps"]
+    assert traced.run.metrics["steps"] == plain.run.metrics["steps"]
 
 
 def test_without_being_asked_for_no_trace_is_written(tmp_path: Path) -> None:

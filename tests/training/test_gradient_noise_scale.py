@@ -26,8 +26,8 @@ def test_short_windows_do_not_count_even_where_their_passes_are_full() -> None:
         noise_scale=True,
         device="cpu",
     )
-    result = run_inline(trial, train=compare_noise)
-    assert result.values["metered"] == pytest.approx(result.values["defined"], rel=0.4)
+    scales = run_inline(trial, train=compare_noise).run.reported["returned"]
+    assert scales["metered"] == pytest.approx(scales["defined"], rel=0.4)
 
 
 def metered(*norms: float) -> float | None:

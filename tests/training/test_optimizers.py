@@ -142,11 +142,11 @@ def test_an_optimizer_step_continues_exactly_from_its_saved_state() -> None:
 @pytest.mark.parametrize("changes", [{"label_smoothing": 0.3}, {"l1": 0.01}, {"weight_decay": 0.05}])
 def test_a_regulariser_changes_the_training(changes: dict[str, float]) -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=1, device="cpu")
-    plain, changed = (run_inline(item).run["epochs"][0] for item in (trial, trial.replace(**changes)))
+    plain, changed = (run_inline(item).run.epochs[0].metrics for item in (trial, trial.replace(**changes)))
     assert plain["test_loss"] != changed["test_loss"]
 
 
 def test_the_train_loss_is_the_cross_entropy_without_smoothing_so_that_it_compares_with_the_test_loss() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=1, device="cpu", lr=1e-9)
-    plain, smoothed = (run_inline(item).run["epochs"][0] for item in (trial, trial.replace(label_smoothing=0.9)))
+    plain, smoothed = (run_inline(item).run.epochs[0].metrics for item in (trial, trial.replace(label_smoothing=0.9)))
     assert smoothed["train_loss"] == pytest.approx(plain["train_loss"], abs=1e-5)

@@ -89,5 +89,5 @@ def test_tf32_is_seen_whichever_switch_of_pytorch_was_set(has_new_switch: bool) 
 @pytest.mark.parametrize("precision", ["tf32", "amp-fp16", "amp-bf16"])
 def test_every_format_trains_on_a_gpu(precision: str) -> None:
     full, other = (run_inline(config(device="cuda", precision=name)) for name in ("fp32", precision))
-    losses = [[epoch["train_loss"] for epoch in item.run["epochs"]] for item in (full, other)]
+    losses = [[epoch.metrics["train_loss"] for epoch in item.run.epochs] for item in (full, other)]
     assert losses[1] == pytest.approx(losses[0], rel=0.1)

@@ -121,7 +121,8 @@ TRIAL = TrialConfig(
 def _losses(*, discards: bool) -> list[Any]:
     if discards:
         discard_first_run("cpu")
-    return [(epoch["train_loss"], epoch["test_loss"]) for epoch in run_inline(TRIAL).run["epochs"]]
+    epochs = [epoch.metrics for epoch in run_inline(TRIAL).run.epochs]
+    return [(metrics["train_loss"], metrics["test_loss"]) for metrics in epochs]
 
 
 def test_a_discarded_run_trains_under_ddp_and_leaves_no_process_group() -> None:

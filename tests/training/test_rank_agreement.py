@@ -4,6 +4,7 @@ import functools
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.records.aggregate import independence_of
 from dmls_ray.records.model import RankRecord
-from dmls_ray.records.returned import part_of
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import parameter_sketch
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -22,6 +23,7 @@ from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import SMALL
 from tests.new_processes import run_ranks
+from tests.run_results import returning
 
 STEPS = 7
 
@@ -99,16 +101,12 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
         dist.destroy_process_group(group)
 
 
-_MEASURED = ("collectives", "optimizer_steps", "parameter_sketch", "sampled_parameters")
-
-
-def train_each(configs: dict[str, Any], config: Any, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_each(configs: dict[str, Any], config: Any, rank: RankInfo, emit: Emit) -> RankResult:
     """All ways in one pair of processes, which would take seconds to start."""
     each = {}
     for how, item in configs.items():
-        values = run_user_function(item, rank, emit)
-        each[how] = {name: values[name] for name in _MEASURED}
-    return {"run": {"returned": each}}
+        each[how] = run_user_function(item, rank, emit)
+    return returning(each)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +118,7 @@ def trained() -> dict[str, list[RankRecord]]:
     assert [item.outcome for item in results] == ["ok", "ok"], results[0].traceback
     ranks: dict[str, list[RankRecord]] = {how: [] for how in configs}
     for how, item in itertools.product(configs, results):
-        ranks[how].append(part_of({"rank": item.rank, **item.run["returned"][how]}, RankRecord, how))
+        ranks[how].append(msgspec.convert(item.run.reported["returned"][how], RankResult))
     return ranks
 
 
@@ -139,11 +137,10 @@ def test_ranks_that_train_alone_are_noticed(how: str, trained: dict[str, list[Ra
 def test_the_built_in_training_trains_one_model_on_two_ranks() -> None:
     trial = TrialConfig(dataset=SMALL, batch_per_rank=8, epochs=2, world_size=2, device="cpu", zero_redundancy=True)
     results = run_ranks(trial)
-    ranks = [part_of({"rank": item.rank, **item.values}, RankRecord, "a rank") for item in results]
-    assert independence_of(ranks) == ""
-    assert [rank.metrics["optimizer_steps"] for rank in ranks] == [12, 12]
-    assert len(ranks[0].parameter_sketch) == 4
-    assert ranks[0].metrics["collectives"] >= 12
+    assert independence_of(results) == ""
+    assert [rank.metrics["optimizer_steps"] for rank in results] == [12, 12]
+    assert len(results[0].parameter_sketch) == 4
+    assert results[0].metrics["collectives"] >= 12
 
 
 def test_the_distance_of_two_sketches_is_about_that_of_the_parameters() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.training import marks
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.step_phases import PHASES, StepPhases
@@ -70,7 +69,7 @@ def test_the_phases_add_up_to_the_time_of_a_step(changes: dict[str, Any]) -> Non
     for _ in range(3):  # on a busy machine, a rank may be halted for long between two steps
         result = run_inline(config(warmup_steps=2, loader_workers=0, **changes))
         assert all(ms >= 0 for ms in parts(result.values))
-        counted = result.run["steps"] - result.run["warmup_steps"]
+        counted = result.run.metrics["steps"] - result.run.metrics["warmup_steps"]
         share = sum(parts(result.values)) / (result.values["train_s"] / counted * 1e3)
         if share == pytest.approx(1, abs=0.05):
             break
@@ -87,8 +86,7 @@ def test_a_rank_that_waits_for_its_data_says_so(monkeypatch: pytest.MonkeyPatch)
             yield item
 
     monkeypatch.setattr(trial.task, "train_batches", slow)
-    trial.run(lambda event: None)
-    values = trial.result(Outcome.OK)
+    values = trial.run(lambda event: None).metrics
     found = {name: values[f"{name}_ms"] for name in PHASES}
     assert found["data_wait"] > 20
     assert found["data_wait"] > 0.5 * sum(found.values())

@@ -66,9 +66,9 @@ def test_a_stopped_run_reports_the_metrics_of_its_best_epoch() -> None:
                         early_stopping="validation_loss", patience=1, validation_share=0.25, lr=0.02,
                         device="cpu")  # fmt: skip
     result = run_inline(trial)
-    run = result.run
+    run, epochs = result.run.metrics, result.run.epochs
     assert (run["train_samples"], run["validation_samples"]) == (36, 12)
-    assert len(run["epochs"]) == run["best_epoch"] + 1 < 40
-    assert run["steps"] == 9 * len(run["epochs"])
-    assert result.values["test_loss"] == pytest.approx(run["epochs"][run["best_epoch"] - 1]["test_loss"])
-    assert all(epoch["validation_accuracy"] is not None for epoch in run["epochs"])
+    assert len(epochs) == run["best_epoch"] + 1 < 40
+    assert run["steps"] == 9 * len(epochs)
+    assert result.values["test_loss"] == pytest.approx(epochs[int(run["best_epoch"]) - 1].metrics["test_loss"])
+    assert all("validation_accuracy" in epoch.metrics for epoch in epochs)

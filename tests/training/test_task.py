@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.records.run_events import EpochEnded, Progress
+from dmls_ray.records.run_events import EpochEnded, Progress, RankResult
 from dmls_ray.training.engine import run_training
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
@@ -57,7 +57,7 @@ class LineTask(TrainingTask):
         return loss
 
 
-def train_line(config: LineConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_line(config: LineConfig, rank: RankInfo, emit: Emit) -> RankResult:
     return run_training(config, rank, emit, LineTask)
 
 
@@ -69,8 +69,8 @@ def test_a_task_trains_and_reports_the_values_of_its_meter() -> None:
     events: list[Any] = []
     result = run_inline(line(), train=train_line, emit=events.append)
     assert result.outcome == "ok", result.traceback
-    losses = [epoch["test_loss"] for epoch in result.run["epochs"]]
+    losses = [epoch.metrics["test_loss"] for epoch in result.run.epochs]
     assert losses[-1] < 0.1 * losses[0]
-    assert "train_accuracy" not in result.run["epochs"][0]
+    assert "train_accuracy" not in result.run.epochs[0].metrics
     assert sum(isinstance(event, EpochEnded) for event in events) == 6
     assert Progress() in events

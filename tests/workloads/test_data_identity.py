@@ -12,6 +12,7 @@ from PIL import Image
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.options import Options
 from dmls_ray.execution.planning import plan_sweep
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.errors import DataError
 from dmls_ray.workloads import base, registry
@@ -104,7 +105,7 @@ def test_a_rank_refuses_data_that_the_sweep_did_not_begin_with_and_names_its_mac
     check_data(workload, trial, RankInfo(identity=Identity(data={})))
 
 
-def check_slowly(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def check_slowly(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """The time of the check of data that rank 1 reads for half a second."""
 
     class Slow(ClassificationWorkload):
@@ -115,7 +116,7 @@ def check_slowly(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, A
             time.sleep(0.5 * rank.rank)
             return "as before"
 
-    return {"run": {}, "instruments_s": check_data(Slow(), config, rank).instruments_s}
+    return RankResult(metrics={"instruments_s": check_data(Slow(), config, rank).instruments_s})
 
 
 def test_a_rank_that_has_read_its_data_before_the_others_waits_for_them_in_no_time_of_the_run() -> None:

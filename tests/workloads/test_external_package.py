@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.metrics import Metric
-from dmls_ray.records.run_events import EpochEnded
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunResult
 from dmls_ray.workloads.base import Workload
 
 
@@ -60,7 +60,8 @@ def run(config, rank, emit):
         hits += sum(chance.random() ** 2 + chance.random() ** 2 <= 1 for _ in range(config.points))
         error = abs(4 * hits / (epoch * config.points) - 3.141592653589793)
         emit(EpochEnded(epoch=EpochRecord(epoch=epoch, metrics={"train_loss": error, "pi_error": error})))
-    return {"rank": 0, "total_s": 0.1 + config.points / 1e5, "run": {"points_per_s": 1e3 * config.points + config.seed}}
+    run = RunResult(metrics={"points_per_s": 1e3 * config.points + config.seed})
+    return RankResult(metrics={"total_s": 0.1 + config.points / 1e5}, run=run)
 '''
 
 SCRIPT = """

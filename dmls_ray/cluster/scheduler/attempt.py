@@ -12,7 +12,7 @@ from typing import Any
 from dmls_ray.cluster.messages import Job
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import WITHOUT_STEPS, EarlierAttempt, RankResult, RunStarted, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
 
 
 def now() -> float:
@@ -188,14 +188,14 @@ class Attempt:
     @property
     def _without_steps(self) -> str:
         """Why the run has no result, if no rank trained; empty if one did, for which others may have worked."""
-        reasons = [str(result.run.get(WITHOUT_STEPS, "")) for result in self.results.values()]
+        reasons = [result.run.without_steps for result in self.results.values()]
         return reasons[0] if reasons and all(reasons) else ""
 
     @property
     def _served_others(self) -> bool:
         """Whether all ranks that failed made no steps, and lost those that do since these were told to end."""
-        were_ended = any(result.run.get("was_ended") for result in self.results.values())
-        return were_ended and all(result.is_symptom and WITHOUT_STEPS in result.run for result in self._failed)
+        were_ended = any(result.run.was_ended for result in self.results.values())
+        return were_ended and all(result.is_symptom and result.run.without_steps for result in self._failed)
 
     @property
     def _first_ended(self) -> RankResult | None:
@@ -213,7 +213,7 @@ class Attempt:
         if not waiting:
             return ""
         names = ", ".join(map(str, sorted(waiting)))
-        if ended.run.get("was_ended"):
+        if ended.run.was_ended:
             return (
                 f"rank {ended.rank} was ended after {ended.steps} steps, and rank {names} waited in a collective of "
                 "another step; let the script run to its end: --steps none"

@@ -246,5 +246,6 @@ def metric_of(event: RunEvent, metric: str, before: float | None = None) -> floa
     if isinstance(event, EpochEnded):
         value = event.epoch.metrics.get(metric)
     elif isinstance(event, RunFinished) and event.results:
-        value = event.results[0].run.get(metric)
+        run = event.results[0].run
+        value = (run.metrics | run.reported).get(metric)
     return value if isinstance(value, int | float) and math.isfinite(value) else before

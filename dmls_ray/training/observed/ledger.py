@@ -203,16 +203,18 @@ class Ledger:
             found += hooks_without_effect(timers.late_hooks, self.backward_passes)
         return "; ".join(dict.fromkeys(found))
 
-    def times(self) -> dict[str, Any]:
-        """Milliseconds of counted steps and of their parts, with communication under DDP; none where they are in doubt.
+    @property
+    def has_step_times(self) -> bool:
+        """Whether it is known what a step takes."""
+        return not self._time_unknown
+
+    def parts_ms(self) -> dict[str, float]:
+        """Milliseconds of the parts of a counted step, with communication under DDP; none where they are in doubt.
 
         Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
         """
         if self._time_unknown:
             return {}
-        return {**self._timer.percentiles(), **self._parts_ms()}
-
-    def _parts_ms(self) -> dict[str, float]:
         communication = self._ddp_ms()
         parts = self._timer.phases.parts_ms(communication.get("exposed_comm_ms", 0.0))
         if not parts:

@@ -16,7 +16,6 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from dmls_ray.records.run_events import Progress
-from dmls_ray.training.clocks import PhaseClock, StepTimer
 from dmls_ray.training.compat import (
     after_each,
     after_each_scaled_loss,
@@ -28,7 +27,6 @@ from dmls_ray.training.compat import (
     is_skipped,
 )
 from dmls_ray.training.ddp import DDPTimers
-from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.further_steps import traced
 from dmls_ray.training.observed.collectives import Collectives
 from dmls_ray.training.observed.contents import content_of
@@ -42,8 +40,8 @@ from dmls_ray.training.observed.model_tests import ModelTests
 from dmls_ray.training.observed.seen_steps import SeenStep
 from dmls_ray.training.observed.without_effect import pins_in_vain
 from dmls_ray.training.optimizers import around_optimizer_steps
-from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.training.rank_agreement import AgreementMeter
+from dmls_ray.training.rank import Emit
+from dmls_ray.training.rank_meter import RankMeter
 
 WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
@@ -69,28 +67,25 @@ class ObservedSteps:
     its time counts but tests of the model, as `ModelTests` finds them.
 
     Args:
-        rank: this rank.
+        meter: of this rank; gets the timer of the steps, and has the clock that leaves instruments out.
         emit: takes the signs of progress, one for each step.
-        clock: leaves the work of `agreement` and of a trace out of the times of the run.
         warmup_steps: first steps that count in no percentile, at most; fewer where their times have settled.
         evaluation: what times are that look like tests of the model.
     """
 
     def __init__(
         self,
-        rank: RankInfo,
+        meter: RankMeter,
         emit: Emit,
-        clock: PhaseClock,
         warmup_steps: int = WARMUP_STEPS,
         evaluation: Meaning = "auto",
     ) -> None:
-        device = torch.device(rank.device)
-        self.timer = StepTimer(device, warmup_steps, on_warm=self._count_from_here, power=PowerMeter.of(rank))
+        rank, device = meter.rank, meter.device
+        self.meter = meter
+        self.timer = meter.time_steps(warmup_steps, self._count_from_here)
         self.count = 0
-        # It keeps the parameters of optimizers that the code no longer needs.
-        self.agreement = AgreementMeter() if rank.world_size > 1 else None
         self.inputs = ModelInputs(self._begin_forward, self._note_fault, device.type)
-        self._rank, self._untimed, self._emit = rank, clock.untimed, emit
+        self._rank, self._untimed, self._emit = rank, meter.clock.untimed, emit
         self._after = self.timer.phases.after
         self.leave_out: Callable[[], None] = functools.partial(self._after, "rest")
         """What the code did since the last mark is neither computation of a step nor a wait for data."""
@@ -236,8 +231,8 @@ class ObservedSteps:
             return
         unapplied, self._unapplied = self._unapplied, 0
         self._after("optimizer")
-        if self.agreement is not None:
-            self.agreement.step(optimizer)
+        if self.meter.agreement is not None:
+            self.meter.agreement.step(optimizer)
         self._apply()
         if self.ledger.rule.ends_step(optimizer):
             self._end_step(optimizer)
@@ -264,9 +259,10 @@ class ObservedSteps:
         if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
             for model in self.ledger.ddp:
                 model.read()
-        if optimizer is not None and self.agreement is not None and self.agreement.is_due:
+        agreement = self.meter.agreement
+        if optimizer is not None and agreement is not None and agreement.is_due:
             with self.timer.paused(), self._untimed():
-                self.agreement.sample(optimizer)
+                agreement.sample(optimizer)
         is_first = self.count in _MODELS_FOUND_AFTER
         if is_first or (self.count % _READ_EVERY == 0 and self._is_unseen()):
             with self.timer.paused(), self._untimed():

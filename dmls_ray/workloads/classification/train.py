@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.engine import RankTrainer, run_training
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.process import Collective
@@ -31,7 +32,7 @@ from dmls_ray.workloads.classification.quantization import QuantizedModel, check
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 
-def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Train and evaluate one configuration on this rank: the workload's entry point, see `run_training`."""
     rank = check_data(ClassificationWorkload(), config, rank)
     return run_training(config, rank, emit, ClassificationTask)

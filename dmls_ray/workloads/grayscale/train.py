@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.marks import elapsed_ms, marker, synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.rank import Emit, RankInfo
@@ -49,7 +50,7 @@ _SHEET_SIDE = 64
 """Pixels of each side of an image on a contact sheet."""
 
 
-def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Measure `turn_grey` on this rank as a training function is measured."""
     return run_user_function(
         config, rank, emit, workload=GrayscaleWorkload(), load=lambda config: (turn_grey, GrayscaleConfig)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
 from torch.optim import Optimizer
 
-from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.observed.evaluations import Meaning
 from dmls_ray.training.observed.observer import WARMUP_STEPS, ObservedSteps
-from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank import Emit
+from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.workloads.script.meeting import Meeting
 
 _MOST_RAISED = 3
@@ -35,9 +36,8 @@ class ScriptSteps(ObservedSteps):
     """Steps of a script.
 
     Args:
-        rank: this rank.
+        meter: of this rank.
         emit: takes the signs of progress.
-        clock: of the run.
         last: the step after which the script is ended; None: it is not; auto: the 50th, or an earlier one if the
             counted steps have taken two seconds.
         meeting: where the ranks agree on it; None at world size 1.
@@ -46,21 +46,20 @@ class ScriptSteps(ObservedSteps):
 
     def __init__(
         self,
-        rank: RankInfo,
+        meter: RankMeter,
         emit: Emit,
-        clock: PhaseClock,
         last: int | Literal["auto"] | None,
         meeting: Meeting | None,
         evaluation: Meaning = "auto",
     ) -> None:
         most = _MOST_STEPS if last == "auto" else last
         warmup_steps = max(WARMUP_STEPS, _MOST_WARMUP if most is None else most // 2)
-        super().__init__(rank, emit, clock, warmup_steps, evaluation)
-        self.first_step_s: float | None = None
-        """Seconds of the run up to the end of the first step."""
+        super().__init__(meter, emit, warmup_steps, evaluation)
+        self.first_step_s = math.nan
+        """Seconds of the run up to the end of the first step; no number without one."""
         self.end_process: Callable[[], None] = lambda: None
         """Ends a script that goes on although it was told to end."""
-        self._clock, self._most, self._meeting = clock, most, meeting
+        self._most, self._meeting = most, meeting
         self._may_be_fewer = last == "auto"
         self._raised = 0
 
@@ -77,8 +76,8 @@ class ScriptSteps(ObservedSteps):
 
     def _end_step(self, optimizer: Optimizer | None = None) -> None:
         super()._end_step(optimizer)
-        if self.first_step_s is None:
-            self.first_step_s = self._clock.total_s
+        if self.count == 1:
+            self.first_step_s = self.meter.clock.total_s
             if self._meeting is not None:
                 self._meeting.begin()
         if not self._is_last():

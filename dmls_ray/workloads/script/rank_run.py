@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import resource
 import sys
@@ -11,19 +10,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import Reported
-from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult
-from dmls_ray.training.clocks import PhaseClock
-from dmls_ray.training.error_to_outcome import check_code, failure
-from dmls_ray.training.marks import device_name
-from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
+from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.error_to_outcome import check_code, failure, result_of_rank
+from dmls_ray.training.observed.observed_run import ObservedRun, not_finite
 from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in_program
 from dmls_ray.workloads.script.config import THREADS, ScriptConfig
@@ -37,7 +34,7 @@ from dmls_ray.workloads.script.revisions import imported_as_they_are
 from dmls_ray.workloads.script.written import FileUse
 
 
-def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Run a script on this rank; `emit` and the result are as those of `run_training`.
 
     Args:
@@ -45,81 +42,52 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
         rank: this rank.
         emit: receives signs of progress.
     """
-    device, copy = torch.device(rank.device), config.copy
-    clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
+    meter = RankMeter(rank)
     meeting = _become_fresh_process(config, rank)
-    program, words, tree = config.program, config.words(), None
-    with clock.untimed():
-        if copy is not None:
-            # At world size 1, no other process takes part, and other sweeps may have a run of this name.
-            tree = copy.take(f"{rank.name} {rank.store_address or os.getpid()}")
-            program, *words = [word_in_copy(word, copy.root, tree) for word in (program, *words)]
-            enter(copy.root, tree)
-        if rank.identity.modules:
-            # In a copy, which has the files of the beginning whatever the user edits.
-            check_code(replace(rank.identity, modules=(program,)), rank.machine)
-    memory = MemoryMeter(device)  # after the variables of the script, which CUDA reads when it starts
-    steps = ScriptSteps(rank, emit, clock, config.steps, meeting, config.evaluation)
-    utilization = UtilizationSampler(device)
+    with meter.clock.untimed():
+        program, words, tree = _take_files(config, rank)
+    meter.begin_memory()  # after the variables of the script, which CUDA reads when it starts
+    steps = ScriptSteps(meter, emit, config.steps, meeting, config.evaluation)
+    observed = ObservedRun(meter, steps, taken=config.canonical())
 
-    def measured(ended: Ended) -> dict[str, Any]:
+    def result_of(ended: Ended) -> RankResult:
         flush()
-        reported = Reported(taken=config.canonical())
         told = logged.or_those_of(numbers_printed(log, config.patterns))
         is_told = not told.last.keys().isdisjoint(config.patterns)
-        outcome, reason = _outcome_of(copy.root if copy is not None else None, ended, steps, rank, log, is_told)
-        metrics = reported.read(told.last, set())
-        return {
-            "outcome": outcome.value,
-            "reason": reason,
+        result = observed.result(told.last)
+        result.outcome, result.reason = _outcome_of(config, ended, steps, rank, log, is_told)
+        if ended.error is not None and rank.world_size > 1:
             # Another rank's end is the cause then.
-            "is_symptom": rank.world_size > 1 and ended.error is not None and failure(ended.error, rank).is_symptom,
-            "setup_s": steps.first_step_s,
-            "total_s": clock.total_s,
-            "instruments_s": clock.instruments_s,
-            **steps.ledger.times(),
-            **steps.timer.power.read(),
-            **steps.ledger.rates(),
-            "sample_digests": steps.ledger.digests(),
-            **memory.read(),
-            "no_tensor_mem": "a script has no step that can be repeated after it",
-            **(steps.agreement.read_optimizers() if steps.agreement is not None else {}),
-            **utilization.read(),
-            "run": {
-                "device": device_name(device),
-                "backend": rank.backend or "",
-                # How long was measured says nothing of the training.
-                "steps": None if config.steps == "auto" else steps.count,
+            result.is_symptom = failure(ended.error, rank).is_symptom
+        result.metrics["setup_s"] = steps.first_step_s
+
+        run = result.run
+        if config.steps == "auto":
+            del run.metrics["steps"]  # how long was measured says nothing of the training
+        if not is_told and _serves_others(ended, steps, meeting):
+            run.without_steps = _without_steps(rank, last_line_of(log))
+        if config.steps is not None:
+            run.series = told.series(observed.reported.columns)
+        losses = steps.ledger.losses.values
+        run.was_ended = steps.is_at_end
+        run.said = config.said()
+        run.add(
+            {
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
-                **steps.ledger.facts(),
-                **(
-                    {WITHOUT_STEPS: _without_steps(rank, last_line_of(log))}
-                    if not is_told and serves_others(ended)
-                    else {}
-                ),
-                "said": config.said(),
                 "last_loss": steps.last_loss,
-                "tenth_loss": steps.ledger.losses.values[9] if len(steps.ledger.losses.values) > 9 else None,
-                "not_recorded": reported.left_out,
+                "tenth_loss": losses[9] if len(losses) > 9 else None,
                 "written": files.written(),
-                "written_in_copy": files.written_in_private() if copy is not None else [],
+                "written_in_copy": files.written_in_private() if tree is not None else [],
                 "read": files.read(),
-                "was_ended": steps.is_at_end,
-                "series": {} if config.steps is None else told.series(reported.columns),
-                **metrics,
-            },
-        }
-
-    def serves_others(ended: Ended) -> bool:
-        if steps.count or meeting is None:
-            return False
-        return ended.error is None or meeting.was_left()
+            }
+        )
+        return result
 
     def end_here(ended: Ended) -> NoReturn:
-        facts: dict[str, Any] = {"rank": rank.rank, "machine": rank.machine, "device": rank.device}
-        result: Any = replace(RankResult.of(measured(ended), **facts), steps=steps.count)
-        emit(result)  # to the process that waits for the result of this one
+        result = result_of_rank(result_of(ended), rank, "what the script measured")
+        result.steps = steps.count
+        emit(result)  # type: ignore[arg-type]  # to the process that waits for the result of this one
         end_process(ended.code)
 
     steps.end_process = lambda: end_here(Ended())
@@ -128,9 +96,27 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> dict[str, An
     with _working_folder(config), numbers_logged(folder) as logged:
         place = os.getcwd()
         files = FileUse(place, folder, [place if config.own_folder else "", str(tree or "")])
-        with utilization, steps.counted():
+        with observed.measured():
             ended = run_to_end(program, words, end_here)
-        return measured(ended)
+        return result_of(ended)
+
+
+def _take_files(config: ScriptConfig, rank: RankInfo) -> tuple[str, list[str], Path | None]:
+    """The program and its words, and the folder of the run's own copy of a repository; None without a copy.
+
+    Raises:
+        CodeDiffersError: the files are not those that the sweep began with.
+    """
+    program, words, tree = config.program, config.words(), None
+    if config.copy is not None:
+        # At world size 1, no other process takes part, and other sweeps may have a run of this name.
+        tree = config.copy.take(f"{rank.name} {rank.store_address or os.getpid()}")
+        program, *words = [word_in_copy(word, config.copy.root, tree) for word in (program, *words)]
+        enter(config.copy.root, tree)
+    if rank.identity.modules:
+        # In a copy, which has the files of the beginning whatever the user edits.
+        check_code(replace(rank.identity, modules=(program,)), rank.machine)
+    return program, words, tree
 
 
 def _become_fresh_process(config: ScriptConfig, rank: RankInfo) -> Meeting | None:
@@ -191,12 +177,12 @@ def _working_folder(config: ScriptConfig) -> Iterator[None]:
 
 
 def _outcome_of(
-    repository: Path | None, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str, is_told: bool
+    config: ScriptConfig, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str, is_told: bool
 ) -> tuple[Outcome, str]:
     """The outcome of a run, and why it is not ok.
 
     Args:
-        repository: that of a revision; None for the files as they are.
+        config: the configuration of the run.
         ended: how the script ended.
         steps: those that it made.
         rank: this rank.
@@ -214,21 +200,28 @@ def _outcome_of(
         return failed.outcome, reason
     if ended.replaced and not steps.is_at_end:
         return Outcome.ERROR, ended.replaced
-    for number, loss in enumerate(steps.ledger.losses.values, 1):
-        if loss is not None and not math.isfinite(loss):
-            return Outcome.DIVERGED, f"the loss of step {number} is not finite"
+    losses = enumerate(steps.ledger.losses.values, 1)
+    if loss := not_finite((f"the loss of step {number}", loss) for number, loss in losses):
+        return Outcome.DIVERGED, loss
     if ended.code and not steps.is_at_end:
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
         said = last_exception_in(log) or ("" if steps.count else last_line_of(log))
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said and f': {said}'}"
     if not steps.count and rank.world_size == 1 and not is_told:
         return Outcome.ERROR, _without_steps(rank, last_line_of(log))
-    if as_they_are := imported_as_they_are(repository) if repository is not None else []:
+    if config.copy is not None and (as_they_are := imported_as_they_are(config.copy.root)):
         return Outcome.ERROR, (
             f"{', '.join(as_they_are)} came from the repository itself and not from the copy at the revision, for "
             "example by an editable installation; uninstall it, and let the script find its modules by their folder"
         )
     return Outcome.OK, ""
+
+
+def _serves_others(ended: Ended, steps: ScriptSteps, meeting: Meeting | None) -> bool:
+    """Whether the rank made no step, and others may have trained."""
+    if steps.count or meeting is None:
+        return False
+    return ended.error is None or meeting.was_left()
 
 
 def _without_steps(rank: RankInfo, last_line: str) -> str:

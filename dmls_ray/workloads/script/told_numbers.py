@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+
+from dmls_ray.records.model import Series
 
 _MOST_VALUES = 50
 """First values of a number that are kept: a run whose length was not given makes as many steps."""
@@ -45,8 +46,8 @@ class ToldNumbers:
         joined._counts = {**self._counts, **others._counts}
         return joined
 
-    def series(self, columns: Mapping[str, str]) -> dict[str, Any]:
-        """The first values of the numbers, and how many there were, as fields of `Series`.
+    def series(self, columns: Mapping[str, str]) -> dict[str, Series]:
+        """The first values of the numbers, and how many there were.
 
         Args:
             columns: name -> name of the metric.
@@ -54,7 +55,7 @@ class ToldNumbers:
         found = {}
         for name, column in columns.items():
             if name in self._counts:
-                found[column] = {"first": self._first[name], "count": self._counts[name]}
+                found[column] = Series(first=self._first[name], count=self._counts[name])
         return found
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from dmls_ray.records.metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import Reported, part_of
-from dmls_ray.records.run_events import EpochEnded, Progress
-from dmls_ray.training.clocks import PhaseClock
-from dmls_ray.training.marks import device_name, synchronize
-from dmls_ray.training.memory import MemoryMeter, UtilizationSampler
+from dmls_ray.records.returned import part_of
+from dmls_ray.records.run_events import EpochEnded, Progress, RankResult
+from dmls_ray.training.observed.observed_run import ObservedRun, not_finite
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank_meter import RankMeter
 from dmls_ray.workloads.base import Workload, check_data
 from dmls_ray.workloads.user_function.ray_loop import call_loop, takes_rank
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, UserFunctionWorkload, load_function
@@ -33,7 +30,7 @@ def run_user_function(
     *,
     workload: Workload | None = None,
     load: Callable[[UserFunctionConfig], tuple[Callable[..., Any], type | None]] = load_function,
-) -> dict[str, Any]:
+) -> RankResult:
     """Call a training function on this rank; `emit` and the result are as those of `run_training`.
 
     The process is set up as for any run: seeded (the same on all ranks), its threads set, its device current. Memory,
@@ -50,58 +47,29 @@ def run_user_function(
         UnknownNameError, UserCodeError: the function cannot be found here.
         Exception: whatever the function raises.
     """
-    device = torch.device(rank.device)
     rank = check_data(workload or UserFunctionWorkload(config.train), config, rank)
-    clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
-    with clock.phase("setup_s"):
+    meter = RankMeter(rank)
+    with meter.clock.phase("setup_s"):
         prepare_process(config, rank)
-        memory = MemoryMeter(device)
+        meter.begin_memory()
         train, config_class = load(config)
         given = config.for_function(config_class)
-    steps = ObservedSteps(rank, emit, clock)
+    steps = ObservedSteps(meter, emit)
+    observed = ObservedRun(meter, steps, taken=config.canonical())
     rank = replace(rank, counter=steps.count_work)
-    # What precedes a report, as a test of the model, is in no forward pass.
-    reported = Reported(taken=config.canonical())
-    reporter = _Reporter(rank, emit, clock, reported, on_report=steps.leave_out)
+    reporter = _Reporter(rank, emit, observed)
+    function = train if takes_rank(train) else functools.partial(call_loop, train)
     returned: Any = None
-    with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
-        if takes_rank(train):
-            returned = train(given, rank, reporter.emit)
-        else:
-            returned = call_loop(train, given, rank, reporter.emit)
-    result = reported.read(returned, RETURNABLE)
-    del returned
-    synchronize(device)
-    total_s = clock.total_s
-    measured_memory = memory.read()
-    with clock.untimed():
-        agreed = steps.agreement.read_optimizers() if steps.agreement is not None else {}
-    diverged = reporter.not_finite or _not_finite(result)
-    return {
-        "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
-        "reason": f"{diverged} is not finite" if diverged else "",
-        "setup_s": clock.seconds["setup_s"],
-        "total_s": total_s,
-        "instruments_s": clock.instruments_s,
-        **steps.ledger.times(),
-        **steps.timer.power.read(),
-        **steps.ledger.rates(),
-        "sample_digests": steps.ledger.digests(),
-        **measured_memory,
-        "no_tensor_mem": "a user-defined training function has no step that can be repeated after it",
-        **agreed,
-        **utilization.read(),
-        "run": {
-            "device": device_name(device),
-            "backend": rank.backend or "",
-            "steps": steps.count,
-            **steps.ledger.facts(),
-            "stopped_epoch": reporter.stopped_epoch,
-            "epochs": [epoch.values for epoch in reporter.epochs],
-            "not_recorded": reported.left_out,
-            **result,
-        },
-    }
+    with observed.measured(), contextlib.suppress(Stopped):
+        returned = function(given, rank, reporter.emit)
+
+    result = observed.result(returned, RETURNABLE)
+    result.run.epochs = reporter.epochs
+    result.run.add({"stopped_epoch": reporter.stopped_epoch})
+    result.reason = not_finite([*reporter.losses, *_losses_in(result.run.reported)])
+    if result.reason:
+        result.outcome = Outcome.DIVERGED
+    return result
 
 
 class Stopped(BaseException):
@@ -111,13 +79,13 @@ class Stopped(BaseException):
 class _Reporter:
     """What the function reports while it runs."""
 
-    def __init__(
-        self, rank: RankInfo, emit: Emit, clock: PhaseClock, reported: Reported, *, on_report: Callable[[], None]
-    ) -> None:
-        self._rank, self._emit, self._clock, self._on_report = rank, emit, clock, on_report
-        self._reported = reported
+    def __init__(self, rank: RankInfo, emit: Emit, observed: ObservedRun) -> None:
+        self._rank = rank
+        self._emit = emit
+        self._observed = observed
         self.epochs: list[EpochRecord] = []
-        self.not_finite = ""
+        self.losses: list[tuple[str, float]] = []
+        """The losses of all epochs, by what they are called in a reason."""
         self.stopped_epoch: int | None = None
 
     def emit(self, event: Mapping[str, Any]) -> None:
@@ -127,7 +95,8 @@ class _Reporter:
             ValueError: the event is no dict, or its kind is unknown.
             Stopped: the run is to end here.
         """
-        self._on_report()
+        # What precedes a report, as a test of the model, is in no forward pass.
+        self._observed.steps.leave_out()
         if not isinstance(event, Mapping):
             raise ValueError(f"emit was given a value of type {type(event).__name__}; give a dict of values by name.")
         kind = event.get("kind", "epoch")
@@ -138,21 +107,19 @@ class _Reporter:
             return
         named = {name: value for name, value in event.items() if name != "kind"}
         following = len(self.epochs) + 1
-        values = self._reported.read({"epoch": following, **named}, {*RETURNABLE_PER_EPOCH, "epoch"})
+        values = self._observed.reported.read({"epoch": following, **named}, {*RETURNABLE_PER_EPOCH, "epoch"})
         number = values.pop("epoch", None)
         number = following if number is None else int(number)
-        values["ended_s"] = self._clock.total_s
+        values["ended_s"] = self._observed.meter.clock.total_s
         epoch = part_of({"epoch": number, **values}, EpochRecord, "an emitted epoch")
         self.epochs.append(epoch)
-        if (wrong := _not_finite(values)) and not self.not_finite:
-            self.not_finite = f"{wrong} of epoch {number}"
+        self.losses += [(f"{name} of epoch {number}", loss) for name, loss in _losses_in(values)]
         reports = self._rank.rank == 0 or self._rank.prunable
         if self._emit(EpochEnded(epoch=epoch) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
 
 
-def _not_finite(values: Mapping[str, Any]) -> str:
-    """The name of the first loss that is not finite; empty if all are."""
-    losses = ((name, value) for name, value in values.items() if is_loss(name) and isinstance(value, float))
-    return next((name for name, value in losses if not math.isfinite(value)), "")
+def _losses_in(values: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The losses among values, with their names."""
+    return [(name, value) for name, value in values.items() if is_loss(name) and isinstance(value, float)]

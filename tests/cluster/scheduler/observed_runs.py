@@ -118,7 +118,9 @@ class ObservedRuns:
             return
         assert event.attempts == len(event.earlier) + 1
         for item in event.results:
-            assert item.run["lease"].endswith(f"/{run_id}/{event.attempts}"), "a result belongs to another attempt"
+            assert item.run.reported["lease"].endswith(f"/{run_id}/{event.attempts}"), (
+                "a result belongs to another attempt"
+            )
 
         failed = [item for item in event.results if item.outcome is not Outcome.OK]
         if causes := {item.outcome for item in failed if not item.is_symptom}:

@@ -14,7 +14,7 @@ from typing import Any
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.options import RunLimits
-from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunStarted, is_last
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunResult, RunStarted, is_last
 from tests.cluster.scheduler.observed_runs import DETECTION_S, SLACK_S, ObservedRuns, Plan
 from tests.cluster.scheduler.ranks import asking, card, epoch, job, result
 
@@ -54,7 +54,9 @@ class Process:
     def give_back(self, outcome: str = "ok", **more: Any) -> None:
         """Return from the run under way."""
         if not self.outcome.done():
-            self.outcome.set_result(result(self.lease.rank.rank, outcome, run={"lease": self.lease.lease_id}, **more))
+            self.outcome.set_result(
+                result(self.lease.rank.rank, outcome, run=RunResult(reported={"lease": self.lease.lease_id}), **more)
+            )
 
     async def _serve(self) -> None:
         self.cluster.processes.append(self)

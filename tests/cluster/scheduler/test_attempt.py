@@ -16,7 +16,7 @@ from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.retry import retry
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import WITHOUT_STEPS, RankResult, Verdict
+from dmls_ray.records.run_events import RankResult, RunResult, Verdict
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -136,8 +136,8 @@ def test_only_ranks_that_began_more_collectives_waited_for_one_that_ended(
     assert verdict.reason.startswith(reason)
 
 
-IDLE = {"run": {WITHOUT_STEPS: "no step was seen"}}
-AT_END = {"steps": 50, "run": {"was_ended": True}}
+IDLE = {"run": RunResult(without_steps="no step was seen")}
+AT_END = {"steps": 50, "run": RunResult(was_ended=True)}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dmls_ray import load
 from dmls_ray.cluster.tune.trainables import metric_of
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished, Verdict
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished, RunResult, Verdict
 from tests.conftest import PROJECT, SMALL, Command
 
 FLAGS = ("--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--batch-per-rank", "8")
@@ -24,7 +24,7 @@ def test_the_metric_of_an_event_is_in_it_or_the_last_reported() -> None:
         metric_of(EpochEnded(epoch=EpochRecord(epoch=1, metrics={"test_loss": float("nan")})), "test_loss", 0.7) == 0.7
     )
     verdict = Verdict(outcome=Outcome.OK)
-    results = tuple(RankResult(rank=rank, run={"bits": bits}) for rank, bits in enumerate((1.5, 9)))
+    results = tuple(RankResult(rank=rank, run=RunResult(reported={"bits": bits})) for rank, bits in enumerate((1.5, 9)))
     assert metric_of(RunFinished(verdict=verdict, results=results), "bits", 2) == 1.5
     assert metric_of(RunFinished(verdict=verdict), "bits", 2) == 2
 

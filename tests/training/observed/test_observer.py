@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from dmls_ray.training.clocks import PhaseClock
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.rank_meter import RankMeter
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,6 @@ from dmls_ray.training.rank import RankInfo
     ],
 )
 def test_a_warm_up_ends_once_two_steps_take_as_long_as_the_fast_ones(seconds: list[float], is_over: bool) -> None:
-    rank = RankInfo()
-    steps = ObservedSteps(rank, lambda event: None, PhaseClock(torch.device("cpu"), rank.assigned_at, 0.0))
+    steps = ObservedSteps(RankMeter(RankInfo()), lambda event: None)
     steps.ledger.early_s += seconds
     assert steps._is_settled() == is_over

@@ -114,11 +114,11 @@ def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batche
 
 @pytest.mark.slow
 def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model() -> None:
-    fp32 = run_inline(config(inference_batch=16)).run
+    fp32 = run_inline(config(inference_batch=16)).run.metrics
     for kind in ("static", "qat"):
         result = run_inline(config(quantization=kind, inference_batch=16))
         assert result.outcome == "ok", result.traceback
-        run = result.run
+        run = result.run.metrics
         assert run["int8_test_accuracy"] > 0.85
         assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.03)
         assert run["int8_checkpoint_bytes"] < run["fp32_checkpoint_bytes"] == fp32["fp32_checkpoint_bytes"]
@@ -126,10 +126,10 @@ def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model()
             0 < run[f"{name}_ms_p50"] <= run[f"{name}_ms_p95"]
             for name in ("fp32_eager", "fp32_compiled", "int8_compiled")
         )
-        last = run["epochs"][-1]["test_accuracy"]
+        last = result.run.epochs[-1].metrics["test_accuracy"]
         assert last == run["int8_test_accuracy" if kind == "qat" else "fp32_test_accuracy"]
         assert run["quantize_s"] > 0
-        assert run["vnni"] is has_vnni()
+        assert result.run.facts.get("vnni") is has_vnni()
     assert "int8_test_accuracy" not in fp32
 
 
@@ -137,8 +137,8 @@ def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model()
 def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
     ranks = run_ranks(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_return_int8)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
-    assert ranks[0].run["returned"] == ranks[1].run["returned"]
-    assert ranks[0].run["int8_test_accuracy"] == ranks[0].run["epochs"][-1]["test_accuracy"] > 0.6
+    assert ranks[0].run.reported["returned"] == ranks[1].run.reported["returned"]
+    assert ranks[0].run.metrics["int8_test_accuracy"] == ranks[0].run.epochs[-1].metrics["test_accuracy"] > 0.6
 
 
 def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_the_other_options() -> None:

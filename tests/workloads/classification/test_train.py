@@ -39,4 +39,4 @@ def test_settings_without_effect_are_named(model: str, changes: dict[str, str], 
     name = f"{__name__}:flat" if model == "flat" else model
     result = run_inline(TrialConfig(model=name, dataset=SMALL, batch_per_rank=8, epochs=1, device="cpu", **changes))
     assert result.outcome == "ok", result.reason
-    assert result.run["without_effect"] == said
+    assert result.run.facts.get("without_effect") == said

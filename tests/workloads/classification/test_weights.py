@@ -78,8 +78,8 @@ def test_another_process_reaches_the_recorded_accuracy_with_the_saved_weights(
     run = trained(tmp_path, **changes).run
     opened = call([sys.executable, "-c", DIGITS], tmp_path, env={"PYTHONPATH": f"{tmp_path}:{PROJECT}"})
     accuracy, *modules = opened.stdout.split()
-    best = run["epochs"][(run.get("best_epoch") or 0) - 1]["test_accuracy"]
-    expected = run.get("fp32_test_accuracy", best)
+    best = run.epochs[int(run.metrics.get("best_epoch", 0)) - 1].metrics["test_accuracy"]
+    expected = run.metrics.get("fp32_test_accuracy", best)
     assert modules == loaded, opened.stderr
     assert float(accuracy) == pytest.approx(expected, abs=1e-9)
     about = json.loads((tmp_path / "weights.json").read_text())

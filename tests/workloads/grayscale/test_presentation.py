@@ -19,7 +19,7 @@ from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.run_events import RankResult, RunResult
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.grayscale.presentation import chart
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
@@ -50,8 +50,8 @@ def sweep(
                 "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
                 "timed_images": min(4, images) if few else images, "levels_apart": 1, **measures,
             }  # fmt: skip
-            run = {"device": values["device"], **returned}
-            take_results(record, [RankResult(rank=0, values={"total_s": 1.0}, run=run)])
+            run = RunResult(device=values["device"], reported=returned)
+            take_results(record, [RankResult(rank=0, metrics={"total_s": 1.0}, run=run)])
         records.append(record)
     return Results("results/grayscale", records)
 

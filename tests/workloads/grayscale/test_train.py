@@ -28,7 +28,7 @@ def result_of(**values: Any) -> tuple[RankResult, dict[str, Any], list[Any]]:
     config = GrayscaleWorkload().schema().make(**{"images": 8, "image_size": 16, "timed_s": 0.0, **values})
     events: list[Any] = []
     result = run_inline(config, train=run_rank, emit=events.append)
-    return result, dict(result.run), events
+    return result, result.run.reported, events
 
 
 def test_a_run_reports_the_time_of_a_pass_and_the_rates_that_follow() -> None:

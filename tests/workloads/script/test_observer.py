@@ -74,30 +74,30 @@ def test_samples_and_number_format_of_usual_loops_are_seen(
 ) -> None:
     result = run.one(BEGIN + loop)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["steps"] == 20
+    assert result.run.metrics["steps"] == 20
     assert result.values["samples_per_step"] == samples
-    assert result.run["counted_by"] == "loader and model agree"
-    assert result.run["number_format"] == number_format
-    assert 0 < result.run["first_loss"] < 10  # as it was before a scaler
+    assert result.run.facts["counted_by"] == "loader and model agree"
+    assert result.run.facts["number_format"] == number_format
+    assert 0 < result.run.metrics["first_loss"] < 10  # as it was before a scaler
     assert result.values["step_ms_p50"] > 0
 
 
 def test_three_steps_are_enough_to_see_samples(run: Runner) -> None:
     result = run.one(BEGIN + LOOP, steps=3)
     assert result.values["samples_per_s"] > 0
-    assert result.run["counted_by"] == "loader and model agree"
+    assert result.run.facts["counted_by"] == "loader and model agree"
 
 
 def test_workers_of_a_loader_are_not_taken_for_the_script(run: Runner) -> None:
     result = run.one(BEGIN + WORKERS, steps=10)
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 10)
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 10)
     assert result.values["samples_per_step"] == 16
 
 
 @pytest.mark.slow
 def test_steps_of_a_compiled_model_are_seen_and_the_compilation_is_warm_up(run: Runner) -> None:
     result = run.one(BEGIN + "model = torch.compile(model)\n" + LOOP, steps=30)
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 30), result.reason
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 30), result.reason
     assert result.values["samples_per_step"] == 16
     assert result.values["step_ms_p95"] < 500
 
@@ -120,7 +120,7 @@ for number, (x, y) in enumerate(loader, 1):
     base = one.values["early_loss"]
     assert four.values["early_loss"] * 4 == pytest.approx(base, rel=ROUNDING)
     assert faster.values["early_loss"] != pytest.approx(base, rel=ROUNDING)
-    assert faster.run["first_loss"] == pytest.approx(one.run["first_loss"], rel=ROUNDING)
+    assert faster.run.metrics["first_loss"] == pytest.approx(one.run.metrics["first_loss"], rel=ROUNDING)
 
 
 @pytest.mark.gpu
@@ -138,9 +138,9 @@ for epoch in range(100):
         optimizer.step()
 """
     result = run.one(BEGIN + loop, device="cuda")
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 20), result.reason
     assert 256 < result.values["peak_mem_mib"] < 400
-    assert result.run["number_format"] == "autocast bfloat16"
+    assert result.run.facts["number_format"] == "autocast bfloat16"
     assert result.values["samples_per_step"] == 16
     assert result.values["backward_ms"] > 0
 
@@ -195,9 +195,9 @@ for epoch in range(100):
         second.step()
 """
     result = run.one(BEGIN + source, steps=40)
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 40)
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 40)
     # Ten until it was noticed, in a step of their own, after the warm-up.
-    counted = result.run["counted_steps"]
+    counted = result.run.metrics["counted_steps"]
     assert result.values["backward_passes"] == pytest.approx((counted + 9) / counted)
 
 
@@ -220,7 +220,7 @@ for images, targets in DataLoader(samples, 8, collate_fn=lambda batch: tuple(zip
 """
     result = run.one(BEGIN + source)
     assert result.values["samples_per_step"] == 8
-    assert result.run["counted_by"] == "loader and model agree"
+    assert result.run.facts["counted_by"] == "loader and model agree"
 
 
 SLOW_ON_FIRST_RANK = """
@@ -237,13 +237,13 @@ def test_without_a_given_number_slow_steps_are_fewer_and_equally_many_on_all_ran
     assert (first.outcome, second.outcome) == (Outcome.OK, Outcome.OK)
     logs = [(run.folder / f"rank{rank}.log").read_text() for rank in (0, 1)]
     assert [log.count("made") for log in logs] == [10, 10]
-    assert first.run["last_loss"] is None  # of another step than that of other runs
+    assert "last_loss" not in first.run.metrics  # of another step than that of other runs
 
 
 def test_without_a_given_number_there_are_50_steps(run: Runner) -> None:
     result = run.one(BEGIN + LOOP, steps="auto")
-    assert result.run["counted_steps"] >= 25
-    assert result.run["last_loss"] is not None
+    assert result.run.metrics["counted_steps"] >= 25
+    assert result.run.metrics["last_loss"] is not None
 
 
 def test_a_model_that_is_compiled_to_no_graph_is_named(run: Runner) -> None:
@@ -259,9 +259,9 @@ model = torch.compile(model)
 """
     result = run.one(BEGIN + source + LOOP)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["without_effect"] == "torch.compile (no graph was compiled)"
+    assert result.run.facts["without_effect"] == "torch.compile (no graph was compiled)"
     compiled = run.one(BEGIN + 'model = torch.compile(model, backend="eager")\n' + LOOP)
-    assert "without_effect" not in compiled.run
+    assert "without_effect" not in compiled.run.facts
 
 
 def test_a_test_with_backward_passes_between_micro_batches_trains_nothing(run: Runner) -> None:
@@ -290,7 +290,7 @@ for epoch in range(100):
     result = run.one(BEGIN + source)
     assert result.outcome is Outcome.OK, result.reason
     assert (result.values["samples_per_step"], result.values["backward_passes"]) == (32, 2)
-    assert result.run["time_unknown"]
+    assert result.run.facts["time_unknown"]
 
 
 PINNED = """
@@ -306,7 +306,7 @@ def test_pinned_memory_and_a_precision_that_this_processor_does_not_have_are_nam
         pytest.skip("this machine has units for what the script asks for")
     result = run.one(BEGIN + PINNED)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["without_effect"] == (
+    assert result.run.facts["without_effect"] == (
         "pin_memory (no GPU is there); float32_matmul_precision=medium (products have the error of fp32)"
     )
 
@@ -324,7 +324,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def test_a_communication_hook_that_begins_after_the_steps_of_the_run_is_named(run: Runner) -> None:
     results = run.ranks(BEGIN + HOOKED + LOOP, world_size=2)
     assert [item.outcome for item in results] == [Outcome.OK, Outcome.OK], [item.reason for item in results]
-    assert {item.run["without_effect"] for item in results} == {"powerSGD_hook (begins after 1000 passes)"}
+    assert {item.run.facts["without_effect"] for item in results} == {"powerSGD_hook (begins after 1000 passes)"}
 
 
 @pytest.mark.parametrize(
@@ -349,4 +349,4 @@ def test_a_hook_that_compresses_before_another_one_begins_has_an_effect(run: Run
     source = HOOKED.replace("model.register_comm_hook(PowerSGDState(None), powerSGD_hook)", WRAPPED)
     results = run.ranks(BEGIN + source + LOOP, world_size=2)
     assert [item.outcome for item in results] == [Outcome.OK, Outcome.OK], [item.reason for item in results]
-    assert not any("without_effect" in item.run for item in results)
+    assert not any("without_effect" in item.run.facts for item in results)

@@ -10,7 +10,6 @@ import time
 import pytest
 
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import WITHOUT_STEPS
 from dmls_ray.workloads.script.config import ScriptConfig
 from dmls_ray.workloads.script.flags import ScriptFlag
 from tests.workloads.script.conftest import BEGIN, LOOP, Runner
@@ -19,11 +18,11 @@ from tests.workloads.script.conftest import BEGIN, LOOP, Runner
 def test_a_script_is_ended_after_its_steps_and_its_samples_are_known_from_loader_and_model(run: Runner) -> None:
     result = run.one(BEGIN + LOOP)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["steps"] == 20
+    assert result.run.metrics["steps"] == 20
     assert result.values["samples_per_step"] == 16
-    assert result.run["counted_by"] == "loader and model agree"
+    assert result.run.facts["counted_by"] == "loader and model agree"
     assert result.values["samples_per_s"] > 0
-    assert result.run["last_loss"] > 0
+    assert result.run.metrics["last_loss"] > 0
     assert result.values["backward_ms"] > 0
 
 
@@ -118,7 +117,7 @@ dist.all_reduce(torch.ones(1))
 def test_a_script_that_a_thread_ends_has_its_steps(run: Runner) -> None:
     source = BEGIN + "import threading\nstep(*next(iter(loader)))\nthreading.Thread(target=os._exit, args=(0,)).start()"
     result = run.one(f"{source}\ntime.sleep(60)")
-    assert (result.outcome, result.steps, result.run["steps"]) == (Outcome.OK, 1, 1)
+    assert (result.outcome, result.steps, result.run.metrics["steps"]) == (Outcome.OK, 1, 1)
 
 
 def test_programs_that_forks_of_a_script_become_and_programs_that_are_not_there_end_no_script(run: Runner) -> None:
@@ -133,7 +132,7 @@ except FileNotFoundError:
     print("not there")
 """
     result = run.one(BEGIN + others + LOOP)
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 20), result.reason
     assert "not there" in run.log
 
 
@@ -143,7 +142,7 @@ def test_a_script_that_ends_before_it_trains_says_why(run: Runner) -> None:
 
 def test_a_script_that_ends_within_its_warm_up_has_a_rate(run: Runner) -> None:
     result = run.one(BEGIN + "for x, y in loader:\n    step(x, y)\n", steps=200)
-    assert result.run["steps"] == 16
+    assert result.run.metrics["steps"] == 16
     assert result.values["samples_per_step"] == 16
     assert result.values["samples_per_s"] > 0
 
@@ -158,19 +157,19 @@ def test_a_script_that_trains_nothing_says_so_with_its_last_line(run: Runner) ->
 def test_a_script_without_steps_that_prints_the_number_that_is_asked_for_has_it(run: Runner) -> None:
     source = "for step in range(3): print('rate', 10.0 * step)"
     result = run.one(source, patterns={"rate": r"rate (\S+)"})
-    assert (result.outcome, result.run["rate"]) == (Outcome.OK, 20.0)
+    assert (result.outcome, result.run.reported["rate"]) == (Outcome.OK, 20.0)
     assert run.one(source, patterns={"loss": r"loss (\S+)"}).outcome is Outcome.ERROR
     for result in run.ranks(source, world_size=2, patterns={"rate": r"rate (\S+)"}):
-        assert (result.outcome, result.run["rate"]) == (Outcome.OK, 20.0)
-        assert WITHOUT_STEPS not in result.run
+        assert (result.outcome, result.run.reported["rate"]) == (Outcome.OK, 20.0)
+        assert not result.run.without_steps
 
 
 def test_ranks_that_train_nothing_are_not_told_to_ask_for_ranks(run: Runner) -> None:
     source = "import subprocess\nsubprocess.run(['sleep', '0.01'])"
     assert "--world-size 2" in run.one(source).reason
     for result in run.ranks(source, world_size=2):
-        assert "--world-size" not in result.run[WITHOUT_STEPS]
-        assert "--metric-regex" in result.run[WITHOUT_STEPS]
+        assert "--world-size" not in result.run.without_steps
+        assert "--metric-regex" in result.run.without_steps
 
 
 CAUGHT = """
@@ -218,7 +217,7 @@ assert sys.path[0] == os.getcwd()
     (package / "train.py").write_text(BEGIN + check + LOOP)
     config = ScriptConfig(script="-m package.train", steps=20, seed_flag="none")
     (result,) = run.run(config)
-    assert (result.outcome, result.run.get("steps")) == (Outcome.OK, 20), result.reason
+    assert (result.outcome, result.run.metrics.get("steps")) == (Outcome.OK, 20), result.reason
     (result,) = run.run(ScriptConfig(script="package/train.py", seed_flag="none"))
     assert "run by its name: dmls-ray sweep -m package.train" in result.reason
     (package / "train.py").write_text("from .model import WIDTH\nraise ValueError('a fault')")
@@ -238,7 +237,7 @@ for epoch in range(100):
 """
     result = run.one(BEGIN + loop)
     assert result.outcome is Outcome.OK
-    assert 20 <= result.run["steps"] <= 25
+    assert 20 <= result.run.metrics["steps"] <= 25
 
 
 def test_steps_of_the_first_optimizer_count_and_accumulation_is_seen(run: Runner) -> None:
@@ -252,7 +251,7 @@ for epoch in range(100):
             other.step()
 """
     result = run.one(BEGIN + loop)
-    assert result.run["steps"] == 20
+    assert result.run.metrics["steps"] == 20
     assert result.values["backward_passes"] == 2
     assert result.values["samples_per_step"] == 32
 
@@ -271,7 +270,7 @@ for epoch in range(100):
 """
     source = BEGIN.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "optimizer = None")
     result = run.one(source + loop)
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 20), result.reason
 
 
 def test_tests_between_steps_are_in_no_step(run: Runner) -> None:
@@ -327,7 +326,7 @@ for epoch in range(100):
 """
     trained, failed = run.ranks(BEGIN + loop, world_size=2)
     assert (trained.outcome, failed.outcome) == (Outcome.OK, Outcome.ERROR)
-    assert WITHOUT_STEPS not in failed.run
+    assert not failed.run.without_steps
 
 
 def test_integers_of_two_dimensions_are_tokens(run: Runner) -> None:
@@ -341,9 +340,9 @@ while True:
     optimizer.step()
 """
     result = run.one(BEGIN + loop)
-    assert result.run["counted_by"] == "tokens of the model"
+    assert result.run.facts["counted_by"] == "tokens of the model"
     assert result.values["tokens_per_s"] > 0
-    assert result.values["samples_per_s"] is None
+    assert "samples_per_s" not in result.metrics
 
 
 def test_what_a_script_prints_is_in_its_log_and_numbers_become_metrics(run: Runner) -> None:
@@ -356,7 +355,7 @@ print("on stderr", file=sys.stderr)
         + LOOP
     )
     result = run.one(BEGIN + loop, patterns={"quality": "quality: (.*)"})
-    assert (result.run["quality"], result.run["perplexity"]) == (0.25, 7.5)
+    assert (result.run.reported["quality"], result.run.reported["perplexity"]) == (0.25, 7.5)
     assert "on stderr" in run.log
 
 
@@ -409,7 +408,7 @@ while True:
     assert time.perf_counter() - began < 25  # the learner waits for no step of the actor
     actor, learner = results[actor_rank], results[1 - actor_rank]
     assert (learner.outcome, actor.is_symptom, actor.steps) == (Outcome.OK, True, 0)
-    assert actor.run[WITHOUT_STEPS]
+    assert actor.run.without_steps
 
 
 def test_a_later_run_is_that_of_a_fresh_process(run: Runner) -> None:
@@ -457,8 +456,8 @@ print("to stderr", file=sys.stderr)
     result = run.one(source, steps=None, arguments="--lr 1")
     command = [sys.executable, str(run.folder / "train.py"), "--lr", "1"]
     alone = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.run["exit_code"] == alone.returncode
-    assert result.run["steps"] == 3
+    assert result.run.metrics["exit_code"] == alone.returncode
+    assert result.run.metrics["steps"] == 3
     printed = [line for line in run.log.splitlines() if not line.startswith(("Traceback", " "))]
     expected = [line for line in (alone.stdout + alone.stderr).splitlines() if not line.startswith(("Traceback", " "))]
     assert sorted(printed) == sorted(expected)
@@ -485,7 +484,7 @@ dist.destroy_process_group()
 {end}
 """
     results = run.ranks(source, world_size=2, steps=None)
-    assert [result.run["exit_code"] for result in results] == [code] * 2, results[0].reason
+    assert [result.run.metrics["exit_code"] for result in results] == [code] * 2, results[0].reason
     printed = "".join((run.folder / f"rank{rank}.log").read_text() for rank in range(2))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     alone = subprocess.run([*torchrun, str(run.folder / "train.py")], capture_output=True, text=True, check=False)

@@ -283,9 +283,9 @@ def test_runs_start_from_the_users_checkpoint_each_and_leave_it_alone(
         (result,) = runner.run(config)
         assert result.outcome is Outcome.OK, result.reason
         assert runner.log.splitlines()[0] == ("COUNT 0" if "fresh" in out else "COUNT 400")
-        assert result.run["written"] == []
-        assert result.run["read"] == ([] if "fresh" in out else ["data/latest.pt"])
-        assert result.run["written_in_copy"] == ["fresh.pt" if "fresh" in out else "data/latest.pt"]
+        assert result.run.facts["written"] == []
+        assert result.run.facts["read"] == ([] if "fresh" in out else ["data/latest.pt"])
+        assert result.run.facts["written_in_copy"] == ["fresh.pt" if "fresh" in out else "data/latest.pt"]
     assert stamp(checkpoint) == before
     assert {path for path in repository.rglob("*") if ".git" not in path.parts} == {
         path for path in files if ".git" not in path.parts
@@ -336,7 +336,7 @@ def test_what_is_shared_is_read_where_it_is_and_written_only_where_the_system_ca
         assert second == "Read-only file system"
         assert (repository / "data" / "numbers.txt").read_text() == "untracked"
     else:
-        assert result.run["written"] == [str(repository / "data" / "numbers.txt")]
+        assert result.run.facts["written"] == [str(repository / "data" / "numbers.txt")]
     (repository / "data" / "numbers.txt").write_text("only that process cannot")
 
 
@@ -353,7 +353,7 @@ def test_the_working_folder_is_in_the_copy_also_where_the_revision_lacks_it(
     git("commit", "--quiet", "-m", "a folder", folder=repository)
     (result,) = runner.run(ScriptWorkload("../train.py").schema().make(revision="HEAD~1", seed_flag="none", steps=12))
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["written_in_copy"] == ["written.txt"]
+    assert result.run.facts["written_in_copy"] == ["written.txt"]
     assert [path.name for path in (repository / "later").iterdir()] == ["part.py"]
 
 
@@ -382,7 +382,7 @@ def test_variables_that_are_paths_in_the_repository_are_those_in_the_copy(
     config = schema.make(revision="HEAD", seed_flag="none", steps=12, **variables)
     (result,) = Runner(servers, tmp_path).run(config)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["written_in_copy"] == ["a", "b"]
+    assert result.run.facts["written_in_copy"] == ["a", "b"]
     assert not {"a", "b"} & {path.name for path in repository.iterdir()}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dmls_ray.records.model import Series
 from dmls_ray.workloads.script.printed import numbers_printed
 from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
 
@@ -28,7 +29,7 @@ def test_lines_of_json_are_numbers_in_their_order_without_counters(tmp_path: Pat
     log.write_text('{"step": 0, "loss": 3.0}\nepoch: 7\n{"step": 1, "loss": 2.0, "ok": true}\n')
     told = numbers_printed(str(log), {})
     assert told.last == {"loss": 2.0}
-    assert told.series({"loss": "measured_loss"}) == {"measured_loss": {"first": [3.0, 2.0], "count": 2}}
+    assert told.series({"loss": "measured_loss"}) == {"measured_loss": Series(first=[3.0, 2.0], count=2)}
 
 
 def test_a_counter_that_a_pattern_asks_for_is_taken(tmp_path: Path) -> None:
@@ -43,8 +44,8 @@ def test_the_first_fifty_values_of_thirty_numbers_are_kept_and_all_are_counted()
         for number in range(40):
             told.add(f"n{number}", float(value))
     series = told.series({f"n{number}": f"n{number}" for number in range(40)})
-    assert [len(item["first"]) for item in series.values()] == [50] * 30 + [0] * 10
-    assert {item["count"] for item in series.values()} == {60}
+    assert [len(item.first) for item in series.values()] == [50] * 30 + [0] * 10
+    assert {item.count for item in series.values()} == {60}
 
 
 def test_what_is_printed_replaces_what_is_logged_under_its_name() -> None:
@@ -54,4 +55,4 @@ def test_what_is_printed_replaces_what_is_logged_under_its_name() -> None:
     printed.add("loss", 2.0)
     joined = logged.or_those_of(printed)
     assert joined.last == {"loss": 2.0, "acc": 0.5}
-    assert joined.series({"loss": "loss"})["loss"] == {"first": [2.0], "count": 1}
+    assert joined.series({"loss": "loss"})["loss"] == Series(first=[2.0], count=1)

@@ -157,9 +157,9 @@ with SummaryWriter(os.path.dirname(__file__)) as writer:
 """
     result = run.one(BEGIN + source + LOOP)
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["val/score"] == 2.0
-    assert "table" not in result.run
-    assert result.run.get("quality", 0.5) == 0.5
+    assert result.run.reported["val/score"] == 2.0
+    assert "table" not in result.run.reported
+    assert result.run.reported.get("quality", 0.5) == 0.5
     assert "offline" in run.log
 
 
@@ -171,7 +171,7 @@ def test_files_that_a_run_writes_into_its_working_folder_are_named(
     (place / "data" / "old.txt").write_text("kept")
     monkeypatch.chdir(place)
     source = BEGIN + "torch.save(model.state_dict(), 'data/checkpoint.pt')\n" + LOOP
-    assert run.one(source).run["written"] == ["data/checkpoint.pt"]
+    assert run.one(source).run.facts["written"] == ["data/checkpoint.pt"]
     assert run.one(source, own_folder=True).outcome is Outcome.ERROR  # it has no folder data there
     assert run.one(BEGIN + LOOP, own_folder=True).outcome is Outcome.OK
 
@@ -238,7 +238,7 @@ raise SystemExit("went on")
 
 def test_a_script_can_start_cuda_since_no_process_before_it_has(run: Runner) -> None:
     result = run.one(BEGIN + "print(f'{{\"poisoned\": {int(torch.cuda._is_in_bad_fork())}}}')\n" + LOOP)
-    assert result.run["poisoned"] == 0
+    assert result.run.reported["poisoned"] == 0
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,10 @@ def test_a_script_can_start_cuda_since_no_process_before_it_has(run: Runner) -> 
 def test_what_a_script_does_when_it_is_ended_does_not_matter(run: Runner, loop: str) -> None:
     indented = LOOP.strip().replace("\n", "\n    ")
     result = run.one(BEGIN + loop.replace("    LOOP", f"    {indented}").replace("\nLOOP", LOOP))
-    assert (result.outcome, result.run["steps"]) == (Outcome.OK, 20), result.reason
+    assert (result.outcome, result.run.metrics["steps"]) == (Outcome.OK, 20), result.reason
 
 
 def test_a_printed_text_that_is_no_number_ends_no_run(run: Runner) -> None:
     result = run.one(BEGIN + "print('acc: 12%')\n" + LOOP, patterns={"acc": r"acc: (\S+)"})
     assert result.outcome is Outcome.OK, result.reason
-    assert result.run["acc"] == "12%"
+    assert result.run.reported["acc"] == "12%"

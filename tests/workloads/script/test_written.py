@@ -27,8 +27,8 @@ def files(run: Runner, source: str, **changes: object) -> tuple[list[str], list[
     """What a run of this code read and wrote."""
     result = run.one(f"{BEGIN}\n{source}\n{LOOP}", **changes)
     assert not result.reason
-    assert result.run["written_in_copy"] == []
-    return result.run["read"], result.run["written"]
+    assert result.run.facts["written_in_copy"] == []
+    return result.run.facts["read"], result.run.facts["written"]
 
 
 SAVES = """

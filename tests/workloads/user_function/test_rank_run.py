@@ -81,8 +81,8 @@ def test_models_that_the_function_has_dropped_do_not_stay_in_memory() -> None:
     config = user_function_schema(train_folds, ["x"]).make(x=1, device="cpu")
     result = run_inline(config, train=run_user_function)
     assert result.outcome == "ok", result.traceback
-    assert result.run["steps"] == 3
-    assert result.run["kept"] == 0
+    assert result.run.metrics["steps"] == 3
+    assert result.run.reported["kept"] == 0
 
 
 def run_in_place(config: Any, **options: Any) -> list[RankResult]:
@@ -226,4 +226,4 @@ def test_an_optimizer_inside_another_one_counts_no_step_of_its_own() -> None:
     schema = user_function_schema(nested, {"steps": 6})
     result = run_inline(schema.make(steps=6), train=run_user_function)
     assert result.outcome == "ok", result.traceback
-    assert result.run["steps"] == 6  # those of the first one
+    assert result.run.metrics["steps"] == 6  # those of the first one

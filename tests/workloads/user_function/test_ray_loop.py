@@ -70,10 +70,10 @@ def test_a_loop_of_ray_train_sees_this_run_and_its_ranks(world_size: int) -> Non
     else:
         results = run_ranks(config, train=run_user_function)
     assert [result.outcome for result in results] == ["ok"] * world_size, results[0].traceback
-    epochs = results[0].run["epochs"]
-    assert [epoch["world"] for epoch in epochs] == [world_size] * 2
-    assert epochs[-1]["wrapped"] == (world_size > 1)
-    assert results[0].run["steps"] == 2 * 8 // world_size
+    epochs = results[0].run.epochs
+    assert [epoch.metrics["world"] for epoch in epochs] == [world_size] * 2
+    assert epochs[-1].metrics["wrapped"] == (world_size > 1)
+    assert results[0].run.metrics["steps"] == 2 * 8 // world_size
 
 
 def test_the_fields_of_a_loop_are_the_keys_that_its_source_reads() -> None:
@@ -85,7 +85,7 @@ def test_the_fields_of_a_loop_are_the_keys_that_its_source_reads() -> None:
 
 def test_a_loop_without_a_configuration_reports_too() -> None:
     config = user_function_schema(f"{MODULE}:without_config").make()
-    assert run_inline(config, train=run_user_function).run["epochs"][0]["loss"] == 1.0
+    assert run_inline(config, train=run_user_function).run.epochs[0].metrics["loss"] == 1.0
 
 
 def test_datasets_of_ray_data_and_two_parameters_are_refused_in_one_line() -> None:

@@ -75,7 +75,7 @@ def run_zoo(run: Runner, name: str, evaluation: Literal["auto", "test", "trainin
     take_results(record, results)
     assert "observer_fault" not in record.facts, record.facts["observer_fault"]
     # Each rank ends its warm-up where its own steps have settled.
-    truths = [truth_of(Path(f"{told}{result.rank}"), result.run["counted_steps"]) for result in results]
+    truths = [truth_of(Path(f"{told}{result.rank}"), result.run.metrics["counted_steps"]) for result in results]
     return Seen(record, together(truths))
 
 

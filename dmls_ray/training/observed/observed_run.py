@@ -1,0 +1,62 @@
+"""`ObservedRun`: one run of code that is observed from outside, a function or a script, and what it measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dmls_ray.records.returned import Reported
+from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.observed.observer import ObservedSteps
+from dmls_ray.training.rank_meter import RankMeter
+
+
+class ObservedRun:
+    """One rank of a run of user-defined code.
+
+    Args:
+        meter: of the rank.
+        steps: those of the code.
+        taken: names of columns that no number of the code takes, as those of the fields.
+    """
+
+    def __init__(self, meter: RankMeter, steps: ObservedSteps, taken: Collection[str]) -> None:
+        self.meter = meter
+        self.steps = steps
+        self.reported = Reported(taken)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """While the context lasts, the rank and its steps are measured."""
+        with self.meter, self.steps.counted():
+            yield
+
+    def result(self, values: Any, filled: Collection[str] = ()) -> RankResult:
+        """What was measured and seen up to here.
+
+        Args:
+            values: what the code reported, as `Reported.read` takes it.
+            filled: metrics of training that these values may fill.
+        """
+        reported = self.reported.read(values, filled)
+        ledger = self.steps.ledger
+        result = self.meter.read(with_steps=ledger.has_step_times)
+        result.add(ledger.parts_ms())
+        result.add(ledger.rates())
+        result.sample_digests = ledger.digests()
+        result.no_tensor_mem = "user-defined code has no step that can be repeated after it"
+        result.run.add({"steps": self.steps.count})
+        result.run.add(ledger.facts())
+        result.run.reported = reported
+        result.run.not_recorded = self.reported.left_out
+        return result
+
+
+def not_finite(losses: Iterable[tuple[str, float | None]]) -> str:
+    """That the first of these losses, with their names, is not finite; empty if all are."""
+    for name, loss in losses:
+        if loss is not None and not math.isfinite(loss):
+            return f"{name} is not finite"
+    return ""
