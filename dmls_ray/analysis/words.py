@@ -72,6 +72,7 @@ CAVEATS: Mapping[str, str] = {
     "sessions": "speeds not compared, because the two trials never ran in the same block of one session: {names}; "
     "--whole-blocks runs both again, and dmls-ray ab compares two versions of code",
     "held_clocks": "GPU clocks were throttled: {names}",
+    "above_linear": "faster by more than the number of ranks (a note of the table says what may be the cause): {names}",
     "other_work": "other programs used the processor during some runs (the notes of the table name them)",
     "resident": "memory: after few steps, the resident set grows mostly by memory that the allocator keeps, up to "
     "three times the tensors, so a larger batch may show less growth ({names})",
@@ -138,8 +139,7 @@ def overfitting_text(answer: Answer) -> str:
         texts.append(text)
     if texts:
         return f"Overfitting (test loss rises while train loss falls): {join_names(texts, _SHOWN)}."
-    epochs = answer.epochs_without
-    return f"Overfitting is not shown within {epochs} epochs." if epochs else ""
+    return "Overfitting is not shown." if answer.is_without_overfitting else ""
 
 
 def beside_text(comparison: Comparison) -> str:
@@ -182,6 +182,8 @@ def effect_cell(effect: Effect) -> str:
     """An effect in a cell, without the unit of its heading; `?` where more repeats may decide it."""
     is_known = effect.contrast.low != effect.contrast.high
     text = amount_text(effect, interval=is_known).replace(" percentage points", "")
+    if effect.contrast.is_equal:
+        text = "equal each time"
     return f"{text} ?" if effect.verdict == "open" else text
 
 

@@ -63,8 +63,8 @@ class Answer:
     """The values that were asked for and not measured, where only one value was."""
     overfitting: Sequence[Overfitting] = ()
     """The trials that overfit."""
-    epochs_without: int = 0
-    """Epochs in which no trial is shown to overfit; 0 where one is, or test losses are not known."""
+    is_without_overfitting: bool = False
+    """Whether test losses are known of each run to its end, and none is shown to overfit."""
     worst: Comparison = ()
     """Where none is better: the one that is worse by most, which `why` is about then."""
     lossless: Comparison = ()
@@ -192,6 +192,7 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
         "independent": apart,
         "sessions": sessions,
         "held_clocks": describe_held_clocks(trials.rows),
+        "above_linear": [describe_configuration(trial.factors) for trial in trials.rows if trial.is_above_linear],
         "other_work": describe_other_work(trials.rows),
         "resident": _short_runs(trials.compared) if memory_metric(trials.compared) == "host_mem_mib" else [],
     }

@@ -49,14 +49,12 @@ def overfitting_of(trials: Iterable[Trial]) -> list[Overfitting]:
     return found
 
 
-def epochs_without(trials: Iterable[Trial]) -> int:
-    """The epochs in which no run is seen to overfit; 0 where one is, or where losses are not known to the end."""
-    lasts = []
+def are_without_overfitting(trials: Iterable[Trial]) -> bool:
+    """Whether losses are known of each run to its end, and no run of too few repeats is seen to overfit."""
     for trial in trials:
         for run in trial.counted:
             tested = [epoch for epoch in run.epochs if {"train_loss", "test_loss"} <= epoch.metrics.keys()]
             is_seen = len(trial.counted) < MIN_REPEATS and "overfit_epoch" in run.metrics
             if len(tested) < 2 or is_seen or tested[-1] is not run.epochs[-1]:
-                return 0
-            lasts.append(tested[-1].epoch)
-    return min(lasts, default=0)
+                return False
+    return True

@@ -12,7 +12,7 @@ from typing import Any
 from dmls_ray.analysis.findings.answer import Answer, answer_along, answer_of_search, answer_on_changes, changed_pairs
 from dmls_ray.analysis.findings.critical import answer_on_critical_batch, critical_batch
 from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, judged
-from dmls_ray.analysis.findings.overfitting import epochs_without, overfitting_of
+from dmls_ray.analysis.findings.overfitting import are_without_overfitting, overfitting_of
 from dmls_ray.analysis.findings.sweep_trials import Stage, SweepTrials
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.trials.axis import Pair
@@ -85,8 +85,8 @@ def answer_of(trials: SweepTrials, question: SweepQuestion) -> Answer:
     overfitting = overfitting_of(trials.compared)
     # That nothing was found is of interest where it may have been looked for.
     is_asked = "regulariser" in trials.asked or not answer.comparisons
-    epochs = epochs_without(trials.compared) if is_asked and not overfitting else 0
-    return replace(answer, overfitting=overfitting, epochs_without=epochs)
+    is_without = is_asked and not overfitting and are_without_overfitting(trials.compared)
+    return replace(answer, overfitting=overfitting, is_without_overfitting=is_without)
 
 
 def answer_on_axis(trials: SweepTrials, axis: str) -> Answer:

@@ -99,7 +99,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("method", f"{trials}: these settings had no effect: {settings}.")
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
-    if above := [describe_configuration(row.factors) for row in table.rows if _is_above_linear(row)]:
+    if above := [describe_configuration(row.factors) for row in table.rows if row.is_above_linear]:
         yield Note("baseline", f"{join_names(above)}: {_ABOVE_LINEAR}")
     yield from table.presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():
@@ -110,11 +110,6 @@ _ABOVE_LINEAR = (
     "the speed-up is larger than the number of ranks, which more ranks alone do not explain. Possible causes: more "
     "threads per rank, a share of the data that fits into a cache, or other programs that slowed the single rank."
 )
-
-
-def _is_above_linear(row: Trial) -> bool:
-    """Whether a speed-up is above the number of ranks beyond chance."""
-    return row.speed_up is not None and row.speed_up.low is not None and row.speed_up.low > row.world_size > 1
 
 
 def _baseline_text(table: Table) -> str:

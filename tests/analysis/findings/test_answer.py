@@ -14,7 +14,7 @@ from dmls_ray.analysis.findings.question import SweepQuestion, answer_on_axis
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.words import headline_text, undecided_text
+from dmls_ray.analysis.words import effect_cell, headline_text, undecided_text
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import along, in_sessions, own_results, results, script_results, set_value
 
@@ -292,6 +292,28 @@ def test_trials_whose_ranks_trained_apart_are_left_out_and_named() -> None:
     for record in runs.records:
         record.independent_ranks = "no collectives in 6 optimizer steps"
     assert answer(runs, "batch_per_rank").headline == "not_compared"
+
+
+def test_a_speed_up_above_the_number_of_ranks_is_named() -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 * values["world_size"] ** 3 + repeat
+
+    table = make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate))
+    found = answer_on_axis(table, "world_size")
+    assert found.caveats["above_linear"] == {"names": ["world_size=2 batch_per_rank=16"]}
+    assert "faster by more than the number of ranks" in undecided_text(found, None)
+
+
+def test_trials_whose_results_are_equal_in_each_block_have_no_interval_in_their_cell() -> None:
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        return 0.9 + repeat / 100 - (values["optimizer"] == "sgd") * repeat / 50
+
+    axes = {"batch_per_rank": 16, "optimizer": ["adam", "adamw", "sgd"]}
+    runs = results(axes, lambda values, repeat: 100.0 + repeat, accuracy=accuracy)
+    of_adamw = answer(runs, "optimizer").comparisons[0]
+    assert of_adamw[0].pair.trial.factors["optimizer"] == "adamw"
+    (cell,) = [effect_cell(effect) for effect in of_adamw if effect.measure.metric == "test_accuracy"]
+    assert cell.removesuffix(" ?") == "equal each time"
 
 
 def test_trials_whose_clocks_were_held_down_are_compared_and_named() -> None:
