@@ -13,6 +13,7 @@ from dmls_ray.analysis.findings.losers import losers_of
 from dmls_ray.analysis.findings.overfitting import Overfitting
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import memory_metric
+from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, Axis, Pair, count_values, group_by_other_factors, is_number
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
@@ -192,7 +193,7 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
         "independent": apart,
         "sessions": sessions,
         "held_clocks": describe_held_clocks(trials.rows),
-        "above_linear": [describe_configuration(trial.factors) for trial in trials.rows if trial.is_above_linear],
+        "above_linear": describe_above_linear(trials.rows),
         "other_work": describe_other_work(trials.rows),
         "resident": _short_runs(trials.compared) if memory_metric(trials.compared) == "host_mem_mib" else [],
     }

@@ -143,7 +143,7 @@ class Hooks:
 class Questions(Hooks):
     """What is asked of the results of a workload. The defaults serve any workload.
 
-    A workload names its subclass in `Workload.questions`; the subclass stands in `workloads/<name>/presentation.py`.
+    A workload names its subclass in `Workload.questions`; the subclass stands in `analysis/workloads/<name>.py`.
     """
 
     named_in = "questions"

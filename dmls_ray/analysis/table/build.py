@@ -18,6 +18,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Note, Table, columns_of
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.table.seen import by_fact
+from dmls_ray.analysis.trials.above_linear import describe_above_linear
 from dmls_ray.analysis.trials.axis import BATCHES
 from dmls_ray.analysis.trials.steps import has_uneven_steps
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
@@ -99,7 +100,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("method", f"{trials}: these settings had no effect: {settings}.")
     if any(row.speed_up for row in table.rows if row.world_size > 1):
         yield Note("baseline", _baseline_text(table))
-    if above := [describe_configuration(row.factors) for row in table.rows if row.is_above_linear]:
+    if above := describe_above_linear(table.rows):
         yield Note("baseline", f"{join_names(above)}: {_ABOVE_LINEAR}")
     yield from table.presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():

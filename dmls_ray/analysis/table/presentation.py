@@ -1,7 +1,7 @@
 """`Presentation`: what a workload adds to tables and figures.
 
 The defaults serve any workload. A workload names its subclass in `Workload.presentation`; the subclass stands in
-`workloads/<name>/presentation.py`, since it needs pandas.
+`analysis/workloads/<name>.py`, since it needs pandas.
 """
 
 from __future__ import annotations

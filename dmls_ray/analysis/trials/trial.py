@@ -319,12 +319,6 @@ class Trial:
         write = format_interval if interval else format_value
         return write(self.estimates.get(metric), metrics.format_of(metric))
 
-    @property
-    def is_above_linear(self) -> bool:
-        """Whether its speed-up is above the number of ranks beyond chance."""
-        speed_up = self.speed_up
-        return speed_up is not None and speed_up.low is not None and speed_up.low > self.world_size > 1
-
     @cached_property
     def overfit_epoch(self) -> int | None:
         """The epoch from which its runs overfit; None if they do not beyond chance."""

@@ -72,8 +72,8 @@ class ClassificationWorkload(Workload):
     saves_weights = True
     metrics = (*TRAINING_METRICS, *INFERENCE_METRICS)
     durations_compare = True
-    presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"
-    questions = "dmls_ray.workloads.classification.presentation:ClassificationQuestions"
+    presentation = "dmls_ray.analysis.workloads.classification:ClassificationPresentation"
+    questions = "dmls_ray.analysis.workloads.classification:ClassificationQuestions"
     epoch_metrics = LEARNED
 
     def name_objects(self, axes: Mapping[str, Any]) -> Mapping[str, Any]:

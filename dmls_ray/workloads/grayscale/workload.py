@@ -115,8 +115,8 @@ class GrayscaleWorkload(Workload):
     fixed: ClassVar[Mapping[str, Any]] = {"train": RECORDED_NAME}
     entrypoint = "dmls_ray.workloads.grayscale.train:run_rank"
     metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
-    presentation = "dmls_ray.workloads.grayscale.presentation:GrayscalePresentation"
-    questions = "dmls_ray.workloads.grayscale.presentation:GrayscaleQuestions"
+    presentation = "dmls_ray.analysis.workloads.grayscale:GrayscalePresentation"
+    questions = "dmls_ray.analysis.workloads.grayscale:GrayscaleQuestions"
 
     def schema(self) -> Schema:
         return function_schema(RECORDED_NAME, GrayscaleConfig)

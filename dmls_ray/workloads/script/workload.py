@@ -43,7 +43,7 @@ class ScriptWorkload(Workload):
     throughput = ("samples_per_s", "tokens_per_s")
     probe: ClassVar[Mapping[str, Any]] = {"steps": 3}
     keeps_output = True
-    presentation = "dmls_ray.workloads.script.presentation:ScriptPresentation"
+    presentation = "dmls_ray.analysis.workloads.script:ScriptPresentation"
 
     def __init__(
         self,

@@ -15,13 +15,13 @@ from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import render
+from dmls_ray.analysis.workloads.grayscale import chart
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunResult
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.grayscale.presentation import chart
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.analysis.samples import MACHINE, results
 from tests.conftest import PROJECT, jpeg

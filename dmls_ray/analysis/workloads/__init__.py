@@ -1,0 +1,1 @@
+"""How the results of each workload are read: what it adds to tables, figures and answers."""
