@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from dmls_ray.training.compat import is_transformed, next_node, nodes_in_graph
 from dmls_ray.training.observed.contents import Content, content_of, has_rows_twice
 from dmls_ray.training.observed.given import Given, Input, input_of, together
+from dmls_ray.training.observed.hooks import ModelHook
 from dmls_ray.training.precision import has_tf32
 
 _PRODUCTS = {
@@ -108,9 +109,9 @@ class ModelInputs:
                 self.buffers += self._elements_of(module.buffers())
             self.has_sequences_first |= any(getattr(part, "batch_first", True) is False for part in module.modules())
             owners += [part for part in module.modules() if part.training and _has_parameters(part)][:1]
-            module.register_forward_pre_hook(self._begin, with_kwargs=True)
+            module.register_forward_pre_hook(ModelHook(self._begin), with_kwargs=True)
             for wrapped in _wrapped_by(module):
-                wrapped.register_forward_pre_hook(self._begin_evaluation)
+                wrapped.register_forward_pre_hook(ModelHook(self._begin_evaluation))
         return owners
 
     def _elements_of(self, tensors: Iterable[Tensor]) -> int:

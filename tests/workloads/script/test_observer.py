@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -350,3 +353,28 @@ def test_a_hook_that_compresses_before_another_one_begins_has_an_effect(run: Run
     results = run.ranks(BEGIN + source + LOOP, world_size=2)
     assert [item.outcome for item in results] == [Outcome.OK, Outcome.OK], [item.reason for item in results]
     assert not any("without_effect" in item.run.facts for item in results)
+
+
+COPIED = """
+import copy
+
+for number, (x, y) in enumerate(batch for _ in range(100) for batch in loader):
+    step(x, y)
+    if number == 14:
+        copy.deepcopy(model)(x)
+        torch.save(model, FILE)
+        torch.save(nn.Sequential(model), FILE + "-wrapped")
+"""
+
+
+def test_a_model_that_is_observed_is_copied_and_saved_as_a_whole(run: Runner) -> None:
+    file = run.folder / "model.pt"
+    result = run.one(BEGIN + COPIED.replace("FILE", repr(str(file))))
+    assert result.outcome is Outcome.OK, result.reason
+    read = """
+import sys, torch
+model = torch.load(sys.argv[1], weights_only=False)
+print(tuple(model(torch.zeros(2, 8)).shape), "dmls_ray" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", read, file], capture_output=True, text=True, check=False)
+    assert done.stdout == "(2, 4) False\n", done.stderr
