@@ -131,8 +131,11 @@ def tradeoff_chart(table: Table) -> Chart | None:
         "means only: where intervals overlap, another trial may belong to it."
     ]
     if front.losers:
-        lost = join_names([f"{loss.pair.label} ({level_text(loss)})" for loss in front.losers])
-        notes.append(f"Left out of the front because they lose accuracy: {lost}.")
+        lost = []
+        for loss in front.losers:
+            (label,) = plot.trial_labels(table, [loss.pair.trial])
+            lost.append(f"{label} ({level_text(loss)})")
+        notes.append(f"Left out of the front because they lose accuracy: {join_names(lost)}.")
     return Chart(name="tradeoff", title=f"Pareto front of {goal} and more accuracy", panels=panels, notes=notes)
 
 

@@ -174,4 +174,4 @@ def test_no_front_has_a_choice_that_loses_accuracy_and_the_figure_names_it() -> 
     assert "sgd" not in [row.factors["optimizer"] for row in front.best]
     drawn = tradeoff_chart(table)
     assert drawn is not None
-    assert drawn.notes[-1] == "Left out of the front because they lose accuracy: optimizer=sgd (test accuracy 0.111)."
+    assert drawn.notes[-1] == "Left out of the front because they lose accuracy: optimizer sgd (test accuracy 0.111)."
