@@ -84,16 +84,19 @@ def _notes_on_intervals(chart: Chart) -> list[str]:
     """What error bars and bands of measured values are; a fitted curve has no runs, and a note of its figure."""
     names: dict[str, None] = {}
     sizes: set[int] = set()
+    without = ""
     for panel in chart.panels:
         for series in panel.series:
             counts = {len(point.runs) for point in series.points if point.low is not None and point.runs}
             if counts:
                 names["bands" if series.intervals == "band" else "error bars"] = None
                 sizes |= counts
+                if any(point.low is None and point.runs for point in series.points):
+                    without = " A point without one has no interval."
     if not names:
         return []
     marks = " and ".join(names).capitalize()
-    return [f"{marks} are 95% intervals over the {range_of(sizes)} runs of a trial."]
+    return [f"{marks} are 95% intervals over the {range_of(sizes)} runs of a trial.{without}"]
 
 
 def _seen(value: float | str | None) -> float | str | None:

@@ -109,6 +109,10 @@ def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, ki
             "Error bars and bands are 95% intervals over the 3 to 5 runs of a trial.",
         ),
         ([measured("a", 2, kind="bar")], "Error bars are 95% intervals over the 3 runs of a trial."),
+        (
+            [Series("a", [*measured("a", 2).points, Point(3, 1.0, runs=("1", "2"))])],
+            "Error bars are 95% intervals over the 3 runs of a trial. A point without one has no interval.",
+        ),
         ([measured("a", 2, kind="line")], "Bands are 95% intervals over the 3 runs of a trial."),
     ],
 )
