@@ -80,7 +80,7 @@ def test_runs_of_a_host_without_power_are_run_when_the_host_is_back(network: Net
     assert sorted((row["config"]["machines"], row["outcome"]) for row in rows) == [(1, "ok")] * 3 + [(2, "ok")] * 3
     skipped = [line for line in sweep.lines() if line["outcome"] == "skipped"]
     assert skipped
-    assert all("host-2 left, after 5 s (wait_for_ranks)" in line["reason"] for line in skipped)
+    assert all("since host-2 left after 5 s (wait_for_ranks)" in line["reason"] for line in skipped)
     (interrupted,) = [line for line in skipped if "earlier_attempts" in line]
     # max_retries is 0: the loss of a machine does not count as a failure of the run.
     assert interrupted["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
