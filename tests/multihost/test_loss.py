@@ -47,7 +47,7 @@ class Sweep:
     def has_begun(self, mark: str) -> list[Path]:
         return self.wait_for(lambda: list(self.folder.glob(mark)))
 
-    def ends(self, within_s: float = 120) -> int:
+    def ends(self, within_s: float = 240) -> int:
         try:
             return self.process.wait(within_s)
         except subprocess.TimeoutExpired:
