@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import PROJECT, command_line
 from tests.multihost.hosts import Network
 
-pytestmark = [pytest.mark.multihost, pytest.mark.slow]
+pytestmark = [pytest.mark.multihost, pytest.mark.slow, pytest.mark.timeout(600)]
 
 WRITE_IMAGES = """
 import shutil, sys

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import PROJECT, command_line
 from tests.multihost.hosts import LOST_SOON, Host, Network, OnHost
 
-pytestmark = [pytest.mark.multihost, pytest.mark.slow]
+pytestmark = [pytest.mark.multihost, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATH = {"PYTHONPATH": str(PROJECT)}
 

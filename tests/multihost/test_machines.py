@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import PROJECT, command_line
 from tests.multihost.hosts import Host, Network
 
-pytestmark = [pytest.mark.multihost, pytest.mark.slow]
+pytestmark = [pytest.mark.multihost, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATH = {"PYTHONPATH": str(PROJECT)}
 MNIST_SHAPED = "synthetic:shape=1x28x28,classes=10,train=512,test=256"
