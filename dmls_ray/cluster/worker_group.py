@@ -131,15 +131,10 @@ class WorkerGroup:
         """How many ranks the present machines hold for the sweep."""
         return sum(self.resources.ranks_to_hold(self._demand).values())
 
-    def per_rank(self, machine: Machine | None = None) -> dict[str, float]:
-        """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU.
-
-        Args:
-            machine: where the rank is; None for the machine with most ranks for its cores.
-        """
+    def per_rank(self, machine: Machine) -> dict[str, float]:
+        """Ray resources a rank on a machine holds: a core (a part of one where ranks are more), and its GPU."""
         wanted = self.resources.ranks_to_hold(self._demand)
-        machines = self.resources.machines if machine is None else (machine,)
-        most = max((wanted.get(item.name, 0) / item.cores for item in machines if item.cores), default=1.0)
+        most = wanted.get(machine.name, 0) / machine.cores if machine.cores else 1.0
         # Rounded down to what Ray can count, so that all ranks fit.
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
         return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})

@@ -85,7 +85,7 @@ class DDPModel:
 
     def hooks_without_effect(self, passes: int) -> list[str]:
         """Hooks that have left all gradients of so many passes as they are."""
-        return [] if self._timers is None else hooks_without_effect(self._timers.late_hooks, passes)
+        return [] if self._timers is None else self._timers.hooks_without_effect(passes)
 
     def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
@@ -161,7 +161,7 @@ class DDPTimers:
         self._measured = 0, 0, dict.fromkeys(_TIMES, 0.0)
         """Passes so far, how many of them DDP has measured, and the milliseconds that these took together."""
         self._at_start = self._measured
-        self.late_hooks: dict[str, int] = {}
+        self._late_hooks: dict[str, int] = {}
         """Hooks that leave the first gradients as they are: name -> in how many passes."""
 
     def count_from_here(self) -> None:
@@ -174,11 +174,16 @@ class DDPTimers:
         ddp = self._ddp()
         if ddp is None:
             return
-        self.late_hooks = late_hooks(ddp)
+        self._late_hooks = late_hooks(ddp)
         data = ddp_logging_data(ddp)
         count = measured_passes(data, self._every)
         sums = {name: data.get(timer, 0) / 1e6 * count for name, timer in _TIMES.items()}
         self._measured = int(data.get("iteration", 0)), count, sums
+
+    def hooks_without_effect(self, passes: int) -> list[str]:
+        """Hooks that have left all gradients of so many passes as they are."""
+        late = self._late_hooks.items()
+        return [f"{name} (begins after {begins} passes)" for name, begins in late if begins >= passes]
 
     @property
     def passes(self) -> int:
@@ -198,11 +203,6 @@ class DDPTimers:
         if count <= count_before:
             return {}
         return {name: max(sums[name] - sums_before[name], 0.0) / (count - count_before) for name in _TIMES}
-
-
-def hooks_without_effect(late: Mapping[str, int], passes: int) -> list[str]:
-    """Those of `DDPTimers.late_hooks` that have left all gradients of so many passes as they are."""
-    return [f"{name} (begins after {begins} passes)" for name, begins in late.items() if begins >= passes]
 
 
 def with_exposed(ms: Mapping[str, float]) -> dict[str, float]:

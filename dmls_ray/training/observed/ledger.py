@@ -10,7 +10,7 @@ import torch
 
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.compat import compile_counters
-from dmls_ray.training.ddp import DDPTimers, hooks_without_effect, with_exposed
+from dmls_ray.training.ddp import DDPTimers, with_exposed
 from dmls_ray.training.observed.collectives import Collectives
 from dmls_ray.training.observed.contents import digest_of
 from dmls_ray.training.observed.evaluations import Evaluation, doubtful_ms
@@ -200,7 +200,7 @@ class Ledger:
         if precision := precision_in_vain(self._device):
             found.append(f"float32_matmul_precision={precision} (products have the error of fp32)")
         for timers in self.ddp:
-            found += hooks_without_effect(timers.late_hooks, self.backward_passes)
+            found += timers.hooks_without_effect(self.backward_passes)
         return "; ".join(dict.fromkeys(found))
 
     @property
