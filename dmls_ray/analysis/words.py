@@ -182,7 +182,7 @@ def effect_cell(effect: Effect) -> str:
     """An effect in a cell, without the unit of its heading; `?` where more repeats may decide it."""
     is_known = effect.contrast.low != effect.contrast.high
     text = amount_text(effect, interval=is_known).replace(" percentage points", "")
-    if effect.contrast.is_equal:
+    if effect.contrast.is_equal and effect.contrast.n > 1:
         text = "equal each time"
     return f"{text} ?" if effect.verdict == "open" else text
 
