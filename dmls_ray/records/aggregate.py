@@ -7,6 +7,7 @@ ranks communicated their gradients or trained alone on the same samples.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
@@ -39,20 +40,24 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         results: of the ranks that returned, in their order; a run that was interrupted has fewer.
         metrics: the metrics of the workload; those of training are taken as well.
     """
-    record.ranks = [msgspec.convert(item, RankRecord, from_attributes=True) for item in results]
+    record.ranks = [msgspec.convert(result, RankRecord, from_attributes=True) for result in results]
     if not results:
         return
 
     entries = _by_name(metrics)
-    unknown = _without_metric(results, entries)
+    measured: set[str] = set()
+    for result in results:
+        measured.update(result.metrics, result.run.metrics, *(epoch.metrics for epoch in result.epochs))
+    unknown = ", ".join(sorted(measured - entries.keys()))
     if unknown and record.outcome is Outcome.OK:
         record.outcome = Outcome.ERROR
         record.reason = f"{unknown}: there is no Metric of this name; add it to the workload, or give it in `reported`"
     if len(results) == record.config.get("world_size"):
         record.independent_ranks = independence_of(record.ranks)
     # A rank may serve others, as one that plays the games that another trains on.
-    trained = {item.rank: item.run for item in results if not item.run.without_steps}
-    run = next(iter(trained.values()), results[0].run)
+    trained = [result for result in results if not result.run.without_steps]
+    serving = [str(result.rank) for result in results if result.run.without_steps]
+    run = (trained or results)[0].run
     for name in RunValues.__struct_fields__:
         setattr(record, name, getattr(run, name))
     reported = part_of(run.reported, RunValues, "what a run reported")
@@ -68,13 +73,12 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         value = _combined(metric, record.ranks) if metric.scope == "rank" else None
         if value is not None:
             record.metrics.setdefault(metric.name, value)
-    if unclear := [item.run.facts["time_unknown"] for item in results if "time_unknown" in item.run.facts]:
-        record.facts["time_unknown"] = unclear[0]
-    if any(run.metrics.get("steps_made") for run in trained.values()) and len(trained) < len(results):
-        record.facts["without_steps"] = ", ".join(str(item.rank) for item in results if item.rank not in trained)
-    reasons = [run.facts["samples_unknown"] for run in trained.values() if "samples_unknown" in run.facts]
-    ranks = [rank for rank in record.ranks if rank.rank in trained]
-    take_samples(record, ranks, reasons, run.said)
+    for result in reversed(results):  # the reason of the first rank stays
+        if "time_unknown" in result.run.facts:
+            record.facts["time_unknown"] = result.run.facts["time_unknown"]
+    if serving and any(result.run.metrics.get("steps_made") for result in trained):
+        record.facts["without_steps"] = ", ".join(serving)
+    take_samples(record, trained, run.said)
     rate = record.metrics.get("images_per_s") or record.metrics.get("samples_per_s")
     if rate and "power_w" in record.metrics:
         record.metrics["joules_per_sample"] = record.metrics["power_w"] / rate
@@ -96,14 +100,6 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord], metrics: Sequence[
     _take_overfitting(record)
 
 
-def _without_metric(results: Sequence[RankResult], entries: Mapping[str, Metric]) -> str:
-    """The names of what the ranks measured that is no metric, in one line."""
-    names: set[str] = set()
-    for item in results:
-        names.update(item.metrics, item.run.metrics, *(epoch.metrics for epoch in item.epochs))
-    return ", ".join(sorted(names - entries.keys()))
-
-
 def _by_name(metrics: Sequence[Metric]) -> Mapping[str, Metric]:
     return {**BY_NAME} | {metric.name: metric for metric in metrics}
 
@@ -111,21 +107,20 @@ def _by_name(metrics: Sequence[Metric]) -> Mapping[str, Metric]:
 def _over(epochs: Sequence[EpochRecord], kept: EpochRecord, metrics: Mapping[str, Metric]) -> dict[str, float]:
     """The metrics of a run by those of its epochs, `kept` the one whose weights the model has."""
     values: dict[str, float] = {}
-    for name in dict.fromkeys(name for epoch in epochs for name in epoch.metrics):
+    sums: defaultdict[str, float] = defaultdict(float)
+    for epoch in epochs:
+        for name, value in epoch.metrics.items():
+            sums[name] += value
+    for name, total in sums.items():
         across = metrics[name].across_epochs if name in metrics else "last"
         if across == "sum":
-            values[name] = _sum(epochs, name)
+            values[name] = total
         elif across == "last" and name in kept.metrics:
             values[name] = kept.metrics[name]
-    images, train_s = _sum(epochs, "images"), values.get("train_s")
-    if images and train_s:
+    if sums.get("images") and values.get("train_s"):
         # The ratio of the sums, not a mean of rates.
-        values["images_per_s"] = images / train_s
+        values["images_per_s"] = sums["images"] / values["train_s"]
     return values
-
-
-def _sum(epochs: Sequence[EpochRecord], name: str) -> float:
-    return sum(epoch.metrics.get(name, 0) for epoch in epochs)
 
 
 def _combined(metric: Metric, ranks: Sequence[RankRecord]) -> float | None:
@@ -208,26 +203,25 @@ def _few_collectives(ranks: Sequence[RankRecord]) -> str:
 def _distance(sketches: Sequence[Sequence[float]]) -> float | None:
     """The largest distance of a rank's parameters from the first rank's, relative to their norm; None where unknown."""
     first, *others = sketches
-    values = [value for sketch in sketches for value in sketch]
-    if len({len(sketch) for sketch in sketches}) > 1 or not first or not all(map(_is_finite, values)):
+    if not first or not all(_are_finite(sketch) for sketch in sketches):
         return None
-    # Other numbers of elements are other parts of one model.
-    if len({sketch[0] for sketch in sketches}) > 1:
-        return None
-    norm = math.sqrt(first[1]) or 1.0
-    return max(abs(a - b) / norm for other in others for a, b in zip(first[2:], other[2:], strict=True))
+    furthest = 0.0
+    for other in others:
+        # Other numbers of elements are other parts of one model.
+        if len(other) != len(first) or other[0] != first[0]:
+            return None
+        furthest = max(furthest, max(abs(a - b) for a, b in zip(first[2:], other[2:], strict=True)))
+    return furthest / (math.sqrt(first[1]) or 1.0)
 
 
 def _distance_in_training(ranks: Sequence[RankRecord]) -> float | None:
     """The largest distance at a sampled step; None without samples."""
-    distances = [
-        abs(value - values[0])
-        for values in zip(*(rank.sampled_parameters for rank in ranks), strict=False)
-        if all(map(_is_finite, values))
-        for value in values[1:]
-    ]
+    distances = []
+    for values in zip(*(rank.sampled_parameters for rank in ranks), strict=False):
+        if _are_finite(values):
+            distances.append(max(abs(value - values[0]) for value in values[1:]))
     return max(distances, default=None)
 
 
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _are_finite(values: Sequence[float | None]) -> bool:
+    return all(value is not None and math.isfinite(value) for value in values)

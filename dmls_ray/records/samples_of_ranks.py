@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.run_events import RankResult
 
 _UNITS = ("samples", "tokens")
 _ALIKE = 0.01
@@ -16,15 +17,12 @@ _AHEAD = 0.1
 """Relative difference by which ranks may be given more than was read for them: a reader is ahead of some steps."""
 
 
-def take_samples(
-    record: RunRecord, ranks: Sequence[RankRecord], reasons: Sequence[str], said: Mapping[str, float]
-) -> None:
+def take_samples(record: RunRecord, ranks: Sequence[RankResult], said: Mapping[str, float]) -> None:
     """Fill in the samples and tokens of all ranks, how they are known, and why they are not.
 
     Args:
         record: a run.
-        ranks: those of its ranks that trained.
-        reasons: why ranks do not know their samples.
+        ranks: the results of those of its ranks that trained.
         said: samples and tokens of a step of all ranks, as the user says them.
     """
     facts = record.facts
@@ -49,11 +47,13 @@ def take_samples(
     for unit, value in said.items():
         _take_word(record, unit, value)
     facts.pop("samples_unknown", None)
-    if "samples_per_step" not in record.metrics:
-        if reasons:
-            facts["samples_unknown"] = reasons[0]
-        if "tokens_per_step" not in record.metrics:
-            facts.pop("counted_by", None)
+    if "samples_per_step" in record.metrics:
+        return
+    for rank in reversed(ranks):  # the reason of the first rank stays
+        if "samples_unknown" in rank.run.facts:
+            facts["samples_unknown"] = rank.run.facts["samples_unknown"]
+    if "tokens_per_step" not in record.metrics:
+        facts.pop("counted_by", None)
 
 
 def _take_steps_of_fastest(record: RunRecord, fastest_s: float, slowest_s: float) -> None:
