@@ -60,7 +60,7 @@ NEVER_LOADED = {
     ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "vl_convert", "PIL", "pyarrow"): (
         "", "workloads.grayscale.workload", "workloads.classification.config", "config.fields", "config.grid",
         "workloads.classification.models", "records.model", "util.errors", "util.importing", "training.rank",
-        "storage.folder", "storage.remote_store",
+        "storage.store", "storage.remote_store",
     ),
     ("torch", "ray"): (
         "cluster.connect", "cli.sweep_script", "execution.run_plan", "workloads.classification.data.sources",

@@ -16,7 +16,8 @@ import pytest
 
 from dmls_ray.analysis.report.content import build_payload
 from dmls_ray.analysis.results import load
-from dmls_ray.storage.folder import Store, read_sweep
+from dmls_ray.storage.folder import read_sweep
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.text import escape_control_chars
 from tests.analysis.samples import results

@@ -21,7 +21,7 @@ from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.stale import SplitRecords, describe_stale
 from dmls_ray.storage.folder import read_folder, read_sweep
 from dmls_ray.storage.location import local_copy
-from dmls_ray.storage.remote_store import Mirror
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.interpreter import gc_disabled
 from dmls_ray.util.uri import check_location

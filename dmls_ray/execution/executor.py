@@ -22,7 +22,7 @@ from dmls_ray.execution.view import View
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ClusterError, ClusterLostError, NotKeptError, StoreError, WorkerGroupError
 from dmls_ray.util.importing import missing_extra
 from dmls_ray.util.interpreter import uninterrupted

@@ -39,9 +39,9 @@ from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.records import provenance
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ConfigError, ConflictError, NotKeptError, StoreError
 from dmls_ray.util.files import atomic_replace
 from dmls_ray.util.importing import import_function, is_importing

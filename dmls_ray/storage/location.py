@@ -6,10 +6,12 @@ import os
 from pathlib import Path, PurePosixPath
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import SWEEP, Store
+from dmls_ray.storage.folder import SWEEP
+from dmls_ray.storage.mirror import RUNS_DIR, SESSIONS_DIR, Mirror
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import RUNS_DIR, SESSIONS_DIR, Mirror, Note, RemoteStore
+from dmls_ray.storage.remote_store import Note, RemoteStore
 from dmls_ray.storage.runs_file import RUNS, file_errors, records_by_id
+from dmls_ray.storage.store import Store
 from dmls_ray.util.uri import below, is_uri, numbered
 
 

@@ -13,7 +13,7 @@ from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.records.metrics import RETURNABLE
 from dmls_ray.records.model import RESERVED, EpochRecord
 from dmls_ray.records.returned import Reported
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import StoreError
 from tests.analysis.samples import own_results, results
 

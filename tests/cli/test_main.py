@@ -18,7 +18,7 @@ from dmls_ray.analysis import json_objects
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
 from dmls_ray.config.identity import Identity
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.store import Store
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, DmlsRay
 

@@ -13,7 +13,7 @@ from dmls_ray import load
 from dmls_ray.cli.console import Parser
 from dmls_ray.cli.request import merge_axes, parse_request
 from dmls_ray.cli.sweep_script import Preset, main
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.store import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, Command, command_line

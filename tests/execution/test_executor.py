@@ -19,7 +19,7 @@ from dmls_ray.execution.planning import FolderState, make_plan
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunAborted, RunFinished, RunStarted, Verdict
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import ClusterLostError, NotKeptError, WorkerGroupError
 from tests.execution.test_run_plan import GRID, Notes
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import read_folder
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import Mirror, RemoteStore
+from dmls_ray.storage.remote_store import RemoteStore
 from tests.records.test_model import record
 
 

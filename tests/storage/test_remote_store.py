@@ -20,8 +20,9 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage import remote_store
 from dmls_ray.storage.folder import read_sweep
 from dmls_ray.storage.location import first_free_location, open_store, records_at
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import Mirror, RemoteStore
+from dmls_ray.storage.remote_store import RemoteStore
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import numbered
 from tests.conftest import S3, start_s3

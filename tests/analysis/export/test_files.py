@@ -9,7 +9,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.results import Results
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import StoreError
 from tests.analysis.samples import results
 from tests.new_processes import FORKS

@@ -10,8 +10,9 @@ import pytest
 from dmls_ray import load
 from dmls_ray.records.model import SCHEMA
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.folder import SWEEP_SCHEMA, Store, read_sweep
+from dmls_ray.storage.folder import SWEEP_SCHEMA, read_sweep
 from dmls_ray.storage.location import first_free_location, open_store
+from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import SchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
 from tests.storage.remote import latest_records, run
