@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import sweep_text, write_sweep
+from dmls_ray.storage.folder import sweep_text
 from dmls_ray.storage.mirror import RUNS_DIR, SESSIONS_DIR, Mirror
 from dmls_ray.storage.store import Store
 from dmls_ray.util.errors import StoreError
