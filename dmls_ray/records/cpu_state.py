@@ -37,19 +37,24 @@ class CpuState:
 
 def read_cpu() -> CpuState:
     """The state of the processor."""
-    # 0 stands for unknown.
-    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
-    counts = [_number(path) for path in CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+    mhz = max_mhz = None
+    if hasattr(psutil, "cpu_freq") and (frequency := psutil.cpu_freq()):
+        mhz, max_mhz = frequency.current or None, frequency.max or None  # 0 stands for unknown
+    counts = []
+    for path in CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"):
+        count = _number(path)
+        if count is not None:
+            counts.append(int(count))
     limit_uw = _number(POWERCAP / "intel-rapl:0" / "constraint_0_power_limit_uw")
     return CpuState(
         cores=usable_cores(),
         logical=psutil.cpu_count() or 1,
         physical=psutil.cpu_count(logical=False),
         load=psutil.getloadavg()[0],
-        mhz=frequency.current or None if frequency else None,
-        max_mhz=frequency.max or None if frequency else None,
+        mhz=mhz,
+        max_mhz=max_mhz,
         governor=_text(CPUS / "cpu0" / "cpufreq" / "scaling_governor"),
-        throttled=max((int(count) for count in counts if count is not None), default=None),
+        throttled=max(counts, default=None),
         power_limit_w=None if limit_uw is None else limit_uw / 1e6,
     )
 
@@ -59,10 +64,15 @@ def package_energy_j() -> list[float]:
 
     A counter begins again at 0 after some hundred kilojoules.
     """
-    # intel-rapl:0 is a package, intel-rapl:0:0 a part of it.
-    packages = [path for path in sorted(POWERCAP.glob("intel-rapl:*")) if path.name.count(":") == 1]
-    counted = [_number(package / "energy_uj") for package in packages]
-    return [] if None in counted else [value / 1e6 for value in counted if value is not None]
+    counted = []
+    for path in sorted(POWERCAP.glob("intel-rapl:*")):
+        if path.name.count(":") > 1:
+            continue  # intel-rapl:0 is a package, intel-rapl:0:0 a part of it
+        energy_uj = _number(path / "energy_uj")
+        if energy_uj is None:
+            return []
+        counted.append(energy_uj / 1e6)
+    return counted
 
 
 def _text(path: Path) -> str:

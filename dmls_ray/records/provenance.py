@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import importlib.util
 import itertools
 import os
 import platform
@@ -20,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from dmls_ray.records.gpu_state import open_gpus, read_nvml
 from dmls_ray.util.cores import usable_cores
 
 
@@ -91,7 +91,7 @@ def describe_environment() -> dict[str, str]:
 
 def has_cpp_compiler() -> bool:
     """Whether there is a C++ compiler where PyTorch looks for it."""
-    return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
+    return bool(shutil.which("c++") or shutil.which("g++") or shutil.which("clang++"))
 
 
 def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
@@ -102,7 +102,9 @@ def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
 def commit_text(git: Mapping[str, Any]) -> str:
     """`0123456789ab with changes 89abcdef`: what a described checkout contributes to a run; empty without a commit."""
     commit = str(git.get("commit") or "")[:12]
-    return f"{commit} with changes {git['changes']}" if commit and git.get("changes") else commit
+    if commit and git.get("changes"):
+        return f"{commit} with changes {git['changes']}"
+    return commit
 
 
 def software_facts(versions: Mapping[str, Any], git: Mapping[str, Any]) -> dict[str, str]:
@@ -115,9 +117,13 @@ def software_facts(versions: Mapping[str, Any], git: Mapping[str, Any]) -> dict[
 
 def differing_facts(described: Sequence[Mapping[str, str]]) -> list[str]:
     """For each of several `software_facts`, those that not all share: `torch 2.9.0, commit 0123456789ab`."""
-    names = dict.fromkeys(itertools.chain.from_iterable(described))
-    differing = [name for name in names if len({facts.get(name) for facts in described}) > 1]
-    return [", ".join(f"{name} {facts.get(name, 'unknown')}" for name in differing) for facts in described]
+    texts: list[list[str]] = [[] for _ in described]
+    for name in dict.fromkeys(itertools.chain.from_iterable(described)):
+        values = [facts.get(name, "unknown") for facts in described]
+        if len({*values}) > 1:
+            for text, value in zip(texts, values, strict=True):
+                text.append(f"{name} {value}")
+    return [", ".join(text) for text in texts]
 
 
 def version_of(package: str) -> str:
@@ -137,23 +143,19 @@ def _cpu_model() -> str:
 
 
 def _gpus() -> dict[str, Any]:
-    if importlib.util.find_spec("pynvml") is None:
+    gpus = open_gpus()
+    if not gpus:
         return {"gpus": []}
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no driver: no GPU
-        return {"gpus": []}
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
-    try:
-        memory = [round(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**20) for handle in handles]
-    except pynvml.NVMLError:  # a GPU that shares the host's memory has no number
-        memory = []
-    driver = pynvml.nvmlSystemGetDriverVersion()
-    pynvml.nvmlShutdown()
-    return {"gpus": names, "gpu_memory_mib": memory, "driver": driver}
+    memory = []
+    for gpu in gpus:
+        known = read_nvml("nvmlDeviceGetMemoryInfo", gpu)
+        if known is not None:  # a GPU that shares the host's memory has no number
+            memory.append(round(known.total / 2**20))
+    return {
+        "gpus": [read_nvml("nvmlDeviceGetName", gpu) for gpu in gpus],
+        "gpu_memory_mib": memory,
+        "driver": read_nvml("nvmlSystemGetDriverVersion"),
+    }
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -6,7 +6,6 @@ earlier edits out: `sweep.json` has the digest of each source file and data set 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,16 +75,20 @@ def changed_names(record: RunRecord, newest: Mapping[str, str]) -> list[str]:
 
 def describe_stale(records: Iterable[RunRecord], newest: Mapping[str, str]) -> str:
     """A line about the records with other digests than the newest; empty if there are none."""
-    changed = list(filter(None, (changed_names(record, newest) for record in records)))
-    if not changed:
+    count = 0
+    names: dict[str, None] = {}
+    for record in records:
+        changed = changed_names(record, newest)
+        count += bool(changed)
+        names |= dict.fromkeys(changed)
+    if not count:
         return ""
-    names = dict.fromkeys(itertools.chain.from_iterable(changed))
     # The entry of a module with its imports says something only where a file was added or removed.
     files = [name for name in names if not name.endswith(AND_IMPORTS)] or [*names]
     texts = [*dict.fromkeys(name.removesuffix(OF_FUNCTION) for name in files)]
     if len(texts) > _SHOWN:
         texts[_SHOWN:] = ["..."]
-    runs = "1 run" if len(changed) == 1 else f"{len(changed):,} runs"
+    runs = "1 run" if count == 1 else f"{count:,} runs"
     return f"{runs} of other versions of {', '.join(texts)} left out; --stale includes them."
 
 

@@ -219,13 +219,11 @@ def _code_digest(tree: ast.Module) -> str:
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [statement for statement in node.body if not _is_text(statement)]
+            for statement in [*node.body]:
+                # A statement that is a text alone has no effect.
+                if isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str):
+                    node.body.remove(statement)
     return text_digest(ast.unparse(tree))
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a text alone, which has no effect."""
-    return isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)
 
 
 _SETTLED_S = 2.0
@@ -262,7 +260,7 @@ def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str
 
     together = hashlib.sha256()
     with ThreadPoolExecutor(_THREADS) as pool:
-        for path, content in zip(names, pool.map(_digest_of_file, names), strict=True):
+        for path, content in zip(names, pool.map(_file_digest, names), strict=True):
             together.update(f"{names[path]}\0{content}\n".encode(errors="surrogateescape"))
     digest = together.hexdigest()[:32]
     if newest < time.time() - _SETTLED_S:
@@ -280,15 +278,16 @@ def files_below(root: str) -> list[str]:
     for folder, folders, names in os.walk(root, followlinks=True):
         entered.add(os.path.realpath(folder))
         # A link may lead back to a folder above. In order, since of two links to one folder the first is followed.
-        folders[:] = [
-            name
-            for name in sorted(folders)
-            if not name.startswith(".") and os.path.realpath(os.path.join(folder, name)) not in entered
-        ]
+        below = sorted(folders)
+        folders.clear()
+        for name in below:
+            is_new = os.path.realpath(os.path.join(folder, name)) not in entered
+            if is_new and not name.startswith("."):
+                folders.append(name)
         found += [os.path.join(folder, name) for name in names if not name.startswith(".")]
     return found
 
 
-def _digest_of_file(path: str) -> str:
+def _file_digest(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -52,9 +52,13 @@ def leave_out_folder(folder: str) -> None:
 
 def module_path() -> tuple[str, ...]:
     """The search path without the folders of Python's own modules and of installed packages."""
-    installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
-    folders = filter(os.path.exists, dict.fromkeys(map(os.path.abspath, sys.path)))
-    return tuple(folder for folder in folders if not os.path.realpath(folder).startswith(installed))
+    installed = (os.path.realpath(sys.prefix) + os.sep, os.path.realpath(sys.base_prefix) + os.sep)
+    folders = []
+    for entry in sys.path:
+        folder = os.path.abspath(entry)
+        if os.path.exists(folder) and not os.path.realpath(folder).startswith(installed) and folder not in folders:
+            folders.append(folder)
+    return tuple(folders)
 
 
 def search_module_path(path: Sequence[str]) -> None:
@@ -116,9 +120,15 @@ def _lines_of(*path: str) -> list[str]:
 
 def _end_of_standard_library() -> int:
     """The position in `sys.path` after Python's own modules; 0 without them."""
-    folders = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    folders |= {os.path.join(folder, "lib-dynload") for folder in folders}
-    return max((place for place, entry in enumerate(sys.path, 1) if os.path.realpath(entry) in folders), default=0)
+    folders = set()
+    for name in ("stdlib", "platstdlib"):
+        folder = os.path.realpath(sysconfig.get_path(name))
+        folders |= {folder, os.path.join(folder, "lib-dynload")}
+    end = 0
+    for place, entry in enumerate(sys.path, 1):
+        if os.path.realpath(entry) in folders:
+            end = place
+    return end
 
 
 _importing = 0
@@ -133,8 +143,9 @@ def is_importing() -> bool:
 def is_reference(name: str) -> bool:
     """Whether the name is of the form `module:function`, or `module:Class.function`; `m.py:train` names a file."""
     module, _, function = name.partition(":")
-    names = [*module.split("."), *function.split(".")]
-    return all(map(str.isidentifier, names)) and not module.endswith((".py", ".ipynb"))
+    if module.endswith((".py", ".ipynb")):
+        return False
+    return all(name.isidentifier() for name in [*module.split("."), *function.split(".")])
 
 
 def import_function(reference: str, *, flag: str) -> Callable[..., Any]:

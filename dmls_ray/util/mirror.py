@@ -159,9 +159,10 @@ def make_read_only(paths: Sequence[str]) -> bool:
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_MOUNTS) or libc.mount(None, b"/", None, _BELOW | _PRIVATE, None):
         return False
-    bound = [
-        not libc.mount(path, path, None, _BIND | _BELOW, None)
-        and not libc.mount(None, path, None, _BIND | _REMOUNT | _READ_ONLY, None)
-        for path in map(os.fsencode, paths)
-    ]
-    return all(bound)
+    is_bound = True
+    for path in paths:
+        place = os.fsencode(path)
+        failed = libc.mount(place, place, None, _BIND | _BELOW, None)
+        failed = failed or libc.mount(None, place, None, _BIND | _REMOUNT | _READ_ONLY, None)
+        is_bound = is_bound and not failed
+    return is_bound
