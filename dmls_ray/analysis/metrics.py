@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.formatting import MEMORY as MEMORY_FORMAT
@@ -15,9 +14,6 @@ from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metrics import TRAINING_METRICS, Metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.registry import metric_direction, registered_metrics
-
-if TYPE_CHECKING:
-    from dmls_ray.analysis.trials.trial import Trial
 
 _FORMATS: Mapping[str, NumberFormat] = {
     "seconds": SECONDS,
@@ -110,13 +106,6 @@ MEMORY_METRICS: Mapping[str, str] = {
 
 MEMORY_KINDS = tuple(metric.name for metric in TRAINING_METRICS if metric.part_of == "tensor_mem_mib")
 """The parts of tensor_mem_mib."""
-
-
-def memory_metric(rows: Sequence[Trial]) -> str:
-    """The metric by which the memory of these trials is compared; empty if none has any."""
-    counts = {name: sum(name in row.estimates for row in rows) for name in MEMORY_METRICS}
-    most = max(counts, key=counts.__getitem__)
-    return most if counts[most] else ""
 
 
 def is_exact(name: str) -> bool:

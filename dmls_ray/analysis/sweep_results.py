@@ -20,7 +20,8 @@ from dmls_ray.analysis.findings.answer import best_first
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.layouts import shown_columns
-from dmls_ray.analysis.trials.trial import Trial, speed_metric
+from dmls_ray.analysis.trials.common_metrics import speed_metric
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import metric_direction
 

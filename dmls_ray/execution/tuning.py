@@ -19,8 +19,9 @@ from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.common_metrics import speed_metric
 from dmls_ray.analysis.trials.steps import StepChange, step_change
-from dmls_ray.analysis.trials.trial import STEPS_PER_S, Trial, speed_metric
+from dmls_ray.analysis.trials.trial import STEPS_PER_S, Trial
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import SEED_STRIDE, Plan
 from dmls_ray.config.options import Options, Until

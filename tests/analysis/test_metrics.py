@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, memory_metric, quantity_of
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, limit_of, quantity_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.common_metrics import memory_metric
 from tests.analysis.samples import results, set_value
 
 

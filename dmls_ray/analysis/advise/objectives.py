@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.trials.run_lengths import durations_of, were_ended_apart
-from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial, common_rate
+from dmls_ray.analysis.table.presentation import Presentation
+from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of, memory_metric
+from dmls_ray.analysis.trials.run_lengths import were_ended_apart
+from dmls_ray.analysis.trials.trial import TIME_TO_TARGET, Trial
 from dmls_ray.records.metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import is_compared, metric_direction
@@ -157,7 +159,7 @@ class Throughput(Objective):
         if not rate and "total_s" not in durations_of(timed):
             raise ConfigError(
                 f"--for {self.name} needs the samples of a step, which are not known for all trials; "
-                f"{table.presentation.samples_by}."
+                f"{Presentation.of_trials(table.rows).samples_by}."
             )
         return rate or "total_s"
 

@@ -14,8 +14,8 @@ from dmls_ray.analysis.metrics import format_of, is_exact, label_of, quantity_of
 from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.trials.run_lengths import durations_of
-from dmls_ray.analysis.trials.trial import Trial, common_rate, describe_configuration
+from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
+from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import disturbance_notes
 from dmls_ray.util.errors import ConfigError
 

@@ -11,6 +11,7 @@ from dmls_ray.analysis.figures import learning, performance, question, ranks
 from dmls_ray.analysis.figures.chart import Chart, rounded
 from dmls_ray.analysis.figures.series import range_of
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import join_names
 
 _SEEN_DIGITS = 3
@@ -41,7 +42,11 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
 
 def charts(table: Table) -> list[Chart]:
     """The charts of all figures for which the table has values; those of its workload come first."""
-    found = [chart for make_chart in table.presentation.figures.values() if (chart := make_chart(table)) is not None]
+    found = [
+        chart
+        for make_chart in Presentation.of_trials(table.rows).figures.values()
+        if (chart := make_chart(table)) is not None
+    ]
     is_answered = bool(found)
     for name, make_chart in FIGURES.items():
         if name in _LEADING and is_answered:

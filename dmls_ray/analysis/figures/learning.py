@@ -13,6 +13,7 @@ from dmls_ray.analysis.findings.losers import level_text
 from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.analysis.words import headline_text, join_names
 
@@ -37,7 +38,7 @@ def learning_chart(table: Table) -> Chart | None:
     several = [row for row in table.rows if any(len(_curve(row, name)) > 1 for name in _METRICS)]
     rows, notes = plot.limit_items(several, "trials")
     panels = []
-    for kind, unit in (("loss", table.presentation.loss_unit), ("accuracy", "fraction of samples")):
+    for kind, unit in (("loss", Presentation.of_trials(table.rows).loss_unit), ("accuracy", "fraction of samples")):
         splits = [split for split in ("test", "train") if any(_curve(row, f"{split}_{kind}") for row in rows)]
         together = [[split] for split in splits]
         if splits and len(rows) <= _TOGETHER:

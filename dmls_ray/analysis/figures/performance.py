@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
-from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
+from dmls_ray.analysis.metrics import MEMORY_KINDS
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, fits
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.trials.steps import PARTS, parts_by_block, step_parts
 from dmls_ray.analysis.trials.trial import Trial
 

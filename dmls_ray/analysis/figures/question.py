@@ -10,9 +10,9 @@ from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.findings.answer import axis_that_varies
 from dmls_ray.analysis.findings.effects import measure_of
-from dmls_ray.analysis.metrics import memory_metric
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import count_values, group_by_other_factors
+from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration, name_of_change
 from dmls_ray.config.grid import BASELINE
 

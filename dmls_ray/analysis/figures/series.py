@@ -12,7 +12,8 @@ from dmls_ray.analysis.metrics import MEMORY_METRICS, label_of, quantity_of, res
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.axis import BATCHES, all_groups_along_axis, count_values, is_number
-from dmls_ray.analysis.trials.trial import RUNS_PER_S, Trial, name_of_change, speed_metric
+from dmls_ray.analysis.trials.common_metrics import speed_metric
+from dmls_ray.analysis.trials.trial import RUNS_PER_S, Trial, name_of_change
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 

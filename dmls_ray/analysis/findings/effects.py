@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, memory_metric, table_metrics
+from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, table_metrics
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Pair, count_values
-from dmls_ray.analysis.trials.run_lengths import STEP_MS, durations_of
+from dmls_ray.analysis.trials.common_metrics import durations_of, memory_metric, speed_metric
+from dmls_ray.analysis.trials.run_lengths import STEP_MS
 from dmls_ray.analysis.trials.steps import are_equal_sizes
-from dmls_ray.analysis.trials.trial import Trial, speed_metric
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, metric_direction

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.findings.effects import Effect, compare, speed
 from dmls_ray.analysis.trials.axis import Pair, groups_along_axis
-from dmls_ray.analysis.trials.trial import Trial, common_rate
+from dmls_ray.analysis.trials.common_metrics import common_rate
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.options import Until
 
 CLOSE = 0.02

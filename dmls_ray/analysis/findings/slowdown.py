@@ -10,8 +10,7 @@ from typing import Literal
 from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, duration, speed
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.trials.axis import group_by_other_factors
-from dmls_ray.analysis.trials.run_lengths import durations_of
-from dmls_ray.analysis.trials.trial import speed_metric
+from dmls_ray.analysis.trials.common_metrics import durations_of, speed_metric
 from dmls_ray.config.options import Until
 
 Word = Literal["keep", "discard", "cannot say", "failed"]

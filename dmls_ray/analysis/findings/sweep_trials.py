@@ -13,11 +13,12 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 
 from dmls_ray.analysis.findings.effects import Comparison, Measure, measures_of
-from dmls_ray.analysis.metrics import is_exact, memory_metric
+from dmls_ray.analysis.metrics import is_exact
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.analysis.trials.axis import Axis, count_values
 from dmls_ray.analysis.trials.batch_rule import with_known_samples
+from dmls_ray.analysis.trials.common_metrics import memory_metric
 from dmls_ray.analysis.trials.same_step import at_the_same_step
 from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.fields import FieldSpec

@@ -15,7 +15,7 @@ from dmls_ray.analysis.findings.sweep_trials import sweep_trials
 from dmls_ray.analysis.metrics import metric_of
 from dmls_ray.analysis.results import Results, distinct
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
-from dmls_ray.analysis.table.model import Note, Table, columns_of
+from dmls_ray.analysis.table.model import OF_A_FIELD, Note, Table, headed
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.table.seen import by_fact
 from dmls_ray.analysis.trials.above_linear import describe_above_linear
@@ -53,9 +53,13 @@ def make_table(
     presentation.add_speed_up(trials.rows, trials.fixed_batch_field)
     if best_by is None:
         presentation.order(trials.rows, trials.varied)
-    table = Table(**vars(trials), presentation=presentation)
-    table.typed_notes = list(notes_of(results, table))
-    table.columns = columns_of(table)
+    table = Table(**vars(trials))
+    table.typed_notes = list(_notes_of(results, table, presentation))
+    filled = []
+    for column in presentation.columns(table):
+        if column.prefix == OF_A_FIELD or any(column.text(row) for row in table.rows):
+            filled.append(column)
+    table.columns = headed(table, filled)
     notes = [metric_of(column.name).note for column in table.columns]
     table.typed_notes += [Note("method", note) for note in notes if note]
     return table
@@ -73,12 +77,12 @@ _NEVER_FIXED = {"seed", "data_dir"}
 """Fields that differ from run to run, or say where something is."""
 
 
-def notes_of(results: Results, table: Table) -> Iterator[Note]:
+def _notes_of(results: Results, table: Table, presentation: Presentation) -> Iterator[Note]:
     """The notes of a table, the most important first."""
     if not results.records:
         yield Note("measured_on", "No runs.")
         return
-    if fixed := held_fixed(table):
+    if fixed := _held_fixed(table, presentation):
         yield Note("held_fixed", fixed)
     # Many runs share one description of their machine.
     machines = sorted(set(map(_machine_text, distinct(record.machine for record in results.records))))
@@ -89,7 +93,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
     same = [describe_configuration(row.factors) for row in table.rows if row.same_results]
     if same:
-        texts.append(_SAME_RUNS.format(join_names(same), table.presentation.seeds_by))
+        texts.append(_SAME_RUNS.format(join_names(same), presentation.seeds_by))
     uneven = [describe_configuration(row.factors) for row in table.rows if has_uneven_steps(row)]
     if uneven:
         texts.append(_UNEVEN_STEPS.format(join_names(uneven)))
@@ -102,7 +106,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("baseline", _baseline_text(table))
     if above := describe_above_linear(table.rows):
         yield Note("baseline", f"{join_names(above)}: {_ABOVE_LINEAR}")
-    yield from table.presentation.notes(table.rows)
+    yield from presentation.notes(table.rows)
     for text, names in _endings(table.rows).items():
         yield Note("outcome", f"{join_names(list(names))}: {text}.")
 
@@ -201,16 +205,16 @@ def _endings(rows: Sequence[Trial]) -> Mapping[str, Mapping[str, None]]:
     return found
 
 
-def held_fixed(table: Table) -> str:
+def _held_fixed(table: Table, presentation: Presentation) -> str:
     """`Held fixed: model digits_convnet, dataset digits, epochs 5` of one trial or more; empty where nothing was.
 
     Named are the fields that the workload always names, and those that are not at their default.
     """
     configs = [row.records[0].config for row in table.rows]
-    specs = table.presentation.workload.specs()
+    specs = presentation.workload.specs()
     # Without a list, a function's own fields: those that not every workload has.
     shared = {item.name for item in fields(RuntimeConfig)}
-    named = table.presentation.always_named or [name for name in configs[0] if name not in shared]
+    named = presentation.always_named or [name for name in configs[0] if name not in shared]
     others = [name for name, value in configs[0].items() if name in specs and value != specs[name].default]
     varied = {*table.varied, *_NEVER_FIXED}
     if varied & BATCHES:

@@ -6,19 +6,19 @@ The reports have tables by batch, by rank, by backend, by machines, and of norma
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
-from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, label_of, table_metrics
+from dmls_ray.analysis.metrics import MEMORY_KINDS, MEMORY_METRICS, table_metrics
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.model import COUNTED, Column, Table, all_columns, factor, further_columns, measure_columns
+from dmls_ray.analysis.table.layout import Layout
+from dmls_ray.analysis.table.model import COUNTED, Column, Table, all_columns, further_columns
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import BATCHES
-from dmls_ray.analysis.trials.trial import Trial, name_of_change
-from dmls_ray.records.model import RunRecord
+from dmls_ray.analysis.trials.trial import name_of_change
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
@@ -31,53 +31,6 @@ class RenderedTable:
 
     frame: pd.DataFrame
     notes: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """A table of the reports."""
-
-    factors: tuple[str, ...] = ()
-    """The first columns; other fields that vary follow."""
-    metrics: tuple[str, ...] = ()
-    """The columns after them; without any, those of the sweep's table."""
-    select: Callable[[Sequence[RunRecord]], Sequence[RunRecord]] = list
-    """Chooses the runs that it shows, or changes their fields."""
-    by_rank: bool = False
-    """Whether each rank has a row, with means over the repeats. Accuracies are over the share of the rank."""
-    note: str = ""
-    """What its rows are, where their fields do not say it."""
-    nothing: str = ""
-    """Note where it shows none of the runs."""
-
-    def frame(self, table: Table) -> pd.DataFrame:
-        """The cells as texts."""
-        if not self.metrics:
-            return table.frame()
-        # The fields that distinguish rows; the batch once.
-        names = dict.fromkeys((*self.factors, *table.varied))
-        names.pop("global_batch", None)
-        rows = table.rows
-        if self.by_rank:
-            names["rank"] = None
-            rows = [item for row in rows for item in _ranks_of(row)]
-        shown = replace(table, rows=sorted(rows, key=lambda row: row.position([*names])))
-        frame = shown.frame([*map(factor, names), *measure_columns(shown, self.metrics, intervals=not self.by_rank)])
-        return frame.rename(columns=_OF_A_RANK) if self.by_rank else frame
-
-
-def _ranks_of(trial: Trial) -> list[Trial]:
-    """A trial a rank, with what the rank measured; the trial itself where no run has ranks."""
-    numbers: set[int | None] = {rank.rank for record in trial.counted for rank in record.ranks}
-    trials = []
-    for number in numbers or {None}:
-        records = list(trial.records)
-        for index, record in enumerate(records):
-            for rank in record.ranks:
-                if rank.rank == number:
-                    records[index] = record.replace(metrics=dict(rank.metrics))
-        trials.append(Trial(trial.trial_id, trial.factors | {"rank": number}, records))
-    return trials
 
 
 def all_layouts() -> dict[str, Layout]:
@@ -148,9 +101,6 @@ ALL = "all"
 MOST_COLUMNS = 8
 CHANGE = "change"
 """Head of the column that stands for the fields that were changed one at a time."""
-
-_OF_A_RANK = {label_of("train_accuracy"): "train acc. in the last epoch"}
-"""What ranks measure otherwise than a run: no rank tests the trained model on training samples."""
 
 _SPARE = {"bound by": 0, "efficiency": 7}
 """Columns of no metric -> as `Metric.spare`."""

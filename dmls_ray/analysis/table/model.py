@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -20,15 +20,12 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, SECONDS, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.stats.learning import TimeToTarget, steps_to_target, time_to_target
+from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
 from dmls_ray.analysis.trials.held_clocks import held_clocks
-from dmls_ray.analysis.trials.run_lengths import durations_of, were_ended_apart
+from dmls_ray.analysis.trials.run_lengths import were_ended_apart
 from dmls_ray.analysis.trials.steps import bounds_of
-from dmls_ray.analysis.trials.trial import Trial, common_rate
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED
-
-if TYPE_CHECKING:
-    from dmls_ray.analysis.table.presentation import Presentation
-
 
 OF_AN_INTERVAL = "interval_"
 """Prefix of an end of the interval of a metric whose name is taken, as `acc_low` next to a metric `acc_low`."""
@@ -97,8 +94,6 @@ class Note:
 class Table(SweepTrials):
     """The trials of a sweep as rows, with columns and notes."""
 
-    presentation: Presentation = field(kw_only=True)
-    """Columns, notes and figures of their workload."""
     typed_notes: list[Note] = field(default_factory=list)
     """Sentences below the table."""
     columns: list[Column] = field(default_factory=list)
@@ -134,13 +129,6 @@ class Table(SweepTrials):
         return pd.DataFrame(cells)
 
 
-def columns_of(table: Table) -> list[Column]:
-    """The columns of a table that have something in them, in the order a reader wants."""
-    columns = table.presentation.columns(table)
-    filled = [column for column in columns if column.prefix == OF_A_FIELD or any(map(column.text, table.rows))]
-    return _headed(table, filled)
-
-
 def all_columns(table: Table) -> list[Column]:
     """The columns of a table, and then those of losses and details, which a page does not have."""
     columns = list(table.columns)
@@ -161,7 +149,7 @@ def further_columns(table: Table) -> list[Column]:
         is_known = table.has("test_loss" if name == "overfit_epoch" else name)
         if is_known and name not in shown and _is_comparable(name, table):
             columns.append(_column_of(name, table))
-    return _headed(table, columns)
+    return headed(table, columns)
 
 
 def measure_columns(table: Table, names: Sequence[str], *, intervals: bool = True) -> list[Column]:
@@ -179,10 +167,10 @@ def measure_columns(table: Table, names: Sequence[str], *, intervals: bool = Tru
         elif table.has(name):
             interval = intervals and not is_exact(name)
             columns.append(metric_column(name, interval=interval, answers=intervals and name == names[0]))
-    return _headed(table, [*columns, *ENDING])
+    return headed(table, [*columns, *ENDING])
 
 
-def _headed(table: Table, columns: list[Column]) -> list[Column]:
+def headed(table: Table, columns: list[Column]) -> list[Column]:
     """Heads that speak of intervals only where there are some."""
     if any(len(row.counted) >= MIN_REPEATS for row in table.rows):
         return columns

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from dmls_ray.analysis.findings.sweep_trials import Hooks
+from dmls_ray.analysis.table.layout import Layout
 from dmls_ray.analysis.table.model import Column, Note, Table, default_columns
 from dmls_ray.analysis.table.seen import notes_on_steps
 from dmls_ray.analysis.trials.axis import BATCHES, RANKS, groups_with_each_backend
+from dmls_ray.analysis.trials.common_metrics import speed_against
 from dmls_ray.analysis.trials.trial import Trial
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
-    from dmls_ray.analysis.table.layouts import Layout
 
 
 class Presentation(Hooks):
@@ -53,7 +54,7 @@ class Presentation(Hooks):
             base = next((row for row in group if row.world_size == 1), None)
             for row in group:
                 if base is not None and row.world_size > 1:
-                    row.speed_up = row.speed_against(base)
+                    row.speed_up = speed_against(row, base)
 
     def order(self, rows: list[Trial], names: Sequence[str]) -> None:
         """Sort the rows in place, which are in the order of their factors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,20 +29,6 @@ TIME_TO_TARGET = "target_s"
 """Name of the time to a target accuracy."""
 STEPS_PER_S = "steps_per_s"
 """Name of the rate of steps, by which trials are compared whose steps are known to have the same samples."""
-
-
-def common_rate(trials: Iterable[Trial]) -> str:
-    """The throughput that all of some trials have; empty where they have none in common."""
-    common: list[str] | None = None
-    for trial in trials:
-        known = [name for name in trial.workload.throughput if trial.by_block(name)]
-        common = known if common is None else [name for name in common if name in known]
-    return next(iter(common or ()), "")
-
-
-def speed_metric(*trials: Trial) -> str:
-    """The metric of the speed of some trials: their common throughput, else runs per second."""
-    return common_rate(trials) or RUNS_PER_S
 
 
 class Comparisons:
@@ -300,14 +286,6 @@ class Trial:
     def rates(self) -> dict[int, float]:
         """The throughput of each block; without it, runs per second, if all runs do the same work."""
         return self.by_block(self.throughput) or self.by_block(RUNS_PER_S)
-
-    def speed_against(self, base: Trial) -> Contrast | None:
-        """The ratio of the speed of this trial to that of a baseline of the same table.
-
-        By the throughput of their workload where both have it, else by runs per second: a rate is not compared with a
-        duration. None if no block has a speed of both in one environment.
-        """
-        return self.comparisons.against(self, base, speed_metric(self, base), is_ratio=True)
 
     def value_of(self, metric: str) -> float | None:
         """The mean of a metric; None if no run reports it."""

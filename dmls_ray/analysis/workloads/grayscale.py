@@ -9,11 +9,12 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import differing_fields, limit_items, plotted_metric, trial_label
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
-from dmls_ray.analysis.table.layouts import Layout
+from dmls_ray.analysis.table.layout import Layout
 from dmls_ray.analysis.table.model import ENDING, SPEED_UP, Column, Note, Table, factor, metric_column
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.trials.axis import group_by_other_factors
-from dmls_ray.analysis.trials.trial import Trial, speed_metric
+from dmls_ray.analysis.trials.common_metrics import speed_against, speed_metric
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS, IMPLEMENTATION_FIELDS, RECORDED_NAME
 
@@ -76,7 +77,7 @@ class GrayscalePresentation(Presentation):
             baseline = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
             for row in group:
                 if baseline is not None and row is not baseline:
-                    row.speed_up = row.speed_against(baseline)
+                    row.speed_up = speed_against(row, baseline)
 
     def order(self, rows: list[Trial], names: Sequence[str]) -> None:
         rows.sort(key=lambda row: -_ms(row))

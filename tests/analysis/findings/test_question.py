@@ -12,6 +12,7 @@ from dmls_ray.analysis.findings.sweep_trials import Stage
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.axis import all_groups_along_axis, group_by_other_factors
+from dmls_ray.analysis.trials.common_metrics import speed_against
 from dmls_ray.analysis.words import end_text, progress_text
 from dmls_ray.config.options import Until
 from dmls_ray.records.outcome import Outcome
@@ -220,7 +221,7 @@ def test_intervals_are_wider_where_blocks_were_added_until_all_was_decided() -> 
     def width(swept: Results, until: Until | None) -> float:
         swept.until = until
         first, last = make_table(swept).rows
-        found = last.speed_against(first)
+        found = speed_against(last, first)
         assert found is not None
         assert found.half_width is not None
         return found.half_width

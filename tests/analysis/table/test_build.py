@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.table.build import held_fixed, make_table
+from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import render, shown_columns
 from dmls_ray.records.metrics import Metric
 from dmls_ray.records.outcome import Outcome
@@ -282,8 +282,8 @@ def test_what_was_searched_for_is_the_first_column_after_the_factors(metric: str
 
 def test_what_does_not_vary_is_named_if_it_is_always_or_not_usual_and_all_fields_of_a_function_are() -> None:
     runs = results({"batch_per_rank": [16, 32], "lr": [0.1, 0.2], "clip_norm": 1.0}, lambda values, repeat: 100.0)
-    assert held_fixed(make_table(runs)) == (
+    assert make_table(runs).notes[0] == (
         "Held fixed: model digits_convnet, dataset digits, epochs 5, world_size 1, optimizer adam, clip_norm 1.0."
     )
     runs = own_results({"depth": [1, 2], "width": 8}, lambda values, repeat: (1.0, {}))
-    assert "width 8" in held_fixed(make_table(runs))
+    assert "width 8" in make_table(runs).notes[0]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import load
-from dmls_ray.analysis.table.build import held_fixed, make_table
+from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import MOST_COLUMNS, all_layouts, render, shown_columns
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.util.errors import ConfigError
@@ -166,8 +166,8 @@ def test_a_batch_that_is_equal_in_all_rows_is_in_the_line_of_what_was_held_fixed
     found = make_table(results({"batch_per_rank": 16, "accum_steps": [1, 2]}, lambda values, repeat: 100.0))
     assert {"batch_per_rank", "global_batch"} <= set(found.varied)
     assert "batch_per_rank" not in heads(found)
-    assert "batch_per_rank 16" in held_fixed(found)
-    assert "global_batch" not in held_fixed(found)
+    assert "batch_per_rank 16" in found.notes[0]
+    assert "global_batch" not in found.notes[0]
 
 
 def test_columns_that_are_equal_in_all_rows_go_before_those_that_differ() -> None:
