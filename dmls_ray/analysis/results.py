@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -103,7 +103,7 @@ class Results:
         fields = [name for name in record_model.RUN_FIELDS if name not in NESTED]
         read = _attributes(records, fields)
         columns = {name: read.pop(name) for name in record_model.KEYS}
-        factors = _shared_columns(records, lambda record: id(record.config), factors_of)
+        factors = _shared_columns(records, factors_of, "config")
         _add(columns, factors, record_model.OF_A_FIELD, taken=record_model.RESERVED)
         columns["run_seed"] = read.pop("seed")
         read["outcome"] = pd.Series([record.outcome.value for record in records])
@@ -113,8 +113,7 @@ class Results:
         entries = _columns((record.metrics | record.facts for record in records), present)
         _add(columns, {name: entries.pop(name, None) for name in self._registered}, record_model.OF_A_RECORD)
         _add(columns, entries, record_model.OF_A_METRIC)
-        place = attrgetter("machine", "versions", "git")
-        _add(columns, _shared_columns(records, lambda record: tuple(map(id, place(record))), _surroundings), "run_")
+        _add(columns, _shared_columns(records, _surroundings, "machine", "versions", "git"), "run_")
         return pd.DataFrame(columns)
 
     @cached_property
@@ -135,13 +134,16 @@ class Results:
         rows = []
         for record in self.records:
             for rank in record.ranks:
-                rows.append((record, {name: getattr(rank, name) for name in fields} | rank.metrics))
+                values = {name: getattr(rank, name) for name in fields}
+                rows.append((record, values | rank.metrics))
         return _frame_of_parts(rows, [*fields, *self._metrics_of("rank")])
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
-        rows = [(record, epoch.values) for record in self.records for epoch in record.epochs]
+        rows = []
+        for record in self.records:
+            rows += [(record, epoch.values) for epoch in record.epochs]
         return _frame_of_parts(rows, ["epoch", *self._metrics_of("epoch")])
 
     @cached_property
@@ -232,7 +234,7 @@ def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: 
     """
     records = [record for record, _ in rows]
     columns = _attributes(records, record_model.KEYS)
-    factors = _shared_columns(records, lambda record: id(record.config), factors_of)
+    factors = _shared_columns(records, factors_of, "config")
     varied = {name: column for name, column in factors.items() if column.map(repr).nunique() > 1}
     _add(columns, varied, record_model.OF_A_FIELD, taken=[*record_model.RESERVED, *first])
     values = [values for _, values in rows]
@@ -241,29 +243,33 @@ def _frame_of_parts(rows: Sequence[tuple[RunRecord, Mapping[str, Any]]], first: 
 
 
 def _attributes(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
-    return _transposed(names, map(attrgetter(*names), records))
+    values_of = attrgetter(*names)
+    return _transposed(names, [values_of(record) for record in records])
 
 
 def _columns(items: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """The columns of these mappings. Row by row, since the values of a row lie near each other in memory."""
-    return _transposed(names, (tuple(map(item.get, names)) for item in items))
+    return _transposed(names, [tuple([item.get(name) for name in names]) for item in items])
 
 
-def _transposed(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+def _transposed(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return {name: pd.Series(values) for name, values in zip(names, columns, strict=True)}
 
 
 def _shared_columns(
-    records: Sequence[RunRecord],
-    key_of: Callable[[RunRecord], Hashable],
-    facts_of: Callable[[RunRecord], dict[str, Any]],
+    records: Sequence[RunRecord], facts_of: Callable[[RunRecord], dict[str, Any]], *shared: str
 ) -> dict[str, Any]:
-    """Columns of what all records with a key have in common: computed for one record of each key."""
-    keys = list(map(key_of, records))
-    facts = list(map(facts_of, dict(zip(keys, records, strict=True)).values()))
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    rows = [places[key] for key in keys]
+    """Columns of facts of runs, which are computed once for all records whose fields `shared` are the same objects."""
+    facts: list[dict[str, Any]] = []
+    places: dict[tuple[int, ...], int] = {}
+    rows = []
+    for record in records:
+        key = tuple([id(getattr(record, name)) for name in shared])
+        if key not in places:
+            places[key] = len(facts)
+            facts.append(facts_of(record))
+        rows.append(places[key])
     columns = _columns(facts, field_names(facts))
     return {name: column.take(rows).reset_index(drop=True) for name, column in columns.items()}
 

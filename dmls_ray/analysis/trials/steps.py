@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
 from typing import Any
@@ -13,7 +13,6 @@ from dmls_ray.analysis.stats.intervals import bonferroni_level, estimate, is_abo
 from dmls_ray.analysis.trials.axis import groups_along_axis
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.metrics import COLLECTIVES
-from dmls_ray.records.model import RankRecord
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -26,6 +25,8 @@ PARTS = {
 }
 """Part of a step -> its words. `exposed_comm_ms` is that of the rank with the least, and `waiting_ms` what the mean
 rank has beyond it."""
+
+_OWN = [name for name in PARTS if name != "exposed_comm_ms"]
 
 TOGETHER = "backward_and_communication"
 """Part of a difference of steps: backward pass and communication, where it is not known of both what each takes."""
@@ -55,13 +56,14 @@ def step_parts(trial: Trial) -> dict[str, float]:
     return _mean_parts(_parts_of_runs(trial).values())
 
 
-def _mean_parts(runs: Collection[Mapping[str, float]]) -> dict[str, float]:
-    if not runs:
+def _mean_parts(runs: Iterable[dict[str, float]]) -> dict[str, float]:
+    table = pd.DataFrame([*runs], columns=[*PARTS])
+    if table.empty:
         return {}
-    means = {name: fmean(parts[name] for parts in runs) for name in PARTS}
-    steps = [sum(parts.values()) for parts in runs]
-    scale = geometric_mean(steps) / fmean(steps) if min(steps) > 0 else 1.0
-    return {name: ms * scale for name, ms in means.items()}
+    means, steps = table.mean(), table.sum(axis="columns")
+    if steps.min() > 0:
+        means *= geometric_mean(steps) / steps.mean()
+    return dict(means)
 
 
 def bound_of(trial: Trial, smaller: Trial | None = None, larger: Trial | None = None) -> str:
@@ -102,9 +104,10 @@ def _growing_shares(smaller: Trial, trial: Trial, larger: Trial) -> list[float]:
     """
     if smaller is larger:
         return []
-    below, here, above = (parts_by_block(item).sum(axis=1) for item in (smaller, trial, larger))
-    first, batch, last = (item.factors["batch_per_rank"] for item in (smaller, trial, larger))
-    shares = (batch / (last - first) * (above - below) / here).dropna()
+    here = parts_by_block(trial).sum(axis="columns")
+    longer = parts_by_block(larger).sum(axis="columns") - parts_by_block(smaller).sum(axis="columns")
+    bigger = larger.factors["batch_per_rank"] - smaller.factors["batch_per_rank"]
+    shares = (trial.factors["batch_per_rank"] / bigger * longer / here).dropna()
     shared = trial.common_blocks(smaller) & trial.common_blocks(larger)
     return [*shares[shares.index.isin(shared)]]
 
@@ -186,8 +189,11 @@ def collectives_of(trial: Trial) -> dict[str, float] | None:
     """
     if not knows_communication(trial) or trial.by_block("unseen_collectives"):
         return None
-    found = {kind: trial.by_block(f"{kind}_ms").values() for kind in COLLECTIVES}
-    return {kind: fmean(values) for kind, values in found.items() if values}
+    found = {}
+    for kind in COLLECTIVES:
+        if values := trial.by_block(f"{kind}_ms").values():
+            found[kind] = fmean(values)
+    return found
 
 
 def knows_communication(trial: Trial) -> bool:
@@ -197,9 +203,9 @@ def knows_communication(trial: Trial) -> bool:
 
 def _together(parts: Mapping[str, float]) -> dict[str, float]:
     """Parts of a step in which communication is none of its own: under DDP it ends with the backward pass."""
-    joined = ("backward_ms", "exposed_comm_ms", "waiting_ms")
-    others = {name: ms for name, ms in parts.items() if name not in joined}
-    return {**others, TOGETHER: sum(parts[name] for name in joined)}
+    joined = dict(parts)
+    joined[TOGETHER] = joined.pop("backward_ms") + joined.pop("exposed_comm_ms") + joined.pop("waiting_ms")
+    return joined
 
 
 def slower_rank(trial: Trial) -> tuple[int, float] | None:
@@ -207,7 +213,11 @@ def slower_rank(trial: Trial) -> tuple[int, float] | None:
 
     None where no rank is slower beyond chance, or by less than a share of the step.
     """
-    own = pd.DataFrame([{rank.rank: _own_ms(rank) for rank in record.ranks} for record in trial.timed])
+    own_ms = []
+    for record in trial.timed:
+        # What a rank does itself in a step.
+        own_ms.append({rank.rank: sum(rank.metrics.get(name, 0.0) for name in _OWN) for rank in record.ranks})
+    own = pd.DataFrame(own_ms)
     count = len(own.columns)
     if count < 2:
         return None
@@ -216,11 +226,6 @@ def slower_rank(trial: Trial) -> tuple[int, float] | None:
     behind = estimate([*later[rank].dropna()], level=bonferroni_level(count))
     is_large = behind.centre >= _SLOWER_RANK * sum(step_parts(trial).values())
     return (int(rank), behind.centre) if is_large and is_above(behind, 0) else None
-
-
-def _own_ms(rank: RankRecord) -> float:
-    """What a rank does itself in a step, in milliseconds."""
-    return sum(rank.metrics.get(name, 0.0) for name in PARTS if name != "exposed_comm_ms")
 
 
 def samples_of_step(trial: Trial) -> float | None:
@@ -283,10 +288,12 @@ def _parts_of_runs(trial: Trial) -> dict[int, dict[str, float]]:
     """The parts of a step, by block, of the runs that have them."""
     runs = {}
     for record in trial.timed:
-        if "data_wait_ms" in record.metrics:
-            parts = {name: record.metrics.get(name, 0.0) for name in PARTS}
+        if "data_wait_ms" not in record.metrics:
+            continue
+        parts = {name: record.metrics.get(name, 0.0) for name in PARTS}
+        exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
+        if exposed:
             # A rank that is ahead waits inside the timer of its communication.
-            exposed = [rank.metrics["exposed_comm_ms"] for rank in record.ranks if "exposed_comm_ms" in rank.metrics]
-            parts["waiting_ms"] = fmean(exposed) - min(exposed) if exposed else 0.0
-            runs[record.repeat] = parts
+            parts["waiting_ms"] = fmean(exposed) - min(exposed)
+        runs[record.repeat] = parts
     return runs

@@ -93,7 +93,8 @@ class Comparisons:
         if (metric, is_ratio) not in self._models:
             samples: dict[str, dict[int, float]] = {}
             for trial in self._trials.values():
-                if by_block := trial.by_block(metric):
+                by_block = trial.by_block(metric)
+                if by_block:
                     values = {block: value for block, value in by_block.items() if value > 0 or not is_ratio}
                     samples[trial.trial_id] = values
             self._models[metric, is_ratio] = self.model_of(samples, metric, is_ratio=is_ratio)
@@ -137,7 +138,8 @@ def _by_environment(trial: Trial, values: Mapping[int, float], *, is_drifting: b
     for block, value in values.items():
         if block in trial.environments:
             software, place = trial.environments[block]
-            found[block, software, place if is_drifting else ()] = value
+            key = (block, software, place) if is_drifting else (block, software)
+            found[key] = value
     return found
 
 
@@ -188,7 +190,9 @@ class Trial:
     def outcome(self) -> str:
         """The outcome that all runs have, or `stopped`, or the number of runs of each outcome."""
         endings = [record.ending for record in self.records]
-        return endings[0] if len(set(endings)) == 1 else outcome_counts(endings)
+        if len({*endings}) == 1:
+            return endings[0]
+        return outcome_counts(endings)
 
     @property
     def is_stopped(self) -> bool:
@@ -198,7 +202,10 @@ class Trial:
     @property
     def independent_ranks(self) -> str:
         """Why the ranks of a run did not train one model together; empty if all did, or where that is unknown."""
-        return next((record.independent_ranks for record in self.counted if record.independent_ranks), "")
+        for record in self.counted:
+            if record.independent_ranks:
+                return record.independent_ranks
+        return ""
 
     @cached_property
     def counted(self) -> list[RunRecord]:
@@ -218,7 +225,9 @@ class Trial:
         """
         environments: dict[int, tuple[Hashable, Hashable]] = {}
         for record in self.counted:
-            device = record.device if record.config.get("device", "auto") == "auto" else ""
+            device = ""
+            if record.config.get("device", "auto") == "auto":
+                device = record.device
             software = tuple(sorted(software_facts(record.versions, record.git).items()))
             environments[record.repeat] = software, (*hardware_key(record.machine), device, record.session)
         return environments
@@ -251,7 +260,7 @@ class Trial:
         steps of the values are not known: of an accuracy on n samples, equal values say that its spread is below 1/n.
         """
         if metric in LEARNED:
-            return any(map(is_loss, self.same_results)) or not metrics.resolution_of(metric, self.counted)
+            return bool(self.same_results) or not metrics.resolution_of(metric, self.counted)
         return metric not in registered_metrics() and any(metric in record.metrics for record in self.counted)
 
     @cached_property
@@ -271,7 +280,10 @@ class Trial:
     def throughput(self) -> str:
         """The metric that says how fast its runs go: the first of its workload's that a run reports."""
         names = self.workload.throughput
-        return next((name for name in names if any(name in record.metrics for record in self.counted)), names[0])
+        for name in names:
+            if any(name in record.metrics for record in self.counted):
+                return name
+        return names[0]
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""
