@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 import pandas as pd
@@ -48,20 +48,24 @@ class AnswerTable:
         change = training_change(self.answer.lead[0].pair) if self.answer.lead else None
         self.training = words_on_training.training_text(change)
         """Whether these two trials train the same; empty where that was not seen."""
-        beside = map(words.beside_text, self.answer.beside)
+        beside = [words.beside_text(other) for other in self.answer.beside]
         overfitting = words.overfitting_text(self.answer)
-        self.sentences = list(filter(None, [self.training, words.why_text(self.answer.why), *beside, overfitting]))
+        sentences = [self.training, words.why_text(self.answer.why), *beside, overfitting]
+        self.sentences = [sentence for sentence in sentences if sentence]
         """What follows the headline: the training, where the difference of steps goes, what other fields do, and which
         trials overfit."""
-        self.frames = list(map(_frame, _blocks(self.answer.comparisons[:MOST_ROWS])))
+        self.frames = [_frame(block) for block in _blocks(self.answer.comparisons[:MOST_ROWS])]
         """The effects as texts, a row a comparison. Comparisons without a common measure are in several tables."""
-        has_intervals = any(effect.contrast.half_width for effects in self.answer.comparisons for effect in effects)
-        self.intervals = words.INTERVALS if has_intervals else ""
+        effects = chain.from_iterable(self.answer.comparisons)
+        self.intervals = ""
         """What the intervals of the tables are; empty without any."""
-        count = len(self.answer.comparisons) - MOST_ROWS
-        text = f"Left out: {count} more comparisons; --format json of dmls-ray table has them."
-        self.left_out = text if count > 0 else ""
+        if any(effect.contrast.half_width for effect in effects):
+            self.intervals = words.INTERVALS
+        self.left_out = ""
         """How many comparisons the table leaves out; empty where it has all."""
+        count = len(self.answer.comparisons) - MOST_ROWS
+        if count > 0:
+            self.left_out = f"Left out: {count} more comparisons; --format json of dmls-ray table has them."
         self.undecided = words.undecided_text(self.answer, self.decision)
         """What is not known, and what would decide it; empty where nothing is compared."""
 
@@ -87,13 +91,16 @@ class AnswerTable:
     def json_fields(self) -> dict[str, Any]:
         """Those of an `AnswerObject` that need no more than the answer: all effects, with what is open."""
         decision = self.decision
-        changes = [(comparison, training_change(comparison[0].pair)) for comparison in self.answer.comparisons]
+        objects = []
+        for comparison in self.answer.comparisons:
+            change = training_change(comparison[0].pair)
+            objects += [EffectObject.of_effect(effect, change) for effect in comparison]
         return {
             "headline": self.headline,
             "training": self.training,
-            "effects": [EffectObject.of_effect(effect, change) for effects, change in changes for effect in effects],
+            "effects": objects,
             "comparisons": decision and len(decision.claims),
-            "open": decision and list(map(words.claim_text, decision.open)),
+            "open": decision and [words.claim_text(claim) for claim in decision.open],
             "repeats_wanted": decision and max(decision.realistic, default=None),
             "undecided": self.undecided,
             "why": self.answer.why,
@@ -144,7 +151,7 @@ def _fitted(frame: pd.DataFrame, width: int) -> list[str]:
     stacked = frame.replace(r" \[", "\n[", regex=True)
     spare = [COUNT, *reversed(frame.columns[2:-1])]
     for count in range(len(spare)):
-        if max(map(len, lines)) <= width:
+        if max(len(line) for line in lines) <= width:
             break
         lines = _lines(stacked.drop(columns=spare[:count]))
     return lines
@@ -161,11 +168,12 @@ def _lines(frame: pd.DataFrame) -> list[str]:
         title = "" if head in (COMPARED, WHERE) else head
         heads = textwrap.wrap(title, max(widest, _NARROWEST_HEAD), break_long_words=False)
         columns.append([heads, *cells])
-        widths.append(max([widest, *map(len, heads)]))
+        widths.append(max([widest, *(len(line) for line in heads)]))
     lines = []
     for row in zip(*columns, strict=True):
         for parts in zip_longest(*row, fillvalue=""):
-            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
+            cells = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
+            lines.append("  ".join(cells).rstrip())
     return lines
 
 

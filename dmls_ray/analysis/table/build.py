@@ -85,9 +85,11 @@ def _notes_of(results: Results, table: Table, presentation: Presentation) -> Ite
     if fixed := _held_fixed(table, presentation):
         yield Note("held_fixed", fixed)
     # Many runs share one description of their machine.
-    machines = sorted(set(map(_machine_text, distinct(record.machine for record in results.records))))
+    machines = sorted({_machine_text(machine) for machine in distinct(record.machine for record in results.records)})
     yield Note("measured_on", _measured_on(results, table, machines))
-    texts = [results.left_out] if results.left_out else []
+    texts = []
+    if results.left_out:
+        texts.append(results.left_out)
     if len(machines) > 1:
         texts.append("Rows come from different machines. Times are compared only between runs on the same machine.")
     texts += [*_incomparable(results.records), *_differing_versions(table.rows)]
@@ -141,7 +143,8 @@ def _measured_on(results: Results, table: Table, machines: Sequence[str]) -> str
     versions = set()
     for item in distinct(record.versions for record in results.records):
         versions.add(", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item))
-    where = ", ".join(filter(None, ["; ".join(machines), "; ".join(sorted(versions - {""})), results.days]))
+    parts = ["; ".join(machines), "; ".join(sorted(versions - {""})), results.days]
+    where = ", ".join(part for part in parts if part)
     most = max(len(row.counted) for row in table.rows)
     values = "Values"
     if most >= MIN_REPEATS:
@@ -183,7 +186,8 @@ def _differing_versions(rows: Sequence[Trial]) -> Iterator[str]:
         for software, _ in row.environments.values():
             names[software][describe_configuration(row.factors)] = None
     texts = []
-    for facts, found in zip(differing_facts(list(map(dict, names))), names.values(), strict=True):
+    software_of = [dict(software) for software in names]
+    for facts, found in zip(differing_facts(software_of), names.values(), strict=True):
         texts.append(f"{facts} ({join_names([*found], separator=', ')})")
     if len(texts) > 1:
         yield f"Rows of different versions are not compared with each other: {'; '.join(texts)}."

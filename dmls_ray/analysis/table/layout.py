@@ -43,10 +43,14 @@ class Layout:
         rows = table.rows
         if self.by_rank:
             names["rank"] = None
-            rows = [item for row in rows for item in _ranks_of(row)]
+            rows = [rank for row in rows for rank in _ranks_of(row)]
         shown = replace(table, rows=sorted(rows, key=lambda row: row.position([*names])))
-        frame = shown.frame([*map(factor, names), *measure_columns(shown, self.metrics, intervals=not self.by_rank)])
-        return frame.rename(columns=_OF_A_RANK) if self.by_rank else frame
+        columns = [factor(name) for name in names]
+        columns += measure_columns(shown, self.metrics, intervals=not self.by_rank)
+        frame = shown.frame(columns)
+        if self.by_rank:
+            return frame.rename(columns=_OF_A_RANK)
+        return frame
 
 
 def _ranks_of(trial: Trial) -> list[Trial]:

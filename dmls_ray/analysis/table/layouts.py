@@ -188,7 +188,7 @@ def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[C
         needed.remove("global_batch" if table.fixed_batch_field == "batch_per_rank" else "batch_per_rank")
 
     def rank(column: Column) -> tuple[int, int]:
-        texts = set(map(column.text, table.rows))
+        texts = {column.text(row) for row in table.rows}
         if column.name in asked:
             return 6, 0
         if column.name in BATCHES or (column.name == "outcome" and texts == {Outcome.OK}):
@@ -197,7 +197,9 @@ def _spare_first(table: Table, columns: Sequence[Column], answer: str) -> list[C
             return 2, heads.index(column.title)
         if column.name in measures:
             return 5, 0
-        return (3, 0) if len(texts) == 1 or column.name == "outcome" else (4, 0)
+        if len(texts) == 1 or column.name == "outcome":
+            return 3, 0
+        return 4, 0
 
     spare = [column for column in reversed(columns) if column.name not in needed]
     return sorted(spare, key=rank)

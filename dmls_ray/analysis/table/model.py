@@ -9,7 +9,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, Literal
 
 import pandas as pd
@@ -66,7 +65,7 @@ class Column:
 
 def _distinct(columns: Sequence[Column], attribute: Literal["head", "name"]) -> list[str]:
     """Distinct heads or names of columns: of two that have the same, the last that has a prefix gets it."""
-    found = list(map(attrgetter(attribute), columns))
+    found: list[str] = [getattr(column, attribute) for column in columns]
     counts = Counter([*RESERVED, *found])
     for index in reversed(range(len(found))):
         prefix = columns[index].prefix
@@ -101,14 +100,14 @@ class Table(SweepTrials):
     @property
     def notes(self) -> list[str]:
         """The texts of its notes."""
-        return list(map(attrgetter("text"), self.typed_notes))
+        return [note.text for note in self.typed_notes]
 
     def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells as text, one column per heading; of some columns, or of all."""
         columns = columns or self.columns
         cells = {}
         for head, column in zip(_distinct(columns, "head"), columns, strict=True):
-            cells[head] = list(map(column.text, self.rows))
+            cells[head] = [column.text(row) for row in self.rows]
         return pd.DataFrame(cells, dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
@@ -119,7 +118,7 @@ class Table(SweepTrials):
         names = _distinct(columns, "name")
         cells: dict[str, list[Any]] = {}
         for name, column in zip(names, columns, strict=True):
-            values = list(map(column.value, self.rows))
+            values = [column.value(row) for row in self.rows]
             cells[name] = [getattr(value, "centre", value) for value in values]
             for attribute in column.ends:
                 end = f"{name}_{attribute}"
@@ -135,7 +134,7 @@ def all_columns(table: Table) -> list[Column]:
     for column in further_columns(table):
         metric = metric_of(column.name)
         is_left_out = metric.shown == "detail" or metric.family == "loss"
-        if is_left_out and any(map(column.text, table.rows)):
+        if is_left_out and any(column.text(row) for row in table.rows):
             columns.append(column)
     return columns
 
@@ -146,8 +145,8 @@ def further_columns(table: Table) -> list[Column]:
     columns = []
     for name in table_metrics():
         # Whether trials overfit is known where they have losses, also if none does.
-        is_known = table.has("test_loss" if name == "overfit_epoch" else name)
-        if is_known and name not in shown and _is_comparable(name, table):
+        known_by = "test_loss" if name == "overfit_epoch" else name
+        if table.has(known_by) and name not in shown and _is_comparable(name, table):
             columns.append(_column_of(name, table))
     return headed(table, columns)
 
@@ -187,16 +186,16 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     first = _first_metric(table)
     families: dict[str, list[Column]] = defaultdict(list)
     for name in dict.fromkeys([*table_metrics(), *table.metric_names]):
-        metric, answers = metric_of(name), name == first
-        if not (answers or _is_shown(name, table)):
-            continue
-        column = _column_of(name, table)
-        family = metric.family if metric.family in ("speed", "loss", "custom", "end") else "other"
-        families["first" if answers else family].append(column)
+        family = metric_of(name).family
+        if name == first:
+            families["first"].append(_column_of(name, table))
+        elif _is_shown(name, table):
+            families[family if family in _FAMILIES else "other"].append(_column_of(name, table))
     if not losses:
         families.pop("loss", None)
+    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
     return [
-        *map(factor, table.varied),
+        *(factor(name) for name in table.varied),
         *families["first"],
         *families["speed"],
         SPEED_UP,
@@ -204,7 +203,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         _TARGET_STEPS,
         _TARGET,
         *families["other"],
-        _bound_column(table),
+        Column("bound by", "bound_by", lambda row: bounds.get(row.trial_id)),
         *families["loss"],
         *families["custom"],
         *families["end"],
@@ -212,6 +211,10 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         _OVERSUBSCRIBED,
         _INDEPENDENT,
     ]
+
+
+_FAMILIES = ("speed", "loss", "custom", "end")
+"""Families of metrics whose columns have a place of their own."""
 
 
 def _column_of(name: str, table: Table) -> Column:
@@ -231,7 +234,9 @@ def _first_metric(table: Table) -> str:
     if rate := common_rate(row for row in table.rows if row.counted):
         return rate
     times = durations_of([row for row in table.rows if row.timed])
-    return next(iter(times), "total_s" if table.is_timed else "test_accuracy")
+    if times:
+        return times[0]
+    return "total_s" if table.is_timed else "test_accuracy"
 
 
 def _is_shown(name: str, table: Table) -> bool:
@@ -244,11 +249,13 @@ def _is_shown(name: str, table: Table) -> bool:
         return "regulariser" in table.asked
     if metric.shown == "always":
         return True
-    is_needed = metric.shown == "if_reported" and not any(map(table.has, metric.unless))
+    if not table.has(name):
+        return False
+    if table.asked & {*metric.asked_by}:
+        return True
     if metric.shown == "unless_one":
-        is_needed = any(value != 1 for row in table.rows for value in row.by_block(name).values())
-    is_asked = bool(table.asked & {*metric.asked_by})
-    return table.has(name) and (is_needed or is_asked)
+        return any({*row.by_block(name).values()} - {1} for row in table.rows)
+    return metric.shown == "if_reported" and not any(table.has(other) for other in metric.unless)
 
 
 def _is_comparable(name: str, table: Table) -> bool:
@@ -257,12 +264,6 @@ def _is_comparable(name: str, table: Table) -> bool:
         return False
     timed = [record for row in table.rows for record in row.timed]
     return name != "total_s" or not were_ended_apart(timed)
-
-
-def _bound_column(table: Table) -> Column:
-    """What bounds the speed of each trial, where the parts of its steps are known."""
-    bounds = bounds_of(table.rows, table.varied, table.fixed_batch_field)
-    return Column("bound by", "bound_by", lambda row: bounds.get(row.trial_id))
 
 
 def factor(name: str) -> Column:
@@ -305,12 +306,16 @@ def metric_column(
 
 def heading_of(name: str) -> str:
     """The heading of a metric: of a loss its name, of any other registered metric its label."""
-    return name if metric_of(name).family == "loss" else label_of(name)
+    if metric_of(name).family == "loss":
+        return name
+    return label_of(name)
 
 
 def _of_how_many(value: Estimate | Contrast | None, row: Trial) -> str:
     """Of how many runs a value is, where not all have one."""
-    return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
+    if value is None or value.n == len(row.counted):
+        return ""
+    return f" ({value.n} of {len(row.counted)})"
 
 
 def percent_of(share: float) -> str:
@@ -324,7 +329,8 @@ def _counted_text(row: Trial) -> str:
     if not shares:
         return ""
     block = min(shares, key=shares.__getitem__)
-    counted, made = (row.by_block(name).get(block, 0) for name in ("counted_steps", "steps_made"))
+    counted = row.by_block("counted_steps").get(block, 0)
+    made = row.by_block("steps_made").get(block, 0)
     return f"{counted:.0f}/{made:.0f}, {percent_of(shares[block])}"
 
 
@@ -333,7 +339,9 @@ def _speed_up_text(row: Trial) -> str:
 
 
 def _efficiency(row: Trial) -> Interval | None:
-    return Interval(row.speed_up.centre / row.world_size, None, None) if row.speed_up else None
+    if row.speed_up is None:
+        return None
+    return Interval(row.speed_up.centre / row.world_size, None, None)
 
 
 def _target_column(head: str, name: str, reached_by: Callable[[Trial], TimeToTarget | None]) -> Column:
