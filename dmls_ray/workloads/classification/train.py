@@ -34,7 +34,7 @@ from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Train and evaluate one configuration on this rank: the workload's entry point, see `run_training`."""
-    rank = check_data(ClassificationWorkload(), config, rank)
+    check_data(ClassificationWorkload(), config, rank)
     return run_training(config, rank, emit, ClassificationTask)
 
 
