@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.training.observed.observer import ObservedSteps
-from dmls_ray.training.rank import RankInfo
-from dmls_ray.training.rank_meter import RankMeter
+from dmls_ray.training.observed.warm_up import WarmUp
 
 
 @pytest.mark.parametrize(
@@ -21,6 +19,6 @@ from dmls_ray.training.rank_meter import RankMeter
     ],
 )
 def test_a_warm_up_ends_once_two_steps_take_as_long_as_the_fast_ones(seconds: list[float], is_over: bool) -> None:
-    steps = ObservedSteps(RankMeter(RankInfo()), lambda event: None)
-    steps.ledger.early_s += seconds
-    assert steps._is_settled() == is_over
+    warm_up = WarmUp()
+    warm_up.seconds += seconds
+    assert warm_up.is_settled == is_over
