@@ -98,9 +98,7 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
     rank, result = RankInfo(), None
     try:
         meeting = meet()
-        rank = rank_here(
-            job.config, meeting.rank, identity=job.identity, artifacts=job.artifacts, store_address=meeting.address
-        )
+        rank = rank_here(job, meeting)
         train = import_function(job.train, flag="train") if isinstance(job.train, str) else job.train
         store = PrefixStore("run", meeting.store) if meeting.store is not None else None
         begin_run(rank, store)
@@ -146,36 +144,21 @@ def begin_run(rank: RankInfo, store: Store | None) -> None:
     rank.clock.start(discarded_s)
 
 
-def rank_here(
-    config: RuntimeConfig,
-    rank: int,
-    *,
-    identity: Identity | None = None,
-    artifacts: ArtifactOptions | None = None,
-    store_address: tuple[str, int] | None = None,
-) -> RankInfo:
-    """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
-
-    Args:
-        config: the configuration of the run.
-        rank: number of the rank.
-        identity: the code and the data of the run.
-        artifacts: files that the run leaves next to its record.
-        store_address: host and port of the store where the ranks meet.
-    """
+def rank_here(job: LaunchedJob, meeting: Rendezvous) -> RankInfo:
+    """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs."""
     import torch
 
     gpus = torch.cuda.device_count()
     return rank_of_run(
-        rank,
-        config,
-        device=config.device_for(gpus),
-        gpu=f"cuda:{rank}",
-        backend=config.backend_for(gpus),
-        store_address=store_address,
+        meeting.rank,
+        job.config,
+        device=job.config.device_for(gpus),
+        gpu=f"cuda:{meeting.rank}",
+        backend=job.config.backend_for(gpus),
+        store_address=meeting.address,
         machine=socket.gethostname(),
-        identity=identity or Identity(),
-        artifacts=artifacts,
+        identity=job.identity,
+        artifacts=job.artifacts,
     )
 
 

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.engine import RankTrainer, run_training
+from dmls_ray.training.engine import RankTrainer
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.run_training import run_training
 from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
 from dmls_ray.util.errors import UserCodeError

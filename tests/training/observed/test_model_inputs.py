@@ -76,16 +76,3 @@ def test_a_second_loss_of_one_forward_pass_is_of_the_same_samples() -> None:
     assert second.is_again
     of_no_model, _ = inputs.backward_began([torch.ones(3, requires_grad=True).sum()])
     assert of_no_model is None
-
-
-def test_nothing_within_a_compiled_model_is_looked_at() -> None:
-    inner = nn.Linear(2, 1)
-    held = nn.Sequential(nn.Sequential(inner))
-    compiled = torch.compile(held)
-    models = Models(lambda *_: None)
-    models.find(is_first=True)
-    assert not any(part._forward_pre_hooks for part in held.modules())
-    del compiled, held
-    plain = nn.Sequential(nn.Sequential(inner))
-    models.find(is_first=True)
-    assert all(part._forward_pre_hooks for part in plain.modules())
