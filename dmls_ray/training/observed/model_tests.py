@@ -104,23 +104,13 @@ class _Candidate:
     without_gradients: bool = False
     is_on_next: bool = False
     """Whether a model was given a batch that is trained next."""
+    attacked: Sequence[weakref.ref[nn.Module]] = ()
+    """Models in evaluation mode that had a backward pass: the inputs are attacked in a test, or it was training."""
 
     @property
     def data(self) -> frozenset[int]:
         """The data sets that were read in it, by their sizes."""
         return frozenset(batch.data[0] for batch in self.batches)
-
-
-@dataclass(frozen=True)
-class _Attack:
-    """What began in evaluation mode and has backward passes: a test that attacks the inputs, or training."""
-
-    began: Any
-    phases: Any
-    data: frozenset[int]
-    """The data sets that were read for it, by their sizes."""
-    modules: Sequence[weakref.ref[nn.Module]]
-    """Those in evaluation mode."""
 
 
 class ModelTests:
@@ -147,7 +137,7 @@ class ModelTests:
         self.modes = Modes()
         self._iterators = ReadIterators()
         self._candidate: _Candidate | None = None
-        self._attack: _Attack | None = None
+        self._attack: _Candidate | None = None
         """Backward passes in evaluation mode, over a loader that was new, that no optimizer has applied."""
 
     # --- what happens -----------------------------------------------------------------------------------------------
@@ -207,8 +197,8 @@ class ModelTests:
             # A model that trains in evaluation mode, with frozen statistics, says nothing by its mode.
             ignored = self.modes.ignore_evaluation()
             if candidate.batches and self._attack is None:
-                references = [weakref.ref(module) for module in ignored]
-                self._attack = _Attack(candidate.began, candidate.phases, candidate.data, references)
+                candidate.attacked = [weakref.ref(module) for module in ignored]
+                self._attack = candidate
             candidate.is_evaluation = False
         if self._candidate is not None:
             self._end(self._candidate, is_read_on=False)
@@ -225,7 +215,7 @@ class ModelTests:
 
     def _look(self) -> bool:
         """Look at the mode of the models; returns whether one is in evaluation."""
-        if self._attack is not None and all(getattr(module(), "training", True) for module in self._attack.modules):
+        if self._attack is not None and all(getattr(module(), "training", True) for module in self._attack.attacked):
             self._end_attack(self._attack)
         if self.modes.is_evaluation():
             self._open().is_evaluation = True
@@ -262,15 +252,15 @@ class ModelTests:
         for batch in candidate.batches:
             self._step.batch_read(batch)
 
-    def _leave_out(self, time: _Candidate | _Attack) -> LeftOut:
+    def _leave_out(self, time: _Candidate) -> LeftOut:
         left_out = self._timer.leave_out(time.began, self._timer.mark())
         self._timer.phases.restore(time.phases)
         return left_out
 
-    def _end_attack(self, attack: _Attack) -> None:
+    def _end_attack(self, attack: _Candidate) -> None:
         """The models train again, without a step of an optimizer since the backward passes in evaluation mode."""
         self._attack = None
-        self.modes.watch([module for reference in attack.modules if (module := reference()) is not None])
+        self.modes.watch([module for reference in attack.attacked if (module := reference()) is not None])
         self._step.attack_ended()
         if self.meaning == "test":
             self._leave_out(attack)

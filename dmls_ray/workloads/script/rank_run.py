@@ -57,7 +57,9 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         told = logged.or_those_of(numbers_printed(log, config.patterns))
         is_told = not told.last.keys().isdisjoint(config.patterns)
         result = observed.result(told.last)
-        result.outcome, result.reason = _outcome_of(config, ended, steps, rank, log, is_told, is_at_end=end.is_reached)
+        # What it does after it was told to end is not asked for.
+        own_end = Ended() if end.is_reached else ended
+        result.outcome, result.reason = _outcome_of(config, own_end, steps, rank, log, is_told)
         if ended.error is not None and rank.world_size > 1:
             # Another rank's end is the cause then.
             result.is_symptom = failure(ended.error, rank).is_symptom
@@ -179,27 +181,19 @@ def _working_folder(config: ScriptConfig) -> Iterator[None]:
 
 
 def _outcome_of(
-    config: ScriptConfig,
-    ended: Ended,
-    steps: ObservedSteps,
-    rank: RankInfo,
-    log: str,
-    is_told: bool,
-    *,
-    is_at_end: bool,
+    config: ScriptConfig, ended: Ended, steps: ObservedSteps, rank: RankInfo, log: str, is_told: bool
 ) -> tuple[Outcome, str]:
     """The outcome of a run, and why it is not ok.
 
     Args:
         config: the configuration of the run.
-        ended: how the script ended.
+        ended: how the script ended, up to its last step.
         steps: those that it made.
         rank: this rank.
         log: the file with what it printed.
         is_told: whether it printed a number that the user asks for: steps that are not seen are no failure then.
-        is_at_end: whether its last step was made: what it does after that is not asked for.
     """
-    if ended.error is not None and not is_at_end:
+    if ended.error is not None:
         failed = failure(ended.error, rank)
         place = place_in_program(ended.error)
         reason = f"{failed.reason} ({place})" if place else failed.reason
@@ -208,12 +202,12 @@ def _outcome_of(
         if "no known parent package" in reason:
             reason += "; a module of a package is run by its name: dmls-ray sweep -m package.train"
         return failed.outcome, reason
-    if ended.replaced and not is_at_end:
+    if ended.replaced:
         return Outcome.ERROR, ended.replaced
     losses = enumerate(steps.losses.of_steps, 1)
     if loss := not_finite((f"the loss of step {number}", loss) for number, loss in losses):
         return Outcome.DIVERGED, loss
-    if ended.code and not is_at_end:
+    if ended.code:
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
         said = last_exception_in(log) or ("" if steps.count else last_line_of(log))
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said and f': {said}'}"
