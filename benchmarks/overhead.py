@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray import TrialConfig, sweep
+from dmls_ray.training.run_clock import RunClock
 
 TRIVIAL = {"dataset": "synthetic:shape=1x8x8,classes=4,train=160,test=40", "batch_per_rank": 8, "epochs": 1}
 """20 steps at world size 1, 10 at world size 2; milliseconds of training."""
@@ -114,17 +115,17 @@ def _as_torchrun_rank(total_s_file: str) -> None:
     import torch.distributed as dist
 
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    assigned_at = time.perf_counter()  # ours makes its process group inside total_s, too
+    clock = RunClock()  # ours makes its process group inside total_s, too
     if world_size > 1:
         dist.init_process_group("gloo")
-    total_s = _run_rank(rank, world_size, assigned_at)
+    total_s = _run_rank(rank, world_size, clock)
     if world_size > 1:
         dist.destroy_process_group()
     if rank == 0:
         Path(total_s_file).write_text(str(total_s))
 
 
-def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> float:
+def _run_rank(rank: int, world_size: int, clock: RunClock | None = None) -> float:
     from dmls_ray.training.rank import RankInfo
     from dmls_ray.workloads.classification.train import train_rank
 
@@ -133,7 +134,7 @@ def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> f
         rank=rank,
         world_size=world_size,
         backend="gloo" if world_size > 1 else None,
-        assigned_at=assigned_at or time.perf_counter(),
+        clock=clock or RunClock(),
     )
     result = train_rank(config, info, lambda event: None)
     return result.metrics["total_s"]

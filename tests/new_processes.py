@@ -12,7 +12,7 @@ from unittest import mock
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import JobFolder, LaunchedJob, rank_info
+from dmls_ray.launchers.base import JobFolder, LaunchedJob, Rendezvous, rank_here
 from dmls_ray.launchers.spawn import Spawn
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.error_to_outcome import run_guarded
@@ -35,8 +35,8 @@ def run_inline(
     artifacts: ArtifactOptions | None = None,
 ) -> RankResult:
     """Run a configuration of world size 1 in this process; returns the result of its only rank."""
-    rank = rank_info(config, 0, identity=identity, artifacts=artifacts)
-    return run_guarded(train or train_rank, config, rank, emit)
+    job = LaunchedJob(config, "", identity or Identity(), artifacts, [])
+    return run_guarded(train or train_rank, config, rank_here(job, Rendezvous(0, None)), emit)
 
 
 def run_spawned(

@@ -52,7 +52,6 @@ NOT_IN_REFERENCE = {
 OF_NO_COLUMN = {
     "step_ms": "the times of a rank's steps",
     "measured_total_s": "a name that a prefix makes",
-    "mapped_from_mib": "younger than the committed sweeps; tests/training/test_memory.py has it",
 }
 
 FILES_OF_RUNS = {

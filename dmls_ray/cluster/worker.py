@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
-import time
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -80,8 +78,8 @@ class RankWorker:
         self._epochs = []
         oom_kills_before = oom_kills()
         self.broker.submit("begun", self.name, lease.lease_id, oom_kills_before)
-        # The clock of this process, not the broker's.
-        rank = replace(lease.rank, name=lease.lease_id, assigned_at=time.perf_counter())
+        rank = lease.rank
+        rank.clock.start()  # the broker's has come along
 
         if has_user_code:
             assert self._fork_server is not None

@@ -220,7 +220,7 @@ class WorkerGroup:
         for node in self._nodes:
             if not node.departed and node.machine.node_id not in there:
                 node.departed = True
-                self.broker.call("end_trainer", node.name, left=node.machine.name)
+                self.broker.call("end_trainer", node.name, node.machine.name)
                 self._notify(f"{node.machine.name} has left, and {node.ranks} ranks with it; their runs are run again.")
             if node.departed and node.is_running:
                 # A trainer that is starting reports its controller only later.

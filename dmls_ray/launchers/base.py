@@ -16,9 +16,8 @@ import os
 import pickle
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from dmls_ray.records.codec import encode_json
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
-from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction, limit_progress
+from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction, limit_progress, rank_of_run
 from dmls_ray.util.files import atomic_write_text
 from dmls_ray.util.importing import import_function
 
@@ -99,12 +98,10 @@ def run_launched_rank(folder: JobFolder, job: LaunchedJob, meet: Callable[[], Re
     rank, result = RankInfo(), None
     try:
         meeting = meet()
-        rank = rank_info(
-            job.config, meeting.rank, identity=job.identity, artifacts=job.artifacts, store_address=meeting.address
-        )
+        rank = rank_here(job, meeting)
         train = import_function(job.train, flag="train") if isinstance(job.train, str) else job.train
         store = PrefixStore("run", meeting.store) if meeting.store is not None else None
-        rank = begin_run(rank, store)
+        begin_run(rank, store)
         with folder.events(rank.rank) as emit, process_group(rank, store):
             returned = run_guarded(train, job.config, rank, emit)
             folder.write_result(returned)
@@ -130,8 +127,8 @@ def infeasible_reason(config: RuntimeConfig) -> str:
     return "" if config.launcher == "ray" else launcher(config.launcher).infeasible_reason(config)
 
 
-def begin_run(rank: RankInfo, store: Store | None) -> RankInfo:
-    """The rank with its clock started, once all ranks of the run are there and have loaded PyTorch.
+def begin_run(rank: RankInfo, store: Store | None) -> None:
+    """Start the clock of a rank, once all ranks of the run are there and have loaded PyTorch.
 
     The processes of a launched run are new, so each does a discarded run first, as the ranks of a worker group do.
 
@@ -144,42 +141,24 @@ def begin_run(rank: RankInfo, store: Store | None) -> RankInfo:
     discarded_s = discard_first_run(rank.device)
     if store is not None:
         wait_for_ranks(store, rank.world_size)
-    return replace(rank, assigned_at=time.perf_counter() - discarded_s, instruments_s=discarded_s)
+    rank.clock.start(discarded_s)
 
 
-def rank_info(
-    config: RuntimeConfig,
-    rank: int,
-    *,
-    identity: Identity | None = None,
-    artifacts: ArtifactOptions | None = None,
-    store_address: tuple[str, int] | None = None,
-) -> RankInfo:
-    """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
-
-    Args:
-        config: the configuration of the run.
-        rank: number of the rank.
-        identity: the code and the data of the run.
-        artifacts: files that the run leaves next to its record.
-        store_address: host and port of the store where the ranks meet.
-    """
+def rank_here(job: LaunchedJob, meeting: Rendezvous) -> RankInfo:
+    """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs."""
     import torch
 
     gpus = torch.cuda.device_count()
-    device = config.device_for(gpus)
-    backend = address = None
-    if config.world_size > 1:
-        backend, address = config.backend_for(gpus), store_address
-    return RankInfo(
-        rank=rank,
-        world_size=config.world_size,
-        device=f"cuda:{rank}" if device == "cuda" else "cpu",
-        backend=backend,
+    return rank_of_run(
+        meeting.rank,
+        job.config,
+        device=job.config.device_for(gpus),
+        gpu=f"cuda:{meeting.rank}",
+        backend=job.config.backend_for(gpus),
+        store_address=meeting.address,
         machine=socket.gethostname(),
-        store_address=address,
-        identity=identity or Identity(),
-        artifacts=artifacts,
+        identity=job.identity,
+        artifacts=job.artifacts,
     )
 
 

@@ -347,11 +347,6 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         name="free_mem_mib", across_ranks="min", format="whole",
         doc="CPU: free memory of the machine, or of its container, when the run begins.",
     ),
-    _memory(
-        name="mapped_from_mib", across_ranks="min", format="whole",
-        doc="CPU: block size from which the C allocator maps memory separately, as it was set. Smaller blocks leave "
-        "gaps in the heap, which host_mem_mib includes.",
-    ),
     _memory(name="peak_reserved_mib", format="whole", doc="GPU: peak that the caching allocator reserves."),
     _rank_time(
         name="comm_ms", across_ranks="min",

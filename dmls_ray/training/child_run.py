@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -60,8 +59,10 @@ def run_rank(
     try:
         with process_group(rank, store) if config.joins_group else nullcontext():
             function = import_function(train, flag="train")
-            link, instruments_s = measure_link(rank) if config.joins_group else ({}, 0.0)
-            rank = replace(rank, instruments_s=instruments_s)
+            link: dict[str, float] = {}
+            if config.joins_group:
+                with rank.clock.untimed():
+                    link = measure_link(rank)
             result = run_guarded(function, config, rank, limit_progress(emit))
             if result.metrics:
                 result.run.metrics |= link
@@ -143,7 +144,7 @@ def _run_in_child(parent: Connection, train: str, config: RuntimeConfig, rank: R
     run_rank(train, config, rank, store_of_run(rank, name), emit, parent.send)
 
 
-def measure_link(rank: RankInfo) -> tuple[dict[str, float], float]:
+def measure_link(rank: RankInfo) -> dict[str, float]:
     """Round trip and bandwidth between the machines of a run; empty on a single machine, and on all ranks but rank 0.
 
     One rank of each machine takes part, and the others wait. A ring all-reduce among m ranks is 2 (m - 1) messages one
@@ -155,13 +156,11 @@ def measure_link(rank: RankInfo) -> tuple[dict[str, float], float]:
         rank: this rank; the default process group has all ranks of the run.
 
     Returns:
-        `link_round_trip_ms`, the median of 20, and `link_mbit_per_s`, in one direction, of the slowest link; and the
-        seconds that the measurement took on this rank.
+        `link_round_trip_ms`, the median of 20, and `link_mbit_per_s`, in one direction, of the slowest link.
     """
     leaders = [rank.machines.index(machine) for machine in dict.fromkeys(rank.machines)]
     if len(leaders) < 2:
-        return {}, 0.0
-    began = time.perf_counter()
+        return {}
     group = dist.new_group(leaders)
     metrics: dict[str, float] = {}
     if rank.rank in leaders:
@@ -170,7 +169,7 @@ def measure_link(rank: RankInfo) -> tuple[dict[str, float], float]:
         finally:
             dist.destroy_process_group(group)
     wait_for_others(rank)
-    return metrics if rank.rank == 0 else {}, time.perf_counter() - began
+    return metrics if rank.rank == 0 else {}
 
 
 def _link_metrics(group: Any, rank: RankInfo, count: int) -> dict[str, float]:

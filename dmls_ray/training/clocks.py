@@ -15,6 +15,7 @@ import torch
 from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.training.energy import PowerMeter
 from dmls_ray.training.marks import elapsed_ms, marker, synchronize
+from dmls_ray.training.run_clock import RunClock
 from dmls_ray.training.step_phases import StepPhases
 
 RUN_PHASES = ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
@@ -26,39 +27,34 @@ class PhaseClock:
 
     Args:
         device: the rank's device.
-        began: when the run was assigned, by time.perf_counter; now by default.
-        instruments_s: seconds of instruments since then, as those of `untimed`.
+        run: the clock of the run.
     """
 
-    def __init__(self, device: torch.device, began: float | None = None, instruments_s: float = 0.0) -> None:
+    def __init__(self, device: torch.device, run: RunClock) -> None:
         self._device = device
-        now = time.perf_counter()
-        self._began = (now if began is None else began) + instruments_s
-        self.instruments_s = instruments_s
-        """Seconds that instruments took so far."""
+        self._run = run
+        self._earlier_s = 0.0
+        """Seconds of an earlier part of the run, which ended at a checkpoint."""
         self.seconds = dict.fromkeys(RUN_PHASES, 0.0)
         # The time before this clock was made, mostly for the process group, is set-up.
-        self.seconds["setup_s"] = now - self._began
+        self.seconds["setup_s"] = run.total_s
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        began, instruments_s = time.perf_counter(), self.instruments_s
+        began_s = self._run.total_s
         yield
         synchronize(self._device)
-        self.seconds[name] += time.perf_counter() - began - (self.instruments_s - instruments_s)
+        self.seconds[name] += self._run.total_s - began_s
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
         """The work of an instrument: neither a phase nor the total contains it."""
         synchronize(self._device)
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            synchronize(self._device)
-            seconds = time.perf_counter() - began
-            self._began += seconds
-            self.instruments_s += seconds
+        with self._run.untimed():
+            try:
+                yield
+            finally:
+                synchronize(self._device)
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -68,12 +64,17 @@ class PhaseClock:
         """Add the times of an earlier part of the run."""
         for name, value in state["seconds"].items():
             self.seconds[name] += value
-        self._began -= state["total_s"]
+        self._earlier_s += state["total_s"]
 
     @property
     def total_s(self) -> float:
         """Seconds since the run was assigned, without those of instruments."""
-        return time.perf_counter() - self._began
+        return self._earlier_s + self._run.total_s
+
+    @property
+    def instruments_s(self) -> float:
+        """Seconds that instruments took so far."""
+        return self._run.instruments_s
 
     def read(self) -> dict[str, float]:
         """`setup_s`, `total_s` and `instruments_s`."""

@@ -1,8 +1,4 @@
-"""The training loop of one rank, in plain PyTorch: from the assignment of a run to its result.
-
-A launcher calls the entry point of a workload on every rank, with the process group in place. The entry point calls
-`run_training` with its `TrainingTask`. Nothing here depends on the launcher or the workload.
-"""
+"""The training loop of one rank, in plain PyTorch. Nothing here depends on the launcher or the workload."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ from dmls_ray.records.run_events import EpochEnded, Progress, RankResult
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.ddp import DDPModel, warm_up, warmup_steps
 from dmls_ray.training.evaluation import Evaluator
-from dmls_ray.training.further_steps import measure_tensors, write_trace
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizers import OptimizerStep
 from dmls_ray.training.precision import autocast
@@ -36,33 +31,6 @@ Task = TypeVar("Task", bound=TrainingTask)
 
 MakeTask = Callable[[Any, RankInfo, torch.device], Task]
 """Makes the task of a workload from configuration, rank and device."""
-
-
-def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: MakeTask[Task]) -> RankResult:
-    """Train and evaluate one configuration on this rank.
-
-    Args:
-        config: its seed is this run's seed.
-        rank: this rank. At world size above 1 the default process group exists.
-        emit: takes `EpochEnded` from rank 0 after each epoch. In a prunable run all ranks send it, and stop if the
-            answer is False. All ranks send `Progress` after each pass of training and of evaluation.
-        make_task: makes the workload's task from configuration, rank and device.
-
-    Raises:
-        ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
-        torch.OutOfMemoryError: the device's memory did not suffice.
-    """
-    trainer = RankTrainer(config, rank, make_task)
-    try:
-        result = trainer.run(emit)
-        with trainer.clock.untimed():
-            if rank.is_traced:
-                write_trace(trainer)
-            measure_tensors(trainer, result)
-        result.metrics["instruments_s"] = trainer.clock.instruments_s
-    finally:
-        trainer.task.close()
-    return result
 
 
 class RankTrainer(Generic[Task]):
@@ -89,7 +57,7 @@ class RankTrainer(Generic[Task]):
             # From here on each rank has different random numbers, for example for dropout.
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
-        self.evaluator = Evaluator(self)
+        self.evaluator = Evaluator(config, self.device, self.task, self.ddp_model, self.collective)
         self.timer = self.meter.time_steps(self.warmup_steps, self.ddp_model.count_from_here)
         self.stopping = EarlyStopping(config, self.collective)
         self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -49,12 +47,11 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
     set_torchrun_environment(rank, config.threads_per_rank or 1)
     with of_rank if rank.world_size > 1 else nullcontext():
         try:
-            began = time.perf_counter()
-            if config.joins_group:
-                check_code(rank.identity, rank.machine)
-                if rank.identity.code:
-                    wait_for_others(rank)
-            rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
+            with rank.clock.untimed():
+                if config.joins_group:
+                    check_code(rank.identity, rank.machine)
+                    if rank.identity.code:
+                        wait_for_others(rank)
             result = result_of_rank(train(config, rank, checked_emit), rank, f"what {name} returned")
         except KeyboardInterrupt:
             raise  # a Ctrl-C ends the sweep

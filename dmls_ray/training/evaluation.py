@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.run_events import Progress
+from dmls_ray.training.ddp import DDPModel
 from dmls_ray.training.precision import autocast
+from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit
-from dmls_ray.training.task import EvalSplit, Forward, Meter
-
-if TYPE_CHECKING:
-    from dmls_ray.training.engine import RankTrainer
+from dmls_ray.training.task import EvalSplit, Forward, Meter, TrainingTask
 
 _SUMMED_TOGETHER = 32
 """Batches whose losses and outputs are summed at once, since a call per batch would cost more than its work."""
@@ -22,12 +22,26 @@ class Evaluator:
     """Evaluates this rank's share of a split; all ranks call its methods together.
 
     Args:
-        trainer: gives the model, the samples, and the precision, which applies to the evaluation, too.
+        config: has the precision, which applies to the evaluation, too.
+        device: of this rank.
+        task: gives the samples.
+        ddp_model: the model.
+        collective: of the ranks.
     """
 
-    def __init__(self, trainer: RankTrainer[Any]) -> None:
-        self._config, self._device, self._task = trainer.config, trainer.device, trainer.task
-        self._ddp_model, self._collective = trainer.ddp_model, trainer.collective
+    def __init__(
+        self,
+        config: TrainingConfig,
+        device: torch.device,
+        task: TrainingTask,
+        ddp_model: DDPModel,
+        collective: Collective,
+    ) -> None:
+        self._config = config
+        self._device = device
+        self._task = task
+        self._ddp_model = ddp_model
+        self._collective = collective
         self._tested: Forward | None = None  # the forward pass that was tested after the last epoch
         self.emit: Emit = lambda event: None
         """Takes `Progress` after each pass."""

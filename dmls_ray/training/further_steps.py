@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +25,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
 from dmls_ray.training.ddp import compile_mode
+from dmls_ray.training.engine import RankTrainer
 from dmls_ray.training.marks import synchronize
 from dmls_ray.training.memory import MIB
 from dmls_ray.training.precision import autocast
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import micro_batches
-
-if TYPE_CHECKING:
-    from dmls_ray.training.engine import RankTrainer
 
 TRACED_STEPS = 8
 """Optimizer steps of a trace. What a step does differs little from the next, and a file of many is slow to open."""

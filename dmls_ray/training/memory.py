@@ -39,7 +39,7 @@ class MemoryMeter:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._mapped_from_mib = keep_freed_pages()
+        keep_freed_pages()
         self._device = device
         self._free_mib: float | None = None
         self._highest: dict[str, float] = {}
@@ -86,7 +86,6 @@ class MemoryMeter:
         return {
             "start_mem_mib": self.start_mib,
             "free_mem_mib": self._free_mib,
-            "mapped_from_mib": self._mapped_from_mib,
             "peak_mem_mib": peak,
             "peak_reserved_mib": self._highest.get("reserved"),
             "data_mib": data_bytes / MIB or None,
@@ -131,23 +130,18 @@ _KEPT_BYTES = 2**30
 """Free memory above which glibc returns the end of the heap to the system."""
 
 
-def keep_freed_pages() -> float | None:
+def keep_freed_pages() -> None:
     """Let the allocator keep memory that a step frees for the next step; by default glibc returns it to the system.
 
     Its thresholds move with what the process has allocated before. So a step's page faults, which were 8% of its time
     in a convolutional network, depended on earlier runs and on the thread (docs/benchmarks.md). Both are set: where one
-    is, glibc fixes the other at its low default.
-
-    Returns:
-        MiB from which on a block is mapped, and returned to the system when it is freed; None where it is not set.
-        Smaller ones are on the heap, whose gaps make a resident set up to three times as large as its tensors.
+    is, glibc fixes the other at its low default. Blocks below the second one are on the heap, whose gaps make a
+    resident set up to three times as large as its tensors.
     """
     libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallopt"):  # glibc only
-        return None
-    libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-    is_set = libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_MIB * MIB)
-    return _MAPPED_FROM_MIB if is_set else None
+    if hasattr(libc, "mallopt"):  # glibc only
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_MIB * MIB)
 
 
 def release_free_pages() -> None:

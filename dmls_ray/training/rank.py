@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.identity import Identity
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.run_events import Progress, RankEvent, RankResult
+from dmls_ray.training.run_clock import RunClock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +29,19 @@ class ArtifactOptions:
     """Write a trace of a few further steps of each rank."""
 
 
-def _count_nothing(*_: float) -> None:
-    """For code that is not observed."""
+@dataclass
+class WorkCounter:
+    """What the code of a rank says that it has processed since its last optimizer step."""
+
+    samples: float = 0.0
+    tokens: float = 0.0
+
+    def take(self) -> tuple[float, float]:
+        """The samples and the tokens of the step that ends; the next one begins without any."""
+        taken = self.samples, self.tokens
+        self.samples = 0.0
+        self.tokens = 0.0
+        return taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +75,18 @@ class RankInfo:
     prunable: bool = False
     """Whether the run may be stopped after an epoch (a search). Then every rank emits its epochs and waits for the
     answer."""
-    assigned_at: float = field(default_factory=time.perf_counter, compare=False)
-    """time.perf_counter of this process when it received the run: making the process group is part of the run."""
-    instruments_s: float = field(default=0.0, compare=False)
-    """Seconds since then that were spent on measurements and preparations, which are no part of the run."""
-
-    counter: Callable[..., None] = field(default=_count_nothing, repr=False, compare=False)
-    """Takes what `count` is given."""
+    clock: RunClock = field(default_factory=RunClock, repr=False, compare=False)
+    """The time since this process received the run: `assigned_at`, by time.perf_counter, and `total_s`."""
+    work: WorkCounter = field(default_factory=WorkCounter, repr=False, compare=False)
+    """The samples and tokens that `count` was given since the last optimizer step."""
 
     def count(self, *, samples: float = 0, tokens: float = 0) -> None:
         """Say how many samples or tokens this rank has processed since its last optimizer step.
 
         Rates are in this unit then, and no longer those of the samples that loaders and models had.
         """
-        self.counter(samples, tokens)
+        self.work.samples += samples
+        self.work.tokens += tokens
 
     @property
     def is_traced(self) -> bool:
@@ -98,6 +109,32 @@ class RankInfo:
     def machine_rank(self) -> int:
         """Number of this machine in the run, from 0."""
         return list(dict.fromkeys(self.machines)).index(self.machine) if self.machines else 0
+
+
+def rank_of_run(
+    number: int,
+    config: RuntimeConfig,
+    *,
+    device: str,
+    gpu: str,
+    backend: str,
+    store_address: tuple[str, int] | None,
+    **facts: Any,
+) -> RankInfo:
+    """The rank of this number in a run, under every launcher.
+
+    Args:
+        number: of the rank.
+        config: the configuration of the run.
+        device: `cpu` or `cuda`.
+        gpu: the device of the rank where it trains on a GPU, `cuda:N`.
+        backend: that of several ranks.
+        store_address: where several ranks meet.
+        facts: the other fields.
+    """
+    if config.world_size > 1:
+        facts |= {"backend": backend, "store_address": store_address}
+    return RankInfo(rank=number, world_size=config.world_size, device=gpu if device == "cuda" else "cpu", **facts)
 
 
 Emit = Callable[[RankEvent], bool | None]

@@ -28,7 +28,7 @@ class RankMeter:
     def __init__(self, rank: RankInfo) -> None:
         self.rank = rank
         self.device = torch.device(rank.device)
-        self.clock = PhaseClock(self.device, rank.assigned_at, rank.instruments_s)
+        self.clock = PhaseClock(self.device, rank.clock)
         self.agreement: AgreementMeter | None = None
         """What shows whether the ranks train one model; None at world size 1."""
 

@@ -222,9 +222,8 @@ def late() -> nn.Module:
 
 def report_start(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """What a run's clock has in it when the training function is called, and what the process did before it began."""
-    clock_began = rank.assigned_at + rank.instruments_s
     process_s = time.time() - psutil.Process().create_time()
-    called_s = time.perf_counter() - clock_began
+    called_s = rank.clock.total_s
     return returning({"called_s": called_s, "loading_s": process_s - called_s})
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from dmls_ray.records.model import STEP_QUANTILES
-from dmls_ray.training import clocks
+from dmls_ray.training import run_clock
 from dmls_ray.training.clocks import RUN_PHASES, PhaseClock, StepTimer
+from dmls_ray.training.run_clock import RunClock
 
 CPU = torch.device("cpu")
 
@@ -25,12 +26,14 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(clocks, "time", clock)
+    monkeypatch.setattr(run_clock, "time", clock)
     return clock
 
 
 def test_phases_and_the_time_between_them_add_up_to_the_total(clock: Clock) -> None:
-    phases = PhaseClock(CPU, clock.now - 0.5)
+    run = RunClock()
+    clock.now += 0.5
+    phases = PhaseClock(CPU, run)
     for name in ("setup_s", "eval_s", "eval_s"):
         with phases.phase(name):
             clock.now += 1.0
@@ -41,7 +44,10 @@ def test_phases_and_the_time_between_them_add_up_to_the_total(clock: Clock) -> N
 
 
 def test_what_instruments_take_is_in_no_phase_and_not_in_the_total(clock: Clock) -> None:
-    phases = PhaseClock(CPU, clock.now - 0.5, instruments_s=0.4)
+    run = RunClock()
+    run.start(instruments_s=0.4)
+    clock.now += 0.1
+    phases = PhaseClock(CPU, run)
     with phases.phase("setup_s"):
         clock.now += 1.0
         with phases.untimed():

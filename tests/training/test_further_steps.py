@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training import engine, further_steps
+from dmls_ray.training import further_steps, run_training
 from dmls_ray.training.compat import Recording, recorded_allocations
 from dmls_ray.training.further_steps import (
     FORWARD,
@@ -178,7 +178,7 @@ def test_the_step_is_in_no_time_of_the_run(monkeypatch: pytest.MonkeyPatch) -> N
         time.sleep(0.5)
         measure_tensors(trainer, result)
 
-    monkeypatch.setattr(engine, "measure_tensors", slow)
+    monkeypatch.setattr(run_training, "measure_tensors", slow)
     began = time.perf_counter()
     values = run_inline(config()).values
     assert values["instruments_s"] >= 0.5

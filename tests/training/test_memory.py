@@ -145,11 +145,6 @@ def test_a_step_gets_the_pages_again_that_the_last_one_freed() -> None:
     assert call_in_new_process(_faults_of_a_step) < 500
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no mallopt")
-def test_the_size_from_which_on_memory_is_mapped_is_recorded() -> None:
-    assert MemoryMeter(torch.device("cpu")).read()["mapped_from_mib"] == 32
-
-
 def test_processor_and_memory_are_sampled_during_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "PERIOD_S", 0.02)
     with UtilizationSampler(torch.device("cpu")) as sampler:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.run_events import EpochEnded, Progress, RankResult
-from dmls_ray.training.engine import run_training
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.run_training import run_training
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, TrainingTask
 from tests.new_processes import run_inline

@@ -18,14 +18,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, now, oom_kill_evidence
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
-from dmls_ray.cluster.scheduler.membership import Rank
+from dmls_ray.cluster.scheduler.membership import Membership, Rank
 from dmls_ray.cluster.scheduler.retry import Queued
+from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, SkipKind, Verdict
 
@@ -33,10 +34,44 @@ PEERS_FAIL_WITHIN_S = 2.0
 """Time for the other ranks of a run to end by themselves after one has failed."""
 
 
-class Broker(Dispatcher):
-    """The calls that ranks, trainers, Trainables and the driver make to the scheduler."""
+async def _no_process(registration: RankRegistration) -> bool:
+    return True
 
-    _closed = False
+
+async def _unknown(registration: RankRegistration) -> None:
+    return None
+
+
+class Broker:
+    """The calls that ranks, trainers, Trainables and the driver make to the scheduler.
+
+    Args:
+        expected: the trainers all of whose ranks must have joined before any run starts. Otherwise a run would be timed
+            while another rank of its machines still starts.
+        exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
+        limits: timeouts, retries and the memory of ranks.
+        end_process: kills the process of a rank, whatever it does; returns whether it is gone.
+        oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
+    """
+
+    def __init__(
+        self,
+        expected: Mapping[str, ExpectedTrainer],
+        *,
+        exclusive: bool = True,
+        limits: RunLimits | None = None,
+        end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
+        oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
+    ) -> None:
+        self.members = Membership(expected)
+        self.dispatcher = Dispatcher(
+            self.members, exclusive=exclusive, limits=limits or RunLimits(), end_process=end_process
+        )
+        self._oom_kills_on = oom_kills_on
+        self._controllers: dict[str, Any] = {}
+        """The actors that control trainers, by trainer, including ended ones."""
+        self._names = itertools.count()
+        self._closed = False
 
     # --- ranks ----------------------------------------------------------------------------------------------
 
@@ -51,8 +86,8 @@ class Broker(Dispatcher):
             # A rank may register twice if the reply got lost; drop the first registration.
             is_former = rank.registration.group != registration.group or rank.registration.index == index
             if is_former and name in self.members.ranks:
-                self.lose(name, replaced=True)
-        name = f"{trainer}/{index}#{next(self.numbers)}"
+                self.dispatcher.lose(name, replaced=True)
+        name = f"{trainer}/{index}#{next(self._names)}"
         self.members.add(name, registration)
         return name
 
@@ -67,7 +102,7 @@ class Broker(Dispatcher):
             return rank.lease  # the first reply was lost in the network
 
         reply = rank.waiting = asyncio.get_running_loop().create_future()
-        self.dispatch()
+        self.dispatcher.dispatch()
         try:
             return await reply
         except asyncio.CancelledError:
@@ -78,14 +113,14 @@ class Broker(Dispatcher):
 
     async def begun(self, name: str, lease_id: str, oom_kills: int | None) -> None:
         """Note that a rank has started its part of a run."""
-        attempt = self.attempt_of(name, lease_id)
+        attempt = self.dispatcher.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.begun[name] = oom_kills
             attempt.progressed = now()
 
     async def progress(self, name: str, lease_id: str) -> None:
         """Note that a rank is getting on with its run."""
-        attempt = self.attempt_of(name, lease_id)
+        attempt = self.dispatcher.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.progressed = now()
 
@@ -101,7 +136,7 @@ class Broker(Dispatcher):
         Returns:
             Whether to continue. False for a run that has ended without this rank.
         """
-        attempt = self.attempt_of(name, lease_id)
+        attempt = self.dispatcher.attempt_of(name, lease_id)
         if attempt is None:
             return False
         self._take_epoch(attempt, name, event, number)
@@ -112,7 +147,7 @@ class Broker(Dispatcher):
         attempt.progressed = now()
         if name == attempt.ranks[0] and number == attempt.reported + 1:
             attempt.reported = number
-            self.streams.add(attempt.job.run_id, event)
+            self.dispatcher.streams.add(attempt.job.run_id, event)
 
     async def finish(self, name: str, lease_id: str, result: RankResult, epochs: Sequence[EpochEnded] = ()) -> bool:
         """Take the result of a rank, of which the first counts; returns whether its process may stay.
@@ -126,7 +161,7 @@ class Broker(Dispatcher):
             result: its result.
             epochs: all of its epochs. Some may be on their way: the calls of a rank may arrive in any order.
         """
-        attempt = self.attempt_of(name, lease_id)
+        attempt = self.dispatcher.attempt_of(name, lease_id)
         if attempt is None:
             return True  # the run was settled without it
         for number, event in enumerate(epochs, 1):
@@ -136,7 +171,7 @@ class Broker(Dispatcher):
             attempt.lose(name, result.reason)  # the child process of the run, not the rank
         else:
             attempt.take(name, result)
-        self.settle(attempt)
+        self.dispatcher.settle(attempt)
 
         if has_died or result.is_symptom or result.outcome is Outcome.OK:
             return True
@@ -145,7 +180,7 @@ class Broker(Dispatcher):
         if attempt.settled.is_set():
             return True
         if name in self.members.ranks:
-            self.lose(name)
+            self.dispatcher.lose(name)
         return False
 
     # --- Trainables -----------------------------------------------------------------------------------------
@@ -160,50 +195,50 @@ class Broker(Dispatcher):
         Returns:
             Whether the caller is to follow its events.
         """
-        if not self.streams.open(job.run_id, owner):
+        if not self.dispatcher.streams.open(job.run_id, owner):
             return False
-        if self.aborted is not None:
-            self.streams.add(job.run_id, self.aborted)
-        elif reason := self.failures.give_up_reason(job.trial_id):
-            self.streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
+        if self.dispatcher.aborted is not None:
+            self.dispatcher.streams.add(job.run_id, self.dispatcher.aborted)
+        elif reason := self.dispatcher.failures.give_up_reason(job.trial_id):
+            self.dispatcher.streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
         else:
-            self.queue.append(Queued(job))
-            self.dispatch()
+            self.dispatcher.queue.append(Queued(job))
+            self.dispatcher.dispatch()
         return True
 
     async def given_up(self, trial_id: str) -> str:
         """Why further runs of a trial are skipped; empty if they are not."""
-        return self.failures.give_up_reason(trial_id)
+        return self.dispatcher.failures.give_up_reason(trial_id)
 
     async def has_ended(self, trial_id: str, verdict: Verdict) -> None:
         """Count the end of a run of the trial under a launcher that this broker does not serve."""
-        self.failures.note(trial_id, verdict)
+        self.dispatcher.failures.note(trial_id, verdict)
 
     async def events(self, run_id: str) -> list[RunEvent]:
         """Events of a run since the last call, as soon as there are some; none if there were none for some seconds."""
-        return await self.streams.read(run_id)
+        return await self.dispatcher.streams.read(run_id)
 
     async def decide(self, run_id: str, attempt: int, epochs: int | None) -> None:
         """Let an attempt at a run continue after this many epochs; None: stop the run, in whichever attempt."""
-        for current in self.attempts.values():
+        for current in self.dispatcher.attempts.values():
             if current.job.run_id == run_id and (epochs is None or current.number == attempt):
                 current.decide(epochs=epochs)
         if epochs is not None:
             return
         # Retries are at the front; behind them may be thousands of runs.
-        retries = itertools.takewhile(lambda queued: queued.earlier, self.queue)
+        retries = itertools.takewhile(lambda queued: queued.earlier, self.dispatcher.queue)
         queued = next((queued for queued in retries if queued.job.run_id == run_id), None)
         if queued is not None:
             # Its attempt died, and no other is wanted.
-            self.queue.remove(queued)
+            self.dispatcher.queue.remove(queued)
             *earlier, last = queued.earlier
             verdict = Verdict(outcome=Outcome(last.outcome), reason=last.reason)
             finished = RunFinished(verdict=verdict, attempts=len(queued.earlier), earlier=tuple(earlier))
-            self.streams.add(run_id, finished)
+            self.dispatcher.streams.add(run_id, finished)
 
     async def forget(self, run_id: str) -> None:
         """Drop the events of a run: the driver has them all."""
-        self.streams.forget(run_id)
+        self.dispatcher.streams.forget(run_id)
 
     # --- trainers -------------------------------------------------------------------------------------------
 
@@ -213,7 +248,7 @@ class Broker(Dispatcher):
         Ignored if the trainer's machine has left meanwhile: another thread may have reported that before.
         """
         self.members.expect(trainer, expected)
-        self.dispatch()
+        self.dispatcher.dispatch()
 
     async def trainer_failed(self, trainer: str, reason: str, *, is_lost: bool = False) -> None:
         """Give up a trainer: another start of it would fail in the same way.
@@ -223,18 +258,12 @@ class Broker(Dispatcher):
             reason: what happened.
             is_lost: whether its controller died, so that another start of the sweep is likely to succeed.
         """
-        self.give_up(trainer, reason, is_lost=is_lost)
+        self.dispatcher.give_up(trainer, reason, is_lost=is_lost)
 
-    async def end_trainer(self, trainer: str, *, left: str = "") -> None:
-        """Remove the ranks of a trainer, and accept no new ones from it.
-
-        Args:
-            trainer: its name.
-            left: its machine, if that has left the cluster: then no run is charged for it.
-        """
-        if left:
-            self.members.departed[left] = None
-        self.end_ranks_of(trainer, departed=left)
+    async def end_trainer(self, trainer: str, left: str) -> None:
+        """Remove the ranks of a trainer whose machine has left the cluster; no run is charged for it."""
+        self.members.departed[left] = None
+        self.dispatcher.end_ranks_of(trainer, departed=left)
 
     async def refusals(self) -> dict[str, str]:
         """The trainers of machines that joined whose ranks cannot serve, and why."""
@@ -242,11 +271,11 @@ class Broker(Dispatcher):
 
     async def controlled_by(self, trainer: str, controller: Any) -> None:
         """Remember the actor that controls a trainer."""
-        self.controllers[trainer] = controller
+        self._controllers[trainer] = controller
 
     async def known_controllers(self) -> dict[str, Any]:
         """The actors that control trainers, by trainer, including ended trainers."""
-        return self.controllers
+        return self._controllers
 
     async def ranks_failed(self, trainer: str, deaths: Mapping[int, RankDeath]) -> None:
         """Take Ray's report that processes of ranks died.
@@ -263,7 +292,7 @@ class Broker(Dispatcher):
             # Train starts others by itself.
             if early and state.missing_since is not None and not has_left and state.failed():
                 reason = _died_early(len(early), state.where, deaths)
-                self.give_up(trainer, f"{reason}, {state.failed_starts} times in a row")
+                self.dispatcher.give_up(trainer, f"{reason}, {state.failed_starts} times in a row")
         for name, rank in self.members.of_trainer(trainer).items():
             death = deaths.get(rank.registration.index)
             if death is not None:
@@ -276,11 +305,11 @@ class Broker(Dispatcher):
         if attempt is not None and not death.left:
             memory, before = death.memory, attempt.begun.get(name)
             if not memory and before is not None:
-                after = await self.oom_kills_on(registration)
+                after = await self._oom_kills_on(registration)
                 memory = oom_kill_evidence(before, after, registration.machine)
             attempt.oom_kill = attempt.oom_kill or memory
         if name in self.members.ranks:
-            self.lose(name, departed=registration.machine if death.left else "")
+            self.dispatcher.lose(name, departed=registration.machine if death.left else "")
 
     # --- the driver -----------------------------------------------------------------------------------------
 

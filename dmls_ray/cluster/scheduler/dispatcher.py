@@ -6,54 +6,42 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankRegistration
+from dmls_ray.cluster.messages import Lease, RankRegistration
 from dmls_ray.cluster.resources import RankRequest, place_ranks
 from dmls_ray.cluster.scheduler.attempt import Attempt, now
 from dmls_ray.cluster.scheduler.membership import Membership
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
-from dmls_ray.cluster.scheduler.watchdog import watch
+from dmls_ray.cluster.scheduler.watchdog import CHECK_INTERVAL_S, Watchdog
 from dmls_ray.config.options import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RunAborted, RunEvent, RunFinished, SkipKind, Verdict, is_last
-from dmls_ray.training.rank import RankInfo
-
-
-async def _unknown(registration: RankRegistration) -> None:
-    return None
-
-
-async def _no_process(registration: RankRegistration) -> bool:
-    return True
+from dmls_ray.training.rank import rank_of_run
 
 
 class Dispatcher:
-    """The state of the scheduler and its rules; `Broker` adds the calls of other processes.
+    """The runs that wait or are under way, and the rules by which they get ranks.
 
     Args:
-        expected: the trainers all of whose ranks must have joined before any run starts. Otherwise a run would be timed
-            while another rank of its machines still starts.
+        members: the ranks.
         exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
         limits: timeouts, retries and the memory of ranks.
         end_process: kills the process of a rank, whatever it does; returns whether it is gone.
-        oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
     """
 
     def __init__(
         self,
-        expected: Mapping[str, ExpectedTrainer],
+        members: Membership,
         *,
-        exclusive: bool = True,
-        limits: RunLimits | None = None,
-        end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
-        oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
+        exclusive: bool,
+        limits: RunLimits,
+        end_process: Callable[[RankRegistration], Awaitable[bool]],
     ) -> None:
+        self.members = members
         self._exclusive = exclusive
-        self.limits = limits = limits or RunLimits()
-        self.end_process, self.oom_kills_on = end_process, oom_kills_on
-        self.members = Membership(expected)
+        self._limits = limits
+        self._end_process = end_process
         self.queue: deque[Queued] = deque()
         """Runs in the order in which they start."""
         self.streams = EventStreams()
@@ -62,9 +50,8 @@ class Dispatcher:
         """Attempts under way, by lease_id."""
         self.aborted: RunAborted | None = None
         """Why no run can be served any more."""
-        self.controllers: dict[str, Any] = {}
-        """The actors that control trainers, by trainer, including ended ones."""
-        self.numbers = itertools.count()
+        self._leases = itertools.count()
+        self._watchdog = Watchdog(limits, members, self._kill, self.give_up)
         self._watching: asyncio.Task[None] | None = None
         self._killing: set[asyncio.Future[bool]] = set()
 
@@ -73,17 +60,29 @@ class Dispatcher:
         while self.queue and self._may_start():
             request = RankRequest.of(self.queue[0].job.config)
             if counts := place_ranks(self.members.idle_slots, request):
-                self.start(self.queue.popleft(), self.members.choose_idle(counts))
+                self._start(self.queue.popleft(), self.members.choose_idle(counts))
                 continue
             # The run gets its ranks once others have returned theirs, or once missing machines are back.
             may_fit_later = bool(place_ranks(self.members.slots, request))
-            if may_fit_later or self.members.wait_until(self.limits.wait_for_ranks) > now():
+            if may_fit_later or self.members.wait_until(self._limits.wait_for_ranks) > now():
                 break
             queued = self.queue.popleft()
             end = skipped(self._too_few_ranks(request), SkipKind.NO_RANKS, queued.earlier)
             self.streams.add(queued.job.run_id, end)
         if (self.queue or self.attempts) and (self._watching is None or self._watching.done()):
-            self._watching = asyncio.get_running_loop().create_task(watch(self))
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Look at the clocks until no run is left."""
+        try:
+            while self.queue or self.attempts:
+                self._watchdog.check(list(self.attempts.values()))
+                self.dispatch()
+                await asyncio.sleep(CHECK_INTERVAL_S)
+        except Exception as error:
+            # Without its clocks the scheduler might wait for ever.
+            self.abort(f"the scheduler failed: {type(error).__name__}: {error}")
+            raise
 
     def _may_start(self) -> bool:
         """Whether runs start now; in bench mode one at a time, and once all ranks have asked for work."""
@@ -94,16 +93,16 @@ class Dispatcher:
     def _too_few_ranks(self, request: RankRequest) -> str:
         departed = f" since {', '.join(self.members.departed)} left" if self.members.departed else ""
         return (
-            f"{request} found only {len(self.members.ranks)} ranks{departed} after {self.limits.wait_for_ranks:g} s "
+            f"{request} found only {len(self.members.ranks)} ranks{departed} after {self._limits.wait_for_ranks:g} s "
             "(wait_for_ranks); the same command runs it once its machines are back."
         )
 
-    def start(self, queued: Queued, names: list[str]) -> None:
+    def _start(self, queued: Queued, names: list[str]) -> None:
         """Lease ranks to a run."""
         job, ranks = queued.job, [self.members.ranks[name] for name in names]
         # Unique also for a run that is submitted again after it was skipped: the store in which its ranks meet may
         # still have keys of the earlier lease.
-        lease_id = f"{next(self.numbers)}/{job.run_id}/{len(queued.earlier) + 1}"
+        lease_id = f"{next(self._leases)}/{job.run_id}/{len(queued.earlier) + 1}"
         attempt = Attempt(job, lease_id, names, queued.earlier, queued.retries_used)
         infos = {rank.registration.machine: rank.registration.machine_info for rank in ranks}
         attempt.machines = [info for info in infos.values() if info]
@@ -113,14 +112,16 @@ class Dispatcher:
         machines = tuple(rank.registration.machine for rank in ranks)
         store = ranks[0].registration.store
         for number, rank in enumerate(ranks):
-            info = RankInfo(
-                rank=number,
-                world_size=len(names),
-                device=rank.registration.device if job.device == "cuda" else "cpu",
-                backend=job.backend if len(names) > 1 else None,
+            info = rank_of_run(
+                number,
+                job.config,
+                device=job.device,
+                gpu=rank.registration.device,
+                backend=job.backend,
+                store_address=store,
+                name=lease_id,
                 machine=rank.registration.machine,
                 machines=machines,
-                store_address=store if len(names) > 1 else None,
                 identity=job.identity,
                 artifacts=job.artifacts,
                 prunable=job.prunable,
@@ -155,11 +156,12 @@ class Dispatcher:
         attempt.lose(name, reason, not_at_fault=not_at_fault, was_waiting=was_waiting)
         self.settle(attempt)
 
-    def kill(self, registration: RankRegistration) -> None:
-        """End the process of a rank that is lost. Where that fails, the rank or its machine does not come back."""
-        task = asyncio.ensure_future(self.end_process(registration))
+    def _kill(self, name: str, *, was_waiting: bool = False, reason: str = "") -> None:
+        """End the process of a rank, which is lost. Where that fails, the rank or its machine does not come back."""
+        task = asyncio.ensure_future(self._end_process(self.members.ranks[name].registration))
         self._killing.add(task)
         task.add_done_callback(self._killing.discard)
+        self.lose(name, was_waiting=was_waiting, reason=reason)
 
     def give_up(self, name: str, reason: str, *, is_lost: bool = False) -> None:
         """Continue without a trainer whose ranks cannot serve, or end all runs if they count on it.
@@ -204,7 +206,7 @@ class Dispatcher:
             if rank is not None:
                 rank.attempt, rank.free_since = None, now()
         verdict = attempt.verdict()
-        again = retry(attempt, verdict, self.limits)
+        again = retry(attempt, verdict, self._limits)
         if again is not None:
             # At the front, since its block is being measured.
             self.queue.appendleft(again)

@@ -150,11 +150,11 @@ class Membership:
             self.trainers[name] = Trainer(expected)
             self.changed = now()
 
-    def end_trainer(self, name: str) -> Trainer | None:
-        """Expect no more ranks of a trainer; returns it, if it was announced."""
+    def end_trainer(self, name: str) -> None:
+        """Expect no more ranks of a trainer."""
         self.ended.add(name)
         self.changed = now()
-        return self.trainers.pop(name, None)
+        self.trainers.pop(name, None)
 
     def of_trainer(self, trainer: str) -> dict[str, Rank]:
         """The ranks of a trainer, by name."""

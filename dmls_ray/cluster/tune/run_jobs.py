@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from dmls_ray.cluster.tune.trainables import (
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.records.run_events import RunEvent, is_last
 from dmls_ray.util.errors import ClusterLostError
+from dmls_ray.util.importing import module_path
 from dmls_ray.util.text import first_line
 
 Listener = Callable[[dict[str, Any], RunEvent], None]
@@ -154,13 +156,12 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
         ClusterLostError: a process of the sweep died.
         Exception: as the listener.
     """
-    settings = group.settings(group.name)
     parameters: dict[str, Any] = {
         "broker": group.name,
         "job_of": trials.job_of,
         "launched": functools.partial(
             LaunchedRun,
-            launch=functools.partial(launch, path=settings.module_path, cwd=settings.working_dir),
+            launch=functools.partial(launch, path=module_path(), cwd=os.getcwd()),
             limits=group.limits,
         ),
     }

@@ -11,7 +11,7 @@ from threading import get_ident
 from typing import Any
 
 from dmls_ray.training.compat import around_waits, groups_made, process_groups, unwatch_collectives, watch_collectives
-from dmls_ray.training.observed.hooks import hook
+from dmls_ray.training.observed.hooks import Faults
 from dmls_ray.training.step_phases import Phase
 
 _KINDS = {"ALLREDUCE": "all_reduce_ms", "ALLGATHER": "all_gather_ms", "REDUCE_SCATTER": "reduce_scatter_ms"}
@@ -28,12 +28,13 @@ class Collectives:
     Every step is measured: code may average its models in every eighth, say.
 
     Args:
-        note_fault: takes what failed in looking.
+        faults: takes what failed in looking.
         is_reducer: whether what is called now is called by DDP's reducer.
     """
 
-    def __init__(self, note_fault: Callable[[Exception], None], is_reducer: Callable[[], bool]) -> None:
-        self._note_fault, self._is_reducer = note_fault, is_reducer
+    def __init__(self, faults: Faults, is_reducer: Callable[[], bool]) -> None:
+        self._guarded = faults.guarded
+        self._is_reducer = is_reducer
         self._thread = get_ident()
         self._groups: list[Any] = []
         """The process groups that are watched."""
@@ -54,15 +55,14 @@ class Collectives:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """While the context lasts, collectives are seen."""
-        with around_waits(self._waited):
+        with around_waits(self._guarded(self._waited)):
             try:
                 yield
             finally:
                 for group in self._groups:
                     unwatch_collectives(group)
 
-    @hook
-    def begin_step(self) -> None:
+    def step_began(self) -> None:
         """A step begins: measure its collectives."""
         present = process_groups()
         # A group that was destroyed is not kept.
@@ -70,13 +70,12 @@ class Collectives:
         for group in present:
             if group not in self._groups:
                 self._groups.append(group)
-                watch_collectives(group, functools.partial(self._called, {}))
+                watch_collectives(group, self._guarded(functools.partial(self._called, {})))
         self._spans, self._call = [], None
         self._awaited.clear()
         self._thread, self._groups_made = get_ident(), groups_made()
 
-    @hook
-    def end_step(self, marks: Sequence[tuple[Phase | None, float]]) -> None:
+    def step_ended(self, marks: Sequence[tuple[Phase | None, float]]) -> None:
         """Take what the step had.
 
         Args:
@@ -99,7 +98,6 @@ class Collectives:
         """Likewise by the phase of the step that they were in."""
         return {} if self.unseen else {phase: ms / self._steps for phase, ms in self._ms_of_phases.items()}
 
-    @hook
     def _called(self, began: dict[int, float], name: str, number: int, is_issued: bool, is_asynchronous: bool) -> None:
         """A collective is about to be called, or was."""
         if not is_issued:
@@ -115,7 +113,6 @@ class Collectives:
             self.unseen += self._call is not None
             self._call = call
 
-    @hook
     def _waited(self, began: float) -> None:
         """Python code has waited for a collective."""
         ended = time.perf_counter()

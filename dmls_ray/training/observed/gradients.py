@@ -32,11 +32,11 @@ class Gradients:
         self._passes = 0
         self._is_asked = False
 
-    def add(self, optimizer: Optimizer) -> None:
+    def optimizer_made(self, optimizer: Optimizer) -> None:
         """Look at the parameters of this optimizer, too."""
         self._optimizers.add(optimizer)
 
-    def end_backward(self) -> None:
+    def backward_ended(self) -> None:
         """A backward pass has ended."""
         # Most programs have one backward pass a step, and never ask.
         if self._passes >= _LOOKED_AFTER and not self._is_asked:

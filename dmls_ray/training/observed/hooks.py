@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 
-def hook(method: Callable[..., None]) -> Callable[..., None]:
-    """Let a method hand what it raises to `_note_fault` of its object."""
 
-    @functools.wraps(method)
-    def guarded(self: Any, *args: Any) -> None:
-        try:
-            method(self, *args)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a note
-            self._note_fault(error)
+class Faults:
+    """Errors in looking at a program, none of which ends it."""
 
-    return guarded
+    def __init__(self) -> None:
+        self.first = ""
+        """The first one; empty without any."""
+
+    def guarded(self, hook: Callable[..., object]) -> Callable[..., None]:
+        """A hook whose errors are noted."""
+
+        def call(*args: Any, **kwargs: Any) -> None:
+            try:
+                hook(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is a note
+                self.first = self.first or f"{type(error).__name__}: {error}"
+
+        return call
 
 
 class ModelHook:
@@ -28,11 +35,13 @@ class ModelHook:
         called: the hook.
     """
 
-    def __init__(self, called: Callable[..., None]) -> None:
+    def __init__(self, called: Callable[..., object]) -> None:
         self._called = called
 
     def __call__(self, *args: Any) -> None:
-        self._called(*args)
+        # A graph of the compiler has nothing of it.
+        if not torch.compiler.is_compiling():
+            self._called(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Of the standard library, since a file may be read where dmls_ray is not installed. It takes any arguments.

@@ -13,7 +13,7 @@ they are fewer."""
 
 
 class StepRule:
-    """Decides whether a step of an optimizer ends a step of the training.
+    """Decides what ends a step of the training: a step of an optimizer, or a backward pass where there is no optimizer.
 
     The first optimizer that makes a step leads: its steps are those of the training, and steps of others are parts of
     them. So a generator and a discriminator make one step together, and so do optimizers that have a parameter each.
@@ -33,9 +33,15 @@ class StepRule:
         """Whether the last step of the training is of the ten of an optimizer that leads since."""
         self.takes_turns = False
         """Whether an optimizer makes steps that has led, after another one has taken the lead."""
+        self.has_optimizer = False
+        """Whether there is one: code without any changes its parameters itself."""
 
-    def ends_step(self, optimizer: Optimizer) -> bool:
-        """Whether the step of the training under way ends with this step of an optimizer."""
+    def optimizer_made(self) -> None:
+        """The program has an optimizer, which makes the steps."""
+        self.has_optimizer = True
+
+    def optimizer_stepped(self, optimizer: Optimizer) -> bool:
+        """An optimizer has made a step; returns whether the step of the training under way ends with it."""
         leader = None if self._leader is None else self._leader()
         self.took_over = False
         if leader is optimizer and not self._others:

@@ -24,11 +24,11 @@ class StepLosses:
         self._unscaled: tuple[int, Any] = (0, None)
         """The scaled loss, by its id, and the loss."""
 
-    def scaled(self, loss: Any, scaled: Any) -> None:
+    def loss_scaled(self, loss: Any, scaled: Any) -> None:
         """A `GradScaler` has scaled a loss."""
         self._unscaled = (id(scaled), loss)
 
-    def begin_backward(self, roots: Any) -> None:
+    def backward_began(self, roots: Any) -> None:
         """A backward pass begins with a tensor, or with several."""
         root = roots if isinstance(roots, Tensor) else next(iter(roots), None)
         if not isinstance(root, Tensor) or root.numel() != 1:
@@ -40,22 +40,24 @@ class StepLosses:
         is_here = type(root) is Tensor and root.is_cpu
         self._of_step.append(root.item() if is_here else root.detach())
 
-    def end_step(self) -> None:
+    def step_ended(self) -> None:
         """The step under way has ended."""
         self._unread.append(self._of_step)
         self._of_step = []
         if len(self._unread) >= _READ_AT:
-            _ = self.values
+            _ = self.of_steps
 
     @property
-    def values(self) -> list[float | None]:
+    def of_steps(self) -> list[float | None]:
         """The loss of each step; None where a root of a backward pass is no number. Waits for the device."""
-        self._read += [math.fsum(map(float, step)) / len(step) if step else None for step in self._unread]
+        for step in self._unread:
+            losses = [float(loss) for loss in step]
+            self._read.append(math.fsum(losses) / len(losses) if losses else None)
         self._unread = []
         return self._read
 
     @property
     def early(self) -> float | None:
         """The mean loss of the first steps."""
-        known = [loss for loss in self.values[:_EARLY_STEPS] if loss is not None]
+        known = [loss for loss in self.of_steps[:_EARLY_STEPS] if loss is not None]
         return fmean(known) if known else None

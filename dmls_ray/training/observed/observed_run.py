@@ -9,6 +9,7 @@ from typing import Any
 
 from dmls_ray.records.returned import Reported
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.observed.ledger import Ledger
 from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.rank_meter import RankMeter
 
@@ -41,7 +42,7 @@ class ObservedRun:
             filled: metrics of training that these values may fill.
         """
         reported = self.reported.read(values, filled)
-        ledger = self.steps.ledger
+        ledger = Ledger(self.steps)
         result = self.meter.read(with_steps=ledger.has_step_times)
         result.add(ledger.parts_ms())
         result.add(ledger.rates())

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.engine import RankTrainer, run_training
+from dmls_ray.training.engine import RankTrainer
 from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.run_training import run_training
 from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
 from dmls_ray.util.errors import UserCodeError
@@ -34,7 +35,7 @@ from dmls_ray.workloads.classification.workload import ClassificationWorkload
 
 def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """Train and evaluate one configuration on this rank: the workload's entry point, see `run_training`."""
-    rank = check_data(ClassificationWorkload(), config, rank)
+    check_data(ClassificationWorkload(), config, rank)
     return run_training(config, rank, emit, ClassificationTask)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 from dmls_ray.workloads.script.as_main import run_as_main
-from dmls_ray.workloads.script.observer import LastStep
+from dmls_ray.workloads.script.last_step import LastStep
 
 end_process = os._exit
 """While a script runs, os._exit is another function."""

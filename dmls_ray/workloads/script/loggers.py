@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from dmls_ray.training.observed.hooks import Faults
 from dmls_ray.workloads.script.told_numbers import ToldNumbers, is_counter
 
 Numbers = Mapping[str, Any]
@@ -54,11 +55,12 @@ _METHODS: Mapping[str, Mapping[str, Callable[..., Numbers]]] = {
 
 
 @contextmanager
-def numbers_logged(folder: str) -> Iterator[ToldNumbers]:
+def numbers_logged(folder: str, faults: Faults) -> Iterator[ToldNumbers]:
     """While the context lasts, collect the numbers that are logged, without counters.
 
     Args:
         folder: where loggers write that would send their numbers elsewhere.
+        faults: takes what failed in looking.
     """
     found = ToldNumbers()
     for name, value in {
@@ -70,7 +72,7 @@ def numbers_logged(folder: str) -> Iterator[ToldNumbers]:
         "MLFLOW_ALLOW_FILE_STORE": "true",
     }.items():
         os.environ.setdefault(name, value)
-    finder = _Finder(found)
+    finder = _Finder(found, faults)
     sys.meta_path.insert(0, finder)
     try:
         yield found
@@ -83,10 +85,12 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     Args:
         found: receives the numbers.
+        faults: takes what failed in looking.
     """
 
-    def __init__(self, found: ToldNumbers) -> None:
+    def __init__(self, found: ToldNumbers, faults: Faults) -> None:
         self._found = found
+        self._faults = faults
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -110,13 +114,17 @@ class _Finder(importlib.abc.MetaPathFinder):
                 setattr(getattr(module, owner), name, self._telling(method, numbers_of))
 
     def _telling(self, method: Callable[..., Any], numbers_of: Callable[..., Numbers]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def telling(self_: Any, *args: Any, **kwargs: Any) -> Any:
-            returned = method(self_, *args, **kwargs)
+        @self._faults.guarded
+        def take(*args: Any, **kwargs: Any) -> None:
             for name, value in numbers_of(*args, **kwargs).items():
                 number = _number(value)
                 if number is not None and not is_counter(str(name)):
                     self._found.add(str(name), number)
+
+        @functools.wraps(method)
+        def telling(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            returned = method(self_, *args, **kwargs)
+            take(*args, **kwargs)
             return returned
 
         return telling

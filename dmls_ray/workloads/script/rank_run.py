@@ -18,6 +18,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.error_to_outcome import check_code, failure, result_of_rank
 from dmls_ray.training.observed.observed_run import ObservedRun, not_finite
+from dmls_ray.training.observed.observer import ObservedSteps
 from dmls_ray.training.process import VARIABLES, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_meter import RankMeter
@@ -25,9 +26,9 @@ from dmls_ray.util.cores import usable_cores
 from dmls_ray.workloads.script.as_main import place_in_program
 from dmls_ray.workloads.script.config import THREADS, ScriptConfig
 from dmls_ray.workloads.script.ended import Ended, end_process, flush, run_to_end
+from dmls_ray.workloads.script.last_step import ScriptEnd
 from dmls_ray.workloads.script.loggers import numbers_logged
 from dmls_ray.workloads.script.meeting import Meeting
-from dmls_ray.workloads.script.observer import ScriptSteps
 from dmls_ray.workloads.script.paths import enter, word_in_copy
 from dmls_ray.workloads.script.printed import last_exception_in, last_line_of, numbers_printed
 from dmls_ray.workloads.script.revisions import imported_as_they_are
@@ -47,7 +48,8 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
     with meter.clock.untimed():
         program, words, tree = _take_files(config, rank)
     meter.begin_memory()  # after the variables of the script, which CUDA reads when it starts
-    steps = ScriptSteps(meter, emit, config.steps, meeting, config.evaluation)
+    end = ScriptEnd(config.steps, meeting)
+    steps = ObservedSteps(meter, emit, end.warmup_steps, config.evaluation, end.step_ended)
     observed = ObservedRun(meter, steps, taken=config.canonical())
 
     def result_of(ended: Ended) -> RankResult:
@@ -55,11 +57,13 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         told = logged.or_those_of(numbers_printed(log, config.patterns))
         is_told = not told.last.keys().isdisjoint(config.patterns)
         result = observed.result(told.last)
-        result.outcome, result.reason = _outcome_of(config, ended, steps, rank, log, is_told)
+        # What it does after it was told to end is not asked for.
+        own_end = Ended() if end.is_reached else ended
+        result.outcome, result.reason = _outcome_of(config, own_end, steps, rank, log, is_told)
         if ended.error is not None and rank.world_size > 1:
             # Another rank's end is the cause then.
             result.is_symptom = failure(ended.error, rank).is_symptom
-        result.metrics["setup_s"] = steps.first_step_s
+        result.metrics["setup_s"] = end.first_step_s
 
         run = result.run
         if config.steps == "auto":
@@ -68,14 +72,14 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
             run.without_steps = _without_steps(rank, last_line_of(log))
         if config.steps is not None:
             run.series = told.series(observed.reported.columns)
-        losses = steps.ledger.losses.values
-        run.was_ended = steps.is_at_end
+        losses = steps.losses.of_steps
+        run.was_ended = end.is_reached
         run.said = config.said()
         run.add(
             {
                 "exit_code": ended.code,
                 "threads": str(torch.get_num_threads()),
-                "last_loss": steps.last_loss,
+                "last_loss": end.last_loss(losses),
                 "tenth_loss": losses[9] if len(losses) > 9 else None,
                 "written": files.written(),
                 "written_in_copy": files.written_in_private() if tree is not None else [],
@@ -90,10 +94,10 @@ def run_script(config: ScriptConfig, rank: RankInfo, emit: Emit) -> RankResult:
         emit(result)  # type: ignore[arg-type]  # to the process that waits for the result of this one
         end_process(ended.code)
 
-    steps.end_process = lambda: end_here(Ended())
+    end.end_process = lambda: end_here(Ended())
     log = _output_in_file(rank)
     folder = os.path.dirname(log)
-    with _working_folder(config), numbers_logged(folder) as logged:
+    with _working_folder(config), numbers_logged(folder, steps.faults) as logged:
         place = os.getcwd()
         files = FileUse(place, folder, [place if config.own_folder else "", str(tree or "")])
         with observed.measured():
@@ -177,19 +181,19 @@ def _working_folder(config: ScriptConfig) -> Iterator[None]:
 
 
 def _outcome_of(
-    config: ScriptConfig, ended: Ended, steps: ScriptSteps, rank: RankInfo, log: str, is_told: bool
+    config: ScriptConfig, ended: Ended, steps: ObservedSteps, rank: RankInfo, log: str, is_told: bool
 ) -> tuple[Outcome, str]:
     """The outcome of a run, and why it is not ok.
 
     Args:
         config: the configuration of the run.
-        ended: how the script ended.
+        ended: how the script ended, up to its last step.
         steps: those that it made.
         rank: this rank.
         log: the file with what it printed.
         is_told: whether it printed a number that the user asks for: steps that are not seen are no failure then.
     """
-    if ended.error is not None and not steps.is_at_end:
+    if ended.error is not None:
         failed = failure(ended.error, rank)
         place = place_in_program(ended.error)
         reason = f"{failed.reason} ({place})" if place else failed.reason
@@ -198,12 +202,12 @@ def _outcome_of(
         if "no known parent package" in reason:
             reason += "; a module of a package is run by its name: dmls-ray sweep -m package.train"
         return failed.outcome, reason
-    if ended.replaced and not steps.is_at_end:
+    if ended.replaced:
         return Outcome.ERROR, ended.replaced
-    losses = enumerate(steps.ledger.losses.values, 1)
+    losses = enumerate(steps.losses.of_steps, 1)
     if loss := not_finite((f"the loss of step {number}", loss) for number, loss in losses):
         return Outcome.DIVERGED, loss
-    if ended.code and not steps.is_at_end:
+    if ended.code:
         # Not with what it printed in training, which differs in each run: equal failures have equal reasons.
         said = last_exception_in(log) or ("" if steps.count else last_line_of(log))
         return Outcome.ERROR, f"exit code {ended.code} after {steps.count} steps{said and f': {said}'}"
@@ -217,7 +221,7 @@ def _outcome_of(
     return Outcome.OK, ""
 
 
-def _serves_others(ended: Ended, steps: ScriptSteps, meeting: Meeting | None) -> bool:
+def _serves_others(ended: Ended, steps: ObservedSteps, meeting: Meeting | None) -> bool:
     """Whether the rank made no step, and others may have trained."""
     if steps.count or meeting is None:
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from dmls_ray.records.metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
@@ -47,7 +46,7 @@ def run_user_function(
         UnknownNameError, UserCodeError: the function cannot be found here.
         Exception: whatever the function raises.
     """
-    rank = check_data(workload or UserFunctionWorkload(config.train), config, rank)
+    check_data(workload or UserFunctionWorkload(config.train), config, rank)
     meter = RankMeter(rank)
     with meter.clock.phase("setup_s"):
         prepare_process(config, rank)
@@ -56,7 +55,6 @@ def run_user_function(
         given = config.for_function(config_class)
     steps = ObservedSteps(meter, emit)
     observed = ObservedRun(meter, steps, taken=config.canonical())
-    rank = replace(rank, counter=steps.count_work)
     reporter = _Reporter(rank, emit, observed)
     function = train if takes_rank(train) else functools.partial(call_loop, train)
     returned: Any = None

@@ -138,15 +138,15 @@ class ObservedRuns:
 
     def check(self, broker: Broker, now: float) -> None:
         """The rules that hold at any time."""
-        reason = broker.aborted.reason if broker.aborted else ""
+        reason = broker.dispatcher.aborted.reason if broker.dispatcher.aborted else ""
         assert not reason or (self.may_abort and not reason.startswith("the scheduler failed")), reason
         if reason:
-            assert not [*broker.attempts, *broker.queue], "runs go on after all of them were aborted"
+            assert not [*broker.dispatcher.attempts, *broker.dispatcher.queue], "runs go on after an abort"
             return
         for name in broker.members.ranks:
             assert name.partition("/")[0] not in self.over, "a trainer that is over has ranks"
         serving: set[str] = set()
-        for attempt in broker.attempts.values():
+        for attempt in broker.dispatcher.attempts.values():
             for name in attempt.pending:
                 assert name not in serving, "a rank serves two runs"
                 assert broker.members.ranks[name].attempt is attempt
@@ -156,8 +156,8 @@ class ObservedRuns:
 
     def is_over(self, lease: Lease, trainer: str, broker: Broker) -> bool:
         """Whether the broker has ended the attempt of a lease that it gave to a machine that is there."""
-        is_of_broker = lease.lease_id in self.attempts and broker.aborted is None
-        return is_of_broker and trainer not in self.left and lease.lease_id not in broker.attempts
+        is_of_broker = lease.lease_id in self.attempts and broker.dispatcher.aborted is None
+        return is_of_broker and trainer not in self.left and lease.lease_id not in broker.dispatcher.attempts
 
     def _check_clocks(self, lease_id: str, started: float, now: float, *, prunable: bool) -> None:
         seen = self.attempts.get(lease_id, Seen())

@@ -277,11 +277,11 @@ class SimulatedCluster:
         await asyncio.sleep(self.decision_s)
         await self.call("decide", run_id, attempt, None if stops else epochs)
         if stops:
-            self.observed.unwanted[run_id] = set(self.broker.attempts)
+            self.observed.unwanted[run_id] = set(self.broker.dispatcher.attempts)
 
     async def end_trainer(self, name: str, machine: str) -> None:
         """The driver reports that a machine has left."""
-        await self.call("end_trainer", name, left=machine)
+        await self.call("end_trainer", name, machine)
         self.observed.over.add(name)
 
     def check(self, now: float) -> None:
@@ -303,7 +303,7 @@ class SimulatedCluster:
         )
         assert not [lease for lease, count in leases.items() if count > 1], "two ranks have the same part in a run"
         if self.exclusive:
-            assert len(self.broker.attempts) <= 1
+            assert len(self.broker.dispatcher.attempts) <= 1
         for events in self.events.values():
             assert sum(is_last(event) for event in events) <= 1, "a run ends twice"
             numbers = [event.attempt for event in events if isinstance(event, RunStarted)]

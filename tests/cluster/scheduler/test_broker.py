@@ -119,7 +119,7 @@ async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another
     await broker.submit(job("r", 2, machines=2))
     before = await first
     await second
-    await broker.end_trainer("there", left="b")
+    await broker.end_trainer("there", "b")
     await broker.finish(here, before.lease_id, result(0, "error", reason="gloo", is_symptom=True))
     waits = await soon(broker.next_lease(here))
     assert await outcome_of(broker, "r") == "skipped"
@@ -195,7 +195,7 @@ async def test_a_rank_that_waits_for_a_machine_that_is_gone_is_ended_and_its_run
     await broker.submit(job("r", 2))
     first, _ = waiting
     await broker.begun(first, (await waiting[first]).lease_id, 0)
-    await broker.end_trainer("b", left="b")
+    await broker.end_trainer("b", "b")
     while not ended:
         await asyncio.sleep(0.05)
     await soon(broker.next_lease(await broker.join(card(0, "a", trainer="a", group=1))))

@@ -172,7 +172,7 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
         await broker.submit(job(run_id))
-        if broker.queue or broker.members.ranks[name].attempt or not broker.streams._unread[run_id].qsize():
+        if not await broker.given_up(run_id.partition("-")[0]):
             lease = await taken_up(broker, name)
             await broker.finish(name, lease.lease_id, result(0, outcome, reason=reason))
         done = await end_of(broker, run_id)
@@ -225,7 +225,7 @@ async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_w
     (first, _) = waiting
     lease = await waiting[first]
     await broker.begun(first, lease.lease_id, 0)
-    await broker.end_trainer("b", left="b")
+    await broker.end_trainer("b", "b")
     await broker.finish(first, lease.lease_id, result(0, "error", is_symptom=True))
     began = now()
     again = await soon(broker.next_lease(first))

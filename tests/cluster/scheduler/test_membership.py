@@ -94,7 +94,7 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
     broker = Broker(trainers(t=2))
     mine = await soon(broker.next_lease(await broker.join(card(0, "a", trainer="one"))))
     other = await broker.join(card(0, "b", trainer="two"))
-    await broker.end_trainer("one")
+    await broker.end_trainer("one", "a")
     assert await mine is None
     assert list(broker.members.ranks) == [other]
     assert await broker.next_lease(await broker.join(card(0, "a", trainer="one"))) is None
@@ -118,7 +118,7 @@ async def test_a_run_whose_child_process_dies_starts_again_on_the_same_ranks() -
 async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     broker = Broker(trainers(a=1, b=1), limits=RunLimits(wait_for_ranks=5))
     waiting = await on_machines(broker, "a", "b")
-    await broker.end_trainer("b", left="b")
+    await broker.end_trainer("b", "b")
     await broker.submit(job("r", 2))
     await broker.expect("b.2", ExpectedTrainer(ranks=1, is_optional=True))
     back = dataclasses.replace(card(0, "b", trainer="b.2"), machine_order=1)
@@ -158,7 +158,7 @@ async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start
         await taken_up(broker, name)
         assert await outcome_of(broker, f"{number}") == "timeout"
         await broker.ranks_failed("t", {0: RankDeath()})
-    assert broker.aborted is None
+    assert broker.dispatcher.aborted is None
 
 
 @scenario
@@ -213,4 +213,4 @@ async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
         await broker.submit(job("r"))
         assert await abort_reason(broker, "r") == "the scheduler failed: ZeroDivisionError: no"
         with pytest.raises(ZeroDivisionError):
-            await broker._watching
+            await broker.dispatcher._watching

@@ -15,9 +15,9 @@ from dmls_ray.training.observed.gradients import Gradients
 def after_a_backward_pass(parameters: list[nn.Parameter]) -> tuple[Gradients, SGD]:
     gradients = Gradients()
     optimizer = SGD(parameters)
-    gradients.add(optimizer)
+    gradients.optimizer_made(optimizer)
     torch.stack([parameter.sum() for parameter in parameters if parameter.requires_grad]).sum().backward()
-    gradients.end_backward()
+    gradients.backward_ended()
     return gradients, optimizer
 
 
@@ -51,7 +51,7 @@ def test_gradients_of_another_optimizer_are_there() -> None:
     one, other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))
     gradients, optimizer = after_a_backward_pass([one, other])
     second = SGD([other])
-    gradients.add(second)
+    gradients.optimizer_made(second)
     one.grad = None
     assert not gradients.are_gone()
     optimizer.zero_grad()
@@ -61,6 +61,6 @@ def test_gradients_of_another_optimizer_are_there() -> None:
 def test_without_a_gradient_nothing_is_gone() -> None:
     gradients = Gradients()
     assert not gradients.are_gone()
-    gradients.add(SGD([nn.Parameter(torch.ones(3))]))
-    gradients.end_backward()
+    gradients.optimizer_made(SGD([nn.Parameter(torch.ones(3))]))
+    gradients.backward_ended()
     assert not gradients.are_gone()

@@ -20,7 +20,7 @@ def optimizers(count: int) -> list[Optimizer]:
 def steps_of(made: Iterable[Optimizer]) -> tuple[int, int]:
     """How many steps the training makes, and the most optimizers of a step."""
     rule = StepRule()
-    of_steps = [rule.optimizers for optimizer in made if rule.ends_step(optimizer)]
+    of_steps = [rule.optimizers for optimizer in made if rule.optimizer_stepped(optimizer)]
     return len(of_steps), max(of_steps)
 
 
@@ -47,27 +47,27 @@ def test_an_optimizer_that_goes_on_after_another_has_taken_the_lead_takes_turns(
     rule = StepRule()
     took_over = []
     for optimizer in [*[first] * 5, *[second] * 12]:
-        rule.ends_step(optimizer)
+        rule.optimizer_stepped(optimizer)
         took_over.append(rule.took_over)
     assert took_over == [False] * 14 + [True] + [False] * 2
     assert not rule.takes_turns
-    rule.ends_step(first)
+    rule.optimizer_stepped(first)
     assert rule.takes_turns
 
 
 def test_an_optimizer_leads_at_once_where_the_leader_is_gone() -> None:
     rule = StepRule()
     (first,) = optimizers(1)
-    assert rule.ends_step(first)
+    assert rule.optimizer_stepped(first)
     del first
     (second,) = optimizers(1)
-    assert rule.ends_step(second)
+    assert rule.optimizer_stepped(second)
 
 
 def test_the_rule_keeps_no_optimizer_alive() -> None:
     rule = StepRule()
     (first,) = optimizers(1)
-    rule.ends_step(first)
+    rule.optimizer_stepped(first)
     reference = weakref.ref(first)
     del first
     gc.collect()

@@ -13,9 +13,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from dmls_ray.training.clocks import StepTimer
 from dmls_ray.training.compat import around_backward_passes, around_loader_waits, batch_sizes_noted
 from dmls_ray.training.observed.contents import content_of
-from dmls_ray.training.observed.evaluations import Evaluation, Meaning
-from dmls_ray.training.observed.loaders import Batch, batch_of
+from dmls_ray.training.observed.evaluations import Meaning
+from dmls_ray.training.observed.loaders import batch_of
+from dmls_ray.training.observed.model_inputs import ModelInputs
 from dmls_ray.training.observed.model_tests import ModelTests
+from dmls_ray.training.observed.step_under_way import StepUnderWay
 
 TEST_S = 0.05
 
@@ -26,30 +28,23 @@ class Loop:
     def __init__(self, meaning: Meaning = "auto") -> None:
         self.cpu = torch.device("cpu")
         self.timer = StepTimer(self.cpu, 0)
-        self.kept: list[Batch] = []
         self.read_s = 0.0
         """Seconds in `read` so far."""
-        self.noted: list[Evaluation] = []
-        self.attacks = 0
-
-        def drop_attack() -> None:
-            self.attacks += 1
-
-        self.tests = ModelTests(
-            self.timer, self.kept.append, lambda: None, self.noted.append, drop_attack, meaning=meaning
-        )
+        self.under_way = StepUnderWay()
+        self.tests = ModelTests(self.timer, self.under_way, ModelInputs(), meaning)
         self.model = nn.Linear(2, 1)
-        self.tests.watch([self.model])
+        self.tests.modes.watch([self.model])
         self.train = DataLoader(TensorDataset(torch.ones(32, 2)), 4)
         self.test = DataLoader(TensorDataset(torch.ones(64, 2)), 8)
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
-        self.tests.compute(with_gradients=torch.is_grad_enabled(), leaves=[x])
+        self.tests.forward_began(with_gradients=torch.is_grad_enabled(), leaves=[x])
         return self.model(x).sum()
 
     def step(self, x: torch.Tensor) -> None:
         self.compute(x).backward()
-        self.tests.end_step()
+        self.tests.gradients_applied()
+        self.under_way.gradients_applied(by_another=False)
         self.timer.step()
 
     def read(self, batches: Iterable[list[torch.Tensor]]) -> None:
@@ -65,25 +60,30 @@ class Loop:
 
         def ended(iterator: object, batch: object) -> None:
             content = content_of(batch)
-            self.tests.read(iterator, None if batch is None else batch_of(iterator, content), content.leaves)
+            self.tests.batch_read(iterator, None if batch is None else batch_of(iterator, content), content.leaves)
 
         def began(iterator: object) -> None:
-            self.tests.begin_read(iterator, with_gradients=torch.is_grad_enabled())
+            self.tests.read_began(iterator, with_gradients=torch.is_grad_enabled())
 
         self.timer.begin_epoch()
         with (
             around_loader_waits(began, ended),
             batch_sizes_noted(),
-            around_backward_passes(lambda _: self.tests.train(), lambda: None),
+            around_backward_passes(self.backward_began, lambda: None),
         ):
             loop(self)
         self.timer.end_epoch()
         return self.timer.left_out_ms / 1e3
 
+    def backward_began(self, _: object) -> None:
+        if self.tests.backward_began():
+            self.under_way.attack_began()
+        self.under_way.backward_began(None, [])
+
     @property
-    def loaded(self) -> set[int]:
+    def loaded(self) -> list[int]:
         """Sizes of the batches that training read."""
-        return {batch.size for batch in self.kept}
+        return [batch.size for batch in self.under_way.seen.batches]
 
 
 def evaluates_in_evaluation(loop: Loop) -> None:
@@ -133,7 +133,7 @@ def evaluates_in_evaluation_without_a_loader(loop: Loop) -> None:
 def test_two_tests_are_left_out_and_their_batches_with_them(loop: Callable[[Loop], None]) -> None:
     seen = Loop()
     assert seen.left_out_s(loop) == pytest.approx(seen.read_s, rel=0.1)
-    assert seen.loaded == {4}
+    assert set(seen.loaded) == {4}
 
 
 def attacks_in_evaluation(loop: Loop) -> None:
@@ -153,11 +153,11 @@ def attacks_in_evaluation(loop: Loop) -> None:
 def test_a_test_with_backward_passes_is_noted_and_left_out_by_the_users_word_alone() -> None:
     unsure, sure = Loop(), Loop("test")
     assert unsure.left_out_s(attacks_in_evaluation) == 0
-    assert [(item.is_counted, item.data) for item in unsure.noted] == [(True, {64})] * 2
-    seconds = sum(item.time.ended - item.time.began for item in unsure.noted)
+    assert [(item.is_counted, item.data) for item in unsure.tests.found] == [(True, {64})] * 2
+    seconds = sum(item.time.ended - item.time.began for item in unsure.tests.found)
     assert seconds == pytest.approx(unsure.read_s, rel=0.1)
     assert sure.left_out_s(attacks_in_evaluation) == pytest.approx(sure.read_s, rel=0.1)
-    assert unsure.attacks == sure.attacks == 2
+    assert unsure.under_way.seen.of_test == sure.under_way.seen.of_test == 16
 
 
 def test_a_model_that_is_trained_in_evaluation_mode_is_not_attacked() -> None:
@@ -168,7 +168,7 @@ def test_a_model_that_is_trained_in_evaluation_mode_is_not_attacked() -> None:
 
     seen = Loop()
     assert seen.left_out_s(frozen) == 0
-    assert (seen.noted, seen.attacks) == ([], 0)
+    assert (seen.tests.found, seen.under_way.seen.of_test) == ([], 0)
 
 
 def reads_slowly(loop: Loop) -> None:
@@ -242,8 +242,8 @@ def test_reading_rollouts_and_passes_without_gradients_are_training(loop: Callab
     seen = Loop()
     # The first backward pass in evaluation mode tells that the mode says nothing.
     assert seen.left_out_s(loop) < TEST_S / 8
-    assert seen.loaded == {4}
-    assert sum(batch.size for batch in seen.kept) % 32 == 0
+    assert set(seen.loaded) == {4}
+    assert sum(seen.loaded) % 32 == 0
 
 
 def test_steps_are_shorter_by_what_is_left_out() -> None:

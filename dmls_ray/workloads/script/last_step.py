@@ -1,17 +1,13 @@
-"""`ScriptSteps`: the steps of a script, which is told to end after the last one."""
+"""`ScriptEnd`: the last step of a script, after which the script is told to end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from torch.optim import Optimizer
-
-from dmls_ray.training.observed.evaluations import Meaning
-from dmls_ray.training.observed.observer import WARMUP_STEPS, ObservedSteps
-from dmls_ray.training.rank import Emit
-from dmls_ray.training.rank_meter import RankMeter
+from dmls_ray.training.observed.observer import ObservedSteps
+from dmls_ray.training.observed.warm_up import WARMUP_STEPS
 from dmls_ray.workloads.script.meeting import Meeting
 
 _MOST_RAISED = 3
@@ -32,55 +28,51 @@ class LastStep(BaseException):
     """Raised in a script after its last step; `except Exception` does not catch it."""
 
 
-class ScriptSteps(ObservedSteps):
-    """Steps of a script.
+class ScriptEnd:
+    """Ends a script after a step.
 
     Args:
-        meter: of this rank.
-        emit: takes the signs of progress.
         last: the step after which the script is ended; None: it is not; auto: the 50th, or an earlier one if the
             counted steps have taken two seconds.
         meeting: where the ranks agree on it; None at world size 1.
-        evaluation: what times are that look like tests of the model.
     """
 
-    def __init__(
-        self,
-        meter: RankMeter,
-        emit: Emit,
-        last: int | Literal["auto"] | None,
-        meeting: Meeting | None,
-        evaluation: Meaning = "auto",
-    ) -> None:
-        most = _MOST_STEPS if last == "auto" else last
-        warmup_steps = max(WARMUP_STEPS, _MOST_WARMUP if most is None else most // 2)
-        super().__init__(meter, emit, warmup_steps, evaluation)
+    def __init__(self, last: int | Literal["auto"] | None, meeting: Meeting | None) -> None:
+        self._most = _MOST_STEPS if last == "auto" else last
+        self._may_be_fewer = last == "auto"
+        self._meeting = meeting
+        self._raised = 0
         self.first_step_s = math.nan
         """Seconds of the run up to the end of the first step; no number without one."""
         self.end_process: Callable[[], None] = lambda: None
         """Ends a script that goes on although it was told to end."""
-        self._most, self._meeting = most, meeting
-        self._may_be_fewer = last == "auto"
-        self._raised = 0
 
     @property
-    def is_at_end(self) -> bool:
+    def warmup_steps(self) -> int:
+        """Steps after which a warm-up ends in any case."""
+        return max(WARMUP_STEPS, _MOST_WARMUP if self._most is None else self._most // 2)
+
+    @property
+    def is_reached(self) -> bool:
         """Whether the last step was made: what the script does after it was told to end is not asked for."""
         return self._raised > 0
 
-    @property
-    def last_loss(self) -> float | None:
+    def last_loss(self, losses: Sequence[float | None]) -> float | None:
         """The loss of the last step; None where steps were left out, so that other runs end at another one."""
-        is_cut_short = self._may_be_fewer and self.is_at_end and self.count < _MOST_STEPS
-        return None if is_cut_short or not self.ledger.losses.values else self.ledger.losses.values[-1]
+        is_cut_short = self._may_be_fewer and self.is_reached and len(losses) < _MOST_STEPS
+        return None if is_cut_short or not losses else losses[-1]
 
-    def _end_step(self, optimizer: Optimizer | None = None) -> None:
-        super()._end_step(optimizer)
-        if self.count == 1:
-            self.first_step_s = self.meter.clock.total_s
+    def step_ended(self, steps: ObservedSteps) -> None:
+        """A step has ended.
+
+        Raises:
+            LastStep: it was the last one.
+        """
+        if steps.count == 1:
+            self.first_step_s = steps.meter.clock.total_s
             if self._meeting is not None:
                 self._meeting.begin()
-        if not self._is_last():
+        if not self._is_last(steps):
             return
         if self._raised == _MOST_RAISED:
             self.end_process()
@@ -89,16 +81,16 @@ class ScriptSteps(ObservedSteps):
         self._raised += 1
         raise LastStep
 
-    def _is_last(self) -> bool:
+    def _is_last(self, steps: ObservedSteps) -> bool:
         if self._most is None:
             return False
-        if self._raised or self.count >= self._most:
+        if self._raised or steps.count >= self._most:
             return True
-        if not self._may_be_fewer or self.count not in _LOOKS:
+        if not self._may_be_fewer or steps.count not in _LOOKS:
             return False
-        with self.timer.paused(), self._untimed():
-            counted = self.timer.step_ms
+        with steps.timer.paused(), steps.meter.clock.untimed():
+            counted = steps.timer.step_ms
             is_enough = len(counted) >= _ENOUGH_STEPS and sum(counted) >= _ENOUGH_MS
             if self._meeting is None:
                 return is_enough
-            return self._meeting.is_over(self.count, wanted=is_enough)
+            return self._meeting.is_over(steps.count, wanted=is_enough)

@@ -243,12 +243,6 @@ def test_without_a_given_number_slow_steps_are_fewer_and_equally_many_on_all_ran
     assert "last_loss" not in first.run.metrics  # of another step than that of other runs
 
 
-def test_without_a_given_number_there_are_50_steps(run: Runner) -> None:
-    result = run.one(BEGIN + LOOP, steps="auto")
-    assert result.run.metrics["counted_steps"] >= 25
-    assert result.run.metrics["last_loss"] is not None
-
-
 def test_a_model_that_is_compiled_to_no_graph_is_named(run: Runner) -> None:
     source = """
 class Eager(nn.Linear):
