@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NoReturn
-
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.call import Call
+from dmls_ray.cli.diagnosis import show_diagnosis
+from dmls_ray.cli.presets import Preset
+from dmls_ray.cli.sweep_command import answer
+from dmls_ray.config.sweep_file import What
 
 PRESET = Preset(
     name="doctor",
@@ -14,7 +14,6 @@ PRESET = Preset(
     axes={"seed": [0, 1], "batch_per_rank": [32]},
     # Nothing is decided before the time is up. With the start of Ray, this is two minutes.
     options={"out": "results/doctor", "fresh": True, "budget": 90.0, "within": 0.001, "equivalent": 0.001},
-    ending="dmls_ray.cli.diagnosis:show_diagnosis",
     description="""
         Which differences can this machine show? One configuration is trained against itself.
 
@@ -26,8 +25,9 @@ PRESET = Preset(
 )
 
 
-def doctor(words: Sequence[str]) -> NoReturn:
-    """Run what the words after `dmls-ray doctor` ask for, and exit as `main` does."""
-    what = list(words[:1]) if words and not words[0].startswith("-") else []
-    given = ("--train", *what) if what else ()
-    main(replace(PRESET, given=given), skipped=1 + len(what))
+def doctor(call: Call) -> int:
+    """Run what the words ask for; returns the exit code."""
+    what = None
+    if call.words and not call.words[0].startswith("-"):
+        what = What(train=call.take(1)[0])
+    return answer(PRESET, call, what, show_diagnosis)

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.config.search_space import Range
+from dmls_ray.config.axes import Range
+from dmls_ray.config.grid import Variant
 from dmls_ray.workloads.grayscale.workload import IMPLEMENTATIONS
+from dmls_ray.workloads.registry import DEFAULT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What is asked where no flag says otherwise."""
+
+    name: str
+    """Name of the results folder."""
+    axis: str | None
+    """Field that the sweep asks about; None for the first that varies."""
+    axes: Mapping[str, Any]
+    """Values of fields for which no flag is given."""
+    question: str = ""
+    """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
+    description: str = ""
+    """Text that --help shows instead."""
+    variants: Sequence[Variant] = ({},)
+    """Fields that are changed together at each point of the grid. A flag for any of them asks for a grid instead."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Values of options for which no flag is given."""
+    workload: str | None = DEFAULT
+    """Workload whose fields the axes are; None for the one that is run, whichever it is."""
+
 
 _PRESETS = (
     Preset(
@@ -124,7 +150,7 @@ _PRESETS = (
             """,
         axis="machines",
         axes={"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": [32]},
-        layout="machines",
+        options={"layout": "machines"},
     ),
     Preset(
         name="optimizer",

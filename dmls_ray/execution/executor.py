@@ -74,7 +74,7 @@ class Executor:
         self._on_stop = on_stop
         self.board: LiveTensorBoardWriter | None = None
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
-        self.workload = workload_of(self.plan.runs[0].values)
+        self.workload = workload_of(self.plan.fixed)
         self.recorder = Recorder(self.plan, self.options, self.workload, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources
+from dmls_ray.config.axes import Range
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.config.search_space import Range, SearchSpace
+from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import FolderState, search_minimizes
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
@@ -42,15 +42,13 @@ class JobFactory:
     @classmethod
     def of(cls, plan: Plan, resources: Resources, options: Options, folder: Path) -> JobFactory:
         """The factory of the jobs of a plan."""
-        workload = workload_of(plan.runs[0].values)
+        workload = workload_of(plan.fixed)
         return cls(resources, options, workload, folder, resources.holds_gpus(configs_of(plan.runs)))
 
     def create(self, run: Run) -> Job:
         """The job of a run. Its `skip` is the reason why the run is not feasible, or empty."""
         if skip := run.skip or self.infeasible_reason(run.config):
-            # Conflicting values have no configuration.
-            config = cast(RuntimeConfig, run.config)
-            return Job(run_id=run.run_id, trial_id=run.trial_id, config=config, skip=skip)
+            return Job(run_id=run.run_id, trial_id=run.trial_id, config=cast(Any, run.config), skip=skip)
         config = run.seeded()
         return Job(
             run_id=run.run_id,

@@ -19,17 +19,18 @@ from dmls_ray.analysis.sweep_results import SweepResults
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.config.axes import of_ray_tune
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import SearchSpace, of_ray_tune
+from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import (
     FolderState,
     finished_run_ids,
     kept_records,
-    plan_sweep,
+    plan_of,
     proposed_before,
     results_location,
 )
@@ -112,7 +113,7 @@ def sweep(
             raise _unknown_option(name, chosen)
     checked = Options(**options)
     axes = {name: of_ray_tune(name, given) for name, given in axes.items()}
-    plan, space = plan_sweep(chosen.name_objects(axes), checked, chosen)
+    plan, space = plan_of(chosen.name_objects(axes), checked, chosen)
     view = View(ProgressConsole())
     results = SweepResults.of_results(run_plan(plan, checked, view, space=space))
     view.note(f"\n{results}")
@@ -277,7 +278,7 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
         InputError: the workload has a mistake, or refuses a configuration.
     """
     _refuse_another_workload(plan, records, location)
-    workload = registry.workload_of(plan.runs[0].values)
+    workload = registry.workload_of(plan.fixed)
     Presentation.of(workload)
     Questions.of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
@@ -324,7 +325,7 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
         StoreError: the folder holds runs of another workload.
     """
     present = {registry.workload_of(config).name for config in distinct(record.config for record in records)}
-    others = present - {registry.workload_of(plan.runs[0].values).name}
+    others = present - {registry.workload_of(plan.fixed).name}
     if others:
         raise StoreError(
             f"--out {location} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."

@@ -11,8 +11,9 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cli.console import Parser
-from dmls_ray.cli.request import merge_axes, parse_request
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.presets import Preset
+from dmls_ray.cli.request import kept_defaults, parse_request
+from dmls_ray.cli.sweep_script import main
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import results
@@ -329,10 +330,9 @@ def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytes
 
 def test_one_rank_of_a_script_of_ours_is_one_on_each_machine_that_is_asked_for() -> None:
     ours = {"batch_per_rank": [32], "world_size": [1]}
-    assert merge_axes(ours, {"machines": [1, 2]}) == {"batch_per_rank": [32], "machines": [1, 2]}
-    assert merge_axes(ours, {"ranks_per_machine": [4]}) == {"batch_per_rank": [32], "ranks_per_machine": [4]}
+    assert kept_defaults(ours, ["machines"]) == kept_defaults(ours, ["ranks_per_machine"]) == {"batch_per_rank": [32]}
     two = {"batch_per_rank": [32], "world_size": [2]}
-    assert merge_axes(two, {"machines": [1, 2]}) == {**two, "machines": [1, 2]}
+    assert kept_defaults(two, ["machines"]) == two
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])

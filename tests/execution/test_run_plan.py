@@ -11,7 +11,8 @@ import pytest
 
 import dmls_ray.execution.run_plan as run_plan_module
 from dmls_ray import load, sweep
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.presets import Preset
+from dmls_ray.cli.sweep_script import main
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
