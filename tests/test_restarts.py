@@ -165,7 +165,7 @@ def test_the_supervisor_gives_up_after_restarts_without_a_new_run(tmp_path: Path
     (tmp_path / "dying.py").write_text(
         "import os, signal\n"
         "from dmls_ray.cli.call import is_to_be_supervised\n"
-        "from dmls_ray.cli.presets import Preset\n"
+        "from dmls_ray.config.sweep_file import Preset\n"
         "from dmls_ray.cli.sweep_script import main\n"
         "if __name__ == '__main__':\n"
         "    if not is_to_be_supervised(None):\n"

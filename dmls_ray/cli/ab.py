@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 
 from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
@@ -10,14 +11,13 @@ from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, print_json, say
 from dmls_ray.cli.largest import field_of_largest
-from dmls_ray.cli.presets import Preset
 from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import measure, parser_of, print_plan
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_output import show_results, summary_of
 from dmls_ray.cli.what import asks_for_help, folder_of, take_what
 from dmls_ray.config.options import Until
-from dmls_ray.config.sweep_file import What
+from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.programs import is_program
@@ -33,28 +33,24 @@ _PHRASES = {
 """Name of a measure -> what a revision is or takes, against the other one."""
 
 
-_USAGE = """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- arguments of the script]
-
-Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep, discard
-or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as they are.
-
-Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start in
-copies of the repository, which include untracked files; --share data lets them read a large folder in place.
---format github writes the verdict as an annotation, json everything as one object.
-Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
-Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
-"""
 _EXAMPLE = "dmls-ray ab main HEAD -- sweep train.py"
 
 
 def ab(call: Call) -> int:
-    """Compare two revisions in the same blocks; returns the exit code.
+    """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- arguments of the script]
 
-    Raises:
-        InputError: a word or a combination of words is wrong; nothing was started.
+    Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep,
+    discard or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as
+    they are.
+
+    Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start
+    in copies of the repository, which include untracked files; --share data lets them read a large folder in place.
+    --format github writes the verdict as an annotation, json everything as one object.
+    Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
+    Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
     """
     if asks_for_help(call):
-        print(_USAGE, end="")
+        print(inspect.getdoc(ab))
         return EXIT_OK
     preset, what, words = _asked(call)
     request = parse_request(parser_of(preset, call), preset, words, what, formats=("text", "json", "github"))

@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 
 from dmls_ray.config.axes import Range
-from dmls_ray.config.grid import Variant
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.workloads.grayscale.workload import IMPLEMENTATIONS
-from dmls_ray.workloads.registry import DEFAULT
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """What is asked where no flag says otherwise."""
-
-    name: str
-    """Name of the results folder."""
-    axis: str | None
-    """Field that the sweep asks about; None for the first that varies."""
-    axes: Mapping[str, Any]
-    """Values of fields for which no flag is given."""
-    question: str = ""
-    """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
-    description: str = ""
-    """Text that --help shows instead."""
-    variants: Sequence[Variant] = ({},)
-    """Fields that are changed together at each point of the grid. A flag for any of them asks for a grid instead."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Values of options for which no flag is given."""
-    workload: str | None = DEFAULT
-    """Workload whose fields the axes are; None for the one that is run, whichever it is."""
-
 
 _PRESETS = (
     Preset(
@@ -161,11 +135,7 @@ _PRESETS = (
             one. Without weight decay, adamw is the same as adam; add --weight-decay 0.01 to compare them.
             """,
         axis="optimizer",
-        axes={
-            "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
-            "batch_per_rank": [32],
-            "world_size": [1],
-        },
+        axes={"optimizer": ["adam", "adamw", "sgd", "rmsprop"], "batch_per_rank": [32], "world_size": [1]},
     ),
     Preset(
         name="precision",

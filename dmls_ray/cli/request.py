@@ -10,15 +10,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dmls_ray.cli.console import Parser, parse
-from dmls_ray.cli.presets import Preset
-from dmls_ray.cli.sweep_flags import add_flags, add_workload_flags, flag_of
+from dmls_ray.cli.sweep_flags import add_flags, add_workload_flags
 from dmls_ray.cli.what import with_flags, workload_of_what
-from dmls_ray.config.axes import Axes, Largest, Range, checked_axes, distinct_values, read_written
-from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.axes import Axes, Largest, Range, checked_axes, distinct_values, range_of, read_written
 from dmls_ray.config.grid import Variant
 from dmls_ray.config.options import FLAGS, SEARCH_ONLY, Options, Until
 from dmls_ray.config.runtime import MACHINE_FIELDS, Schema
-from dmls_ray.config.sweep_file import What
+from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import check_utf8
 from dmls_ray.workloads import registry
@@ -75,7 +73,6 @@ def parse_request(
     """
     for word in words:
         check_utf8(word)
-    is_named = what is not None
     what = what or What()
     if "--" in words:
         end = words.index("--")
@@ -95,10 +92,10 @@ def parse_request(
     left_out: list[str] = []
     defaults, variants = preset.axes, preset.variants
     name = preset.name
-    if preset.workload not in (None, workload.name):
+    if preset.workload is not None and workload.name != default:
         defaults, variants, left_out = _axes_of_another_workload(preset, schema)
         preset_options.pop("layout", None)
-        name = preset.name if is_named else workload.folder_name
+        name = workload.folder_name
     defaults = workload.name_objects(defaults)
     add_flags(parser, schema, defaults, preset_options, formats)
     given = vars(parse(parser, words, about=functools.partial(_about_unknown, workload, typed)))
@@ -111,7 +108,8 @@ def parse_request(
     axis = preset.axis
     if axis is None and not any(variants):
         # What is typed first is what is asked about.
-        axis = next((field for field, values in asked.items() if _is_varied(values)), None)
+        varied = [field for field, values in asked.items() if isinstance(values, tuple) and len(values) > 1]
+        axis = varied[0] if varied else None
 
     if given["restarts"] < 0:
         raise ConfigError(f"--restarts {given['restarts']} is out of range; give 0 or more.")
@@ -133,9 +131,9 @@ def _options_of(ours: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, 
     """Options of a preset with those of flags in their place, without those that do not apply then."""
     options = {**ours, **asked}
     dropped: set[str] = set()
-    if ours.get("search") and not options["search"]:
+    if not options.get("search") and ours.get("search"):
         dropped |= {*SEARCH_ONLY}
-    if options.get("search") or options.get("repeats", "auto") != "auto":
+    if asked.get("search") or asked.get("repeats", "auto") != "auto":
         # What is said of repeats until all is decided.
         dropped |= {item.name for item in fields(Until)}
     return {name: value for name, value in options.items() if name in asked or name not in dropped}
@@ -200,7 +198,7 @@ def read_flags(given: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any,
         axes[name] = distinct_values(name, [Largest.parse(text, spec) or spec.parse(text) for text in values])
     for flag in ("range", "log_range"):
         for name, low, high in given[flag]:
-            axes[name] = _read_range(flag_of(flag), schema.check_name(name), low, high)
+            axes[name] = range_of(name, low, high, log=flag == "log_range").checked(schema.check_name(name))
     return axes
 
 
@@ -225,20 +223,3 @@ def kept_defaults(defaults: Mapping[str, Any], asked: Collection[str]) -> dict[s
         # A script that asks about one rank asks about one on each machine, or about one machine.
         replaced.add("world_size")
     return {name: given for name, given in defaults.items() if name not in replaced}
-
-
-def _is_varied(values: tuple[Any, ...] | Range) -> bool:
-    return isinstance(values, tuple) and len(values) > 1
-
-
-def _read_range(flag: str, spec: FieldSpec, low: str, high: str) -> Range:
-    """
-    Raises:
-        ConfigError: the ends are no numbers, or the range is empty.
-    """
-    try:
-        return Range(float(low), float(high), log=flag == "--log-range").checked(spec)
-    except ConfigError as error:
-        raise ConfigError(f"{flag} {spec.name}: {error}") from error
-    except ValueError as error:
-        raise ConfigError(f"the range of {spec.name} from {low} to {high} needs two numbers; give two.") from error

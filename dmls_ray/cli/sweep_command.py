@@ -12,7 +12,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
 from dmls_ray.cli.largest import describe_knees, field_of_largest, with_largest
-from dmls_ray.cli.presets import PRESETS, Preset
+from dmls_ray.cli.presets import PRESETS
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_flags import SweepParser
 from dmls_ray.cli.sweep_output import show_plan, show_results, summary_of
@@ -20,7 +20,7 @@ from dmls_ray.cli.what import asks_for_help, folder_of, take_what
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options, Until
-from dmls_ray.config.sweep_file import What, read_sweep_file
+from dmls_ray.config.sweep_file import Preset, What, read_sweep_file
 from dmls_ray.execution.planning import plan_sweep, results_location
 from dmls_ray.execution.prober import Prober
 from dmls_ray.execution.run_plan import run_plan
@@ -33,30 +33,28 @@ from dmls_ray.util.text import did_you_mean
 Show = Callable[[Results, Plan, Request, ProgressConsole], None]
 """Prints what a sweep has found."""
 
-_USAGE = """usage: dmls-ray sweep WHAT [flags] [-- arguments of the script]
-
-Run WHAT for each combination of the values of its flags, several times with different seeds, and report
-which differences are real, where they come from, and what memory they take.
-
-WHAT is
-  train.py          a training script, which runs unchanged: its own flags take several values
-  -m package.train  the same for a module, as after python
-  module:function   a training function
-  sweep.toml        a file with all settings; each results folder has one
-  batch_size, ...   a question about the built-in models: {presets}
-
-dmls-ray sweep WHAT --help lists the flags. A first look, without intervals: --repeats 1.
-Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4
-"""
-
 
 def sweep(call: Call) -> int:
-    """Run the sweep that the words ask for; returns the exit code."""
+    """usage: dmls-ray sweep WHAT [flags] [-- arguments of the script]
+
+    Run WHAT for each combination of the values of its flags, several times with different seeds, and report
+    which differences are real, where they come from, and what memory they take.
+
+    WHAT is
+      train.py          a training script, which runs unchanged: its own flags take several values
+      -m package.train  the same for a module, as after python
+      module:function   a training function
+      sweep.toml        a file with all settings; each results folder has one
+      batch_size, ...   a question about the built-in models: {presets}
+
+    dmls-ray sweep WHAT --help lists the flags. A first look, without intervals: --repeats 1.
+    Example: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2 -- --data /d --lr 3e-4
+    """
     if asks_for_help(call):
-        print(_USAGE.format(presets=", ".join(PRESETS)), end="")
+        print(inspect.cleandoc(sweep.__doc__ or "").format(presets=", ".join(PRESETS)))
         return EXIT_OK
     if call.words[0].endswith(".toml"):
-        preset, file_what = preset_of_file(call.words[0])
+        preset, file_what = read_sweep_file(call.words[0])
         call.take(1)
         return answer(preset, call, file_what)
     what = take_what(call)
@@ -68,27 +66,6 @@ def sweep(call: Call) -> int:
         return answer(PRESETS[what], call)
     way_out = f"give a script (train.py), a function (module:function) or one of {', '.join(PRESETS)}"
     raise ConfigError(f"{did_you_mean(what, [*PRESETS])}{way_out}.")
-
-
-def preset_of_file(path: str) -> tuple[Preset, What]:
-    """What a sweep file asks, and what it runs.
-
-    Raises:
-        ConfigError: the file is wrong; the message names it.
-    """
-    file = read_sweep_file(path)
-    options = {"name": "sweep", "axis": None, "question": "", **file.options}
-    preset = Preset(
-        name=options.pop("name"),
-        axis=options.pop("axis"),
-        question=options.pop("question"),
-        axes=file.axes,
-        description=f"The sweep of {path}; flags go before its values.",
-        variants=file.variants,
-        options=options,
-        workload=None,
-    )
-    return preset, file.what
 
 
 def answer(preset: Preset, call: Call, what: What | None = None, show: Show = show_results) -> int:

@@ -11,7 +11,7 @@ from dmls_ray.cli.call import Call, start
 from dmls_ray.util.importing import leave_out_folder
 
 if TYPE_CHECKING:
-    from dmls_ray.cli.presets import Preset
+    from dmls_ray.config.sweep_file import Preset
 
 
 def main(preset: Preset | str, arguments: Sequence[str] | None = None) -> NoReturn:

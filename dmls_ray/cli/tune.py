@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ from dmls_ray.analysis.words import amount_text, why_text
 from dmls_ray.analysis.words_on_training import training_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
-from dmls_ray.cli.presets import Preset
 from dmls_ray.cli.request import Request, parse_request
 from dmls_ray.cli.sweep_command import parser_of, probing
 from dmls_ray.cli.sweep_flags import flag_of
@@ -22,7 +22,7 @@ from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.axes import Range
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
-from dmls_ray.config.sweep_file import What
+from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.config.tunables import ROLES, roles_of
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import results_location
@@ -32,27 +32,21 @@ from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 
-_USAGE = """usage: dmls-ray tune WHAT [flags] [-- arguments of the script]
-
-Find the fastest settings of a training within --budget 10m, without changing what is trained: loader workers, threads,
-micro-batch and accumulation at one global batch, compile, and others that its flags allow. --change-training also tries
-the batch, the precision and the optimizer. It ends with a command to paste. To choose a batch size or a number of
-ranks, use: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2.
-
-WHAT is a script (train.py), a function (module:function) or a workload (classification).
-dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.
-Example: dmls-ray tune train.py --budget 10m -- --data /d
-"""
-
 
 def tune(call: Call) -> int:
-    """Find the fastest settings of what the words name; returns the exit code.
+    """usage: dmls-ray tune WHAT [flags] [-- arguments of the script]
 
-    Raises:
-        InputError: a word or a combination of words is wrong; nothing was started.
+    Find the fastest settings of a training within --budget 10m, without changing what is trained: loader workers,
+    threads, micro-batch and accumulation at one global batch, compile, and others that its flags allow.
+    --change-training also tries the batch, the precision and the optimizer. It ends with a command to paste. To choose
+    a batch size or a number of ranks, use: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2.
+
+    WHAT is a script (train.py), a function (module:function) or a workload (classification).
+    dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.
+    Example: dmls-ray tune train.py --budget 10m -- --data /d
     """
     if asks_for_help(call):
-        print(_USAGE, end="")
+        print(inspect.getdoc(tune))
         return EXIT_OK
     name = take_what(call)
     what = What(train=name) if is_program(name) or ":" in name else What(workload=name)
@@ -193,7 +187,10 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         head = "why"
     else:
         yield f"Set       {start}"
-        yield f"          as it is: {_describe_nothing(found)}"
+        why = f"nothing was tried; a run takes {found.run_s:.0f} s: give a longer --budget, or fewer --steps"
+        if found.kept or found.lost:
+            why = "nothing that was tried is faster beyond chance"
+        yield f"          as it is: {why}"
         head = "withdrawn"
     yield from _listed(head, [_describe_step(tried) for tried in found.kept])
     if found.gain is not None and not found.is_faster:
@@ -230,12 +227,6 @@ def _tried_object(tried: Tried) -> TriedObject:
         last_losses=tried.last_losses,
         is_forbidden=tried.is_forbidden,
     )
-
-
-def _describe_nothing(found: Tuning) -> str:
-    if found.kept or found.lost:
-        return "nothing that was tried is faster beyond chance"
-    return f"nothing was tried; a run takes {found.run_s:.0f} s: give a longer --budget, or fewer --steps"
 
 
 def _listed(head: str, texts: Sequence[str]) -> list[str]:

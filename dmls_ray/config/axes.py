@@ -58,6 +58,20 @@ class Range:
         return chance.uniform(self.low, self.high)
 
 
+def range_of(name: str, low: Any, high: Any, *, log: bool) -> Range:
+    """The range of a field, as flags and files give it.
+
+    Raises:
+        ConfigError: the ends are no numbers, or the range is empty.
+    """
+    try:
+        return Range(float(low), float(high), log=log)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the range of {name} from {low} to {high} needs two numbers; give two.") from error
+
+
 def of_ray_tune(name: str, given: Any) -> Any:
     """The values of an axis that is given as Ray Tune has them: `grid_search`, `choice`, `uniform` or `loguniform`.
 

@@ -165,12 +165,7 @@ Variant = Mapping[str, Any]
 
 
 def build_plan(
-    axes: Axes,
-    schema: Schema,
-    *,
-    variants: Sequence[Variant] = ({},),
-    repeats: int = 3,
-    order_seed: int = 0,
+    axes: Axes, schema: Schema, *, variants: Sequence[Variant] = ({},), repeats: int = 3, order_seed: int = 0
 ) -> Plan:
     """The plan of a full grid, or of several variants of each of its points.
 
@@ -190,25 +185,22 @@ def build_plan(
     defaults = schema.defaults
     if {"world_size", *MACHINE_FIELDS} <= axes.keys():
         raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
-    settled: dict[str, tuple[Any, ...]] = {}
-    for name in schema.specs:
-        values = axes.get(name)
-        if isinstance(values, Range):
-            raise ConfigError(
-                f"{name} has a range, which a grid cannot enumerate; add --search --searcher random (or optuna), or "
-                "give values."
-            )
-        if values is not None:
-            settled[name] = values
+    ranges = [name for name, given in axes.items() if isinstance(given, Range)]
+    if ranges:
+        raise ConfigError(
+            f"{', '.join(ranges)} has a range, which a grid cannot enumerate; add --search --searcher random (or "
+            "optuna), or give values."
+        )
+    settled: dict[str, Any] = {name: axes[name] for name in schema.specs if name in axes}
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
     trials: dict[str, Run] = {}
     effective: set[str] = set()
     for *point, variant in itertools.product(*settled.values(), changed):
-        point_values = {**dict(zip(settled, point, strict=True)), **variant}
-        effective |= drop_ineffective(point_values, schema)
+        values = {**dict(zip(settled, point, strict=True)), **variant}
+        effective |= drop_ineffective(values, schema)
         run = make_run(
-            point_values, schema, unchanged=in_variants - variant.keys(), is_baseline=bool(in_variants) and not variant
+            values, schema, unchanged=in_variants - variant.keys(), is_baseline=bool(in_variants) and not variant
         )
         trials.setdefault(run.trial_id, run)
 
@@ -236,12 +228,7 @@ def build_plan(
             plan_axes[name] = tuple(dict.fromkeys([*plan_axes[name], value]))
     varied = tuple(name for name in defaults if name in in_variants)
     return Plan(
-        axes=plan_axes,
-        repeats=repeats,
-        order_seed=order_seed,
-        runs=tuple(runs),
-        changed=varied,
-        fixed=schema.fixed,
+        axes=plan_axes, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied, fixed=schema.fixed
     )
 
 

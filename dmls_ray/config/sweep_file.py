@@ -23,7 +23,7 @@ from typing import Any
 
 import tomli_w
 
-from dmls_ray.config.axes import Range
+from dmls_ray.config.axes import Range, range_of
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.options import Options
 from dmls_ray.util.errors import ConfigError
@@ -60,18 +60,29 @@ class What:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepFile:
-    """What a file asks."""
+class Preset:
+    """What is asked where no flag says otherwise."""
 
-    what: What
+    name: str
+    """Name of the results folder."""
+    axis: str | None
+    """Field that the sweep asks about; None for the first that varies."""
     axes: Mapping[str, Any]
-    """Field -> a value, several values, or a range; not checked."""
-    variants: Sequence[Mapping[str, Any]]
-    options: Mapping[str, Any]
+    """Values of fields for which no flag is given."""
+    question: str = ""
+    """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
+    description: str = ""
+    """Text that --help shows instead."""
+    variants: Sequence[Mapping[str, Any]] = ({},)
+    """Fields that are changed together at each point of the grid. A flag for any of them asks for a grid instead."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Values of options for which no flag is given."""
+    workload: str | None = ""
+    """Workload whose fields the axes are; empty for the default one, None for the one that is run, whichever it is."""
 
 
-def read_sweep_file(path: str) -> SweepFile:
-    """Read a sweep file.
+def read_sweep_file(path: str) -> tuple[Preset, What]:
+    """What a sweep file asks, with axes that are not checked, and what it runs.
 
     Raises:
         ConfigError: it cannot be read, has an unknown key, or does not say what is run; the message names the file.
@@ -98,7 +109,7 @@ def read_sweep_file(path: str) -> SweepFile:
     for name, given in (*values.get("axes", {}).items(), *values.get("set", {}).items()):
         field_name = name.replace("-", "_")
         if isinstance(given, dict):
-            ranges[field_name] = _read_range(f"{path}: {name}", given)
+            ranges[field_name] = range_of(name, given.get("low"), given.get("high"), log=bool(given.get("log")))
         else:
             axes[field_name] = given
     # A search draws from the fields in this order: another one would give other points.
@@ -119,16 +130,16 @@ def read_sweep_file(path: str) -> SweepFile:
         named=[*values.get("set", {})],
         metric_regex={name: str(pattern) for name, pattern in values.get("metric_regex", {}).items()},
     )
-    return SweepFile(what=what, axes=axes, variants=values.get("variants", [{}]), options=options)
-
-
-def _read_range(where: str, given: Mapping[str, Any]) -> Range:
-    try:
-        return Range(float(given["low"]), float(given["high"]), log=bool(given.get("log")))
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: a range needs two numbers; give {{low = 1, high = 2}}.") from error
+    preset = Preset(
+        name="sweep",
+        axis=None,
+        axes=axes,
+        description=f"The sweep of {path}; flags go before its values.",
+        variants=values.get("variants", [{}]),
+        options=options,
+        workload=None,
+    )
+    return preset, what
 
 
 def sweep_file_text(described: Mapping[str, Any], options: Options, **further: Any) -> str:

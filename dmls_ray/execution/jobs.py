@@ -144,7 +144,12 @@ class Search:
                 earlier=self._metrics,
             )
         at_once = max(1, ranks // min(job.config.world_size for job in jobs))
-        scheduler = make_scheduler(self._options.scheduler, **self._goal, max_epochs=self._max_epochs)
+        epochs = [run.values.get("epochs") for run in self._state.plan.runs]
+        proposed = self._space.free.get("epochs") if self._space else None
+        if isinstance(proposed, Range):
+            epochs.append(round(proposed.high))
+        most_epochs = max((item for item in epochs if isinstance(item, int)), default=100)
+        scheduler = make_scheduler(self._options.scheduler, **self._goal, max_epochs=most_epochs)
         return replace(trials, at_once=at_once, scheduler=scheduler, metric=self._options.metric)
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:
@@ -152,15 +157,6 @@ class Search:
         assert self._space is not None
         run = self._space.run_of(proposed, order=len(self._state.answered) + len(self._runs))
         return self._runs.setdefault(run.run_id, run)
-
-    @property
-    def _max_epochs(self) -> int:
-        """How many epochs a run may have."""
-        epochs = [run.values.get("epochs") for run in self._state.plan.runs]
-        proposed = self._space.free.get("epochs") if self._space else None
-        if isinstance(proposed, Range):
-            epochs.append(round(proposed.high))
-        return max((item for item in epochs if isinstance(item, int)), default=100)
 
 
 def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str, Any]) -> Job:

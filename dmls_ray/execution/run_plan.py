@@ -97,9 +97,11 @@ def sweep(
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
     if isinstance(train_or_axes, str) and is_program(train_or_axes):
-        variables = env or {}
-        chosen = registry.workload_of_script(train_or_axes, args, variables=_first_of_each(variables), shared=share)
-        axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(variables)
+        variables = {}
+        for name, given in (env or {}).items():
+            variables[name] = next(iter(given), "") if isinstance(given, list | tuple) else given
+        chosen = registry.workload_of_script(train_or_axes, args, variables=variables, shared=share)
+        axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(env or {})
     elif args or env or share:
         raise ConfigError(
             "args, env and share are those of a script; give its path: sweep('train.py', axes, args=[...])."
@@ -110,7 +112,11 @@ def sweep(
     options = _of_ray_tune({"name": default_name, **options})
     for name in options:
         if name not in field_specs(Options):
-            raise _unknown_option(name, chosen)
+            if name in chosen.schema().specs:
+                raise ConfigError(f"{name} is no option of sweep but a field of {chosen.name}; put it into the axes.")
+            names = ["workload", *field_specs(Options)]
+            meant = did_you_mean(name, names)
+            raise ConfigError(f"{name} is no option of sweep; {meant}the options are {', '.join(names)}.")
     checked = Options(**options)
     axes = {name: of_ray_tune(name, given) for name, given in axes.items()}
     plan, space = plan_of(chosen.name_objects(axes), checked, chosen)
@@ -118,11 +124,6 @@ def sweep(
     results = SweepResults.of_results(run_plan(plan, checked, view, space=space))
     view.note(f"\n{results}")
     return results
-
-
-def _first_of_each(axes: Axes) -> dict[str, Any]:
-    """One value of each axis."""
-    return {name: next(iter(given), "") if isinstance(given, list | tuple) else given for name, given in axes.items()}
 
 
 def _with_options(function: Callable[..., Any]) -> inspect.Signature:
@@ -162,13 +163,6 @@ def _of_ray_tune(options: Mapping[str, Any]) -> dict[str, Any]:
         value = given.pop(theirs)
         given[ours] = below(str(value), given["name"]) if ours == "out" else value
     return given
-
-
-def _unknown_option(name: str, workload: Workload) -> ConfigError:
-    if name in workload.schema().specs:
-        return ConfigError(f"{name} is no option of sweep but a field of {workload.name}; put it into the axes.")
-    names = ["workload", *field_specs(Options)]
-    return ConfigError(f"{name} is no option of sweep; {did_you_mean(name, names)}the options are {', '.join(names)}.")
 
 
 def run_plan(

@@ -15,7 +15,6 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.cli.console import Parser
 from dmls_ray.cli.request import Request, parse_request
-from dmls_ray.cli.sweep_command import preset_of_file
 from dmls_ray.cli.sweep_output import (
     _show_best,
     describe_estimate,
@@ -24,7 +23,7 @@ from dmls_ray.cli.sweep_output import (
     winner_options,
 )
 from dmls_ray.config.options import Options
-from dmls_ray.config.sweep_file import sweep_file_text
+from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
 from dmls_ray.execution.planning import FolderState, make_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.workloads.base import Workload
@@ -62,7 +61,7 @@ def asked_again(workload: Workload, config: dict[str, Any], folder: Path) -> Req
     assert described is not None
     asked = Options(search=True, searcher="random", trials=4, oversubscribe=True, run_timeout=60)
     (folder / "best.toml").write_text(sweep_file_text(described, winner_options(asked), repeats=5))
-    preset, what = preset_of_file(str(folder / "best.toml"))
+    preset, what = read_sweep_file(str(folder / "best.toml"))
     return parse_request(Parser(), preset, [], what)
 
 

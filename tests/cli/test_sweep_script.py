@@ -11,9 +11,9 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cli.console import Parser
-from dmls_ray.cli.presets import Preset
 from dmls_ray.cli.request import kept_defaults, parse_request
 from dmls_ray.cli.sweep_script import main
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import results
@@ -83,10 +83,7 @@ BAD_INPUT = [
     (["--trials", "3"], "trials=3 only applies to a search; add --search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid cannot enumerate"),
     (["--range", "lr", "low", "1"], "the range of lr from low to 1 needs two numbers"),
-    (
-        ["--search", "--metric", "val_loss"],
-        "--metric val_loss: unknown metric; classification reports train_loss,",
-    ),
+    (["--search", "--metric", "val_loss"], "--metric val_loss: unknown metric; classification reports train_loss,"),
     (
         ["--search", "--metric", "validation_loss"],
         "--metric validation_loss needs validation samples, and validation_share=0 holds none out; add "

@@ -15,11 +15,11 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
-from dmls_ray.cli.presets import Preset
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.config.axes import Range
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import make_search_space
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import plan_of, proposed_before
 from dmls_ray.execution.recorder import describe_session

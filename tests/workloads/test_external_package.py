@@ -65,7 +65,7 @@ def run(config, rank, emit):
 '''
 
 SCRIPT = """
-from dmls_ray.cli.presets import Preset
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
