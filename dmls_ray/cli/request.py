@@ -82,8 +82,10 @@ def parse_request(
     add_workload_flags(parser, default)
     first, _ = parser.parse_known_args([word for word in words if word not in ("-h", "--help", "--help-all")])
     what = with_flags(what, first)
-    ranged = [name for name, given in preset.axes.items() if isinstance(given, Range)]
-    workload = workload_of_what(what, default, [*ranged, *(name for name, *_ in (*first.range, *first.log_range))])
+    ranged = [name for name, *_ in (*first.range, *first.log_range)]
+    if preset.workload is None:
+        ranged += [name for name, given in preset.axes.items() if isinstance(given, Range)]
+    workload = workload_of_what(what, default, ranged)
     schema = workload.schema()
     if about_flags := workload.about_flags():
         parser.description = f"{parser.description}\n{about_flags}"

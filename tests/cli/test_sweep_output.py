@@ -180,5 +180,5 @@ def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted
     assert searched.returncode == 0, searched.stderr
     (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  dmls-ray sweep ")]
     words = shlex.split(command)[1:]
-    assert "[set]\nrate = [" in Path(words[1]).read_text()
+    assert "[set]\nrate = 0." in Path(words[1]).read_text()
     assert subprocess.run([sys.executable, "-m", "dmls_ray", *words], check=False).returncode == 0

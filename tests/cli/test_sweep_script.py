@@ -180,6 +180,8 @@ def test_default_axes_that_a_function_lacks_are_left_out_and_named(
     assert replaced.stdout.startswith("Left out: batch_per_rank, dropout (not for the configuration of own_function:")
     assert "optimizer=lion" in replaced.stdout
     assert " lr=0.0" in replaced.stdout
+    of_a_dict = sweep_in_process("search", "--train", f"{FUNCTIONS}:of_a_dict", "--range", "x", "0", "1", "--dry-run")
+    assert of_a_dict.stdout.startswith("Left out: lr, batch_per_rank, optimizer, dropout (not for "), of_a_dict.stderr
     few = sweep_in_process("regularization", *flags)
     assert few.stdout.startswith("Left out: dropout, batch_norm, label_smoothing, ")
 
