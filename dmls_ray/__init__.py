@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmls_ray.analysis.sweep_results import SweepResults as SweepResults
     from dmls_ray.analysis.sweep_results import load as load
+    from dmls_ray.config.axes import Range as Range
     from dmls_ray.config.options import Options as Options
-    from dmls_ray.config.search_space import Range as Range
     from dmls_ray.execution.planning import make_plan as make_plan
     from dmls_ray.execution.run_plan import sweep as sweep
     from dmls_ray.records.model import RunRecord as RunRecord
@@ -33,7 +33,7 @@ _MODULES = {
     "InputError": "util.errors",
     "Options": "config.options",
     "Outcome": "records.outcome",
-    "Range": "config.search_space",
+    "Range": "config.axes",
     "RankInfo": "training.rank",
     "RunRecord": "records.model",
     "SweepResults": "analysis.sweep_results",

@@ -106,7 +106,7 @@ def sweep_command(tmp_path: Path) -> Command:
 @pytest.fixture(autouse=True)
 def unsupervised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts that a test runs in this process are not started again in another one."""
-    monkeypatch.setattr("dmls_ray.cli.sweep_script.is_to_be_supervised", lambda arguments: False)
+    monkeypatch.setattr("dmls_ray.cli.call.is_to_be_supervised", lambda arguments: False)
 
 
 @pytest.fixture

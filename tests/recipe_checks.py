@@ -19,8 +19,9 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.sweep_script import main
 from dmls_ray.config.options import FLAGS, Options
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.launchers.command import run_command

@@ -126,7 +126,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {}
     for module, path in MODULES.items():
         name = module.removesuffix(".__init__")
-        graph[name] = set(imports(path, at_top=True)) - {name}
+        # In cli, no import inside a function or for a type checker closes a circle, either.
+        graph[name] = set(imports(path, at_top=".cli." not in module)) - {name}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 

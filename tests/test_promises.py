@@ -55,7 +55,7 @@ OF_NO_COLUMN = {
 }
 
 FILES_OF_RUNS = {
-    "runs/<run>/rank<n>.log": ("rank0.log", "tests/cli/test_sweep_what.py"),
+    "runs/<run>/rank<n>.log": ("rank0.log", "tests/cli/test_sweep_command.py"),
     "trace-rank0.json.gz": ("trace_name(0)", "tests/training/test_further_steps.py"),
     "weights.pt": ("weights.pt", "tests/test_sweeps.py"),
     "weights.json": ("weights.json", "tests/test_sweeps.py"),

@@ -164,7 +164,9 @@ def test_without_restarts_the_command_ends_with_one_line_and_the_same_command_co
 def test_the_supervisor_gives_up_after_restarts_without_a_new_run(tmp_path: Path) -> None:
     (tmp_path / "dying.py").write_text(
         "import os, signal\n"
-        "from dmls_ray.cli.sweep_script import Preset, main, is_to_be_supervised\n"
+        "from dmls_ray.cli.call import is_to_be_supervised\n"
+        "from dmls_ray.config.sweep_file import Preset\n"
+        "from dmls_ray.cli.sweep_script import main\n"
         "if __name__ == '__main__':\n"
         "    if not is_to_be_supervised(None):\n"
         "        print('started', flush=True)\n"

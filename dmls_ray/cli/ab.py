@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
+
 from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
 from dmls_ray.analysis.json_objects import Ab, EffectObject
 from dmls_ray.analysis.words import amount_text
-from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
+from dmls_ray.cli.call import Call
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, print_json, say
 from dmls_ray.cli.largest import field_of_largest
 from dmls_ray.cli.request import parse_request
-from dmls_ray.cli.sweep_command import measure, show_plan_of
+from dmls_ray.cli.sweep_command import measure, parser_of, print_plan
 from dmls_ray.cli.sweep_flags import flag_of
 from dmls_ray.cli.sweep_output import show_results, summary_of
-from dmls_ray.cli.sweep_script import Preset
+from dmls_ray.cli.what import asks_for_help, folder_of, take_what
 from dmls_ray.config.options import Until
-from dmls_ray.execution.supervisor import Heartbeat
+from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.programs import is_program
 
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
@@ -28,22 +33,36 @@ _PHRASES = {
 """Name of a measure -> what a revision is or takes, against the other one."""
 
 
-def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
-    """Compare two revisions in the same blocks; returns the exit code.
+_EXAMPLE = "dmls-ray ab main HEAD -- sweep train.py"
 
-    Raises:
-        InputError: a word or a combination of words is wrong; nothing was started.
+
+def ab(call: Call) -> int:
+    """usage: dmls-ray ab A B [flags] -- sweep train.py [flags] [-- arguments of the script]
+
+    Say whether revision B of a training script is slower than revision A, by runs of both in the same blocks: keep,
+    discard or cannot say. A and B are branches, tags or commits of the script's git repository; . means the files as
+    they are.
+
+    Slower means by more than --equivalent 2%. Runs are repeated until that is decided, within --budget 10m. They start
+    in copies of the repository, which include untracked files; --share data lets them read a large folder in place.
+    --format github writes the verdict as an annotation, json everything as one object.
+    Exit codes: 0 keep, 1 A does not train, 2 wrong usage, 3 discard, 4 cannot say, 130 stopped.
+    Example: dmls-ray ab origin/main HEAD -- sweep train.py --steps 50 -- --data /d
     """
-    request = parse_request(parser, preset, [*preset.given, *words])
+    if asks_for_help(call):
+        print(inspect.getdoc(ab))
+        return EXIT_OK
+    preset, what, words = _asked(call)
+    request = parse_request(parser_of(preset, call), preset, words, what, formats=("text", "json", "github"))
     if name := field_of_largest(request.axes):
         raise ConfigError(f"{flag_of(name)} max may differ between the revisions; give values.")
     if request.options.search:
         raise ConfigError("--search: runs of a search share the machine, so their speeds say nothing; leave it out.")
     if request.dry_run:
-        return show_plan_of(request)
-    results, plan = measure(request, heartbeat)
+        return print_plan(request)
+    results, plan = measure(request, call)
     summary = summary_of(results, plan, request.options)
-    first, second = request.axes["revision"]
+    first, second = plan.axes["revision"]
     verdict = judge_slowdown(summary.table, "revision", (first, second), request.options.until or Until())
     code = _CODES[verdict.word]
     if request.is_json:
@@ -61,6 +80,35 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
     say(console, line, "bold")
     return code
+
+
+def _asked(call: Call) -> tuple[Preset, What, list[str]]:
+    """What a call asks, the script that it runs, and the words of flags, on both sides of the first --.
+
+    Raises:
+        ConfigError: there are not two revisions, or no script is named.
+    """
+    end = call.words.index("--") if "--" in call.words else len(call.words)
+    has_revision = "--revision" in call.words
+    revisions = call.take(len([*itertools.takewhile(lambda word: not word.startswith("-"), call.words[:end])]))
+    if len(set(revisions)) != 2 or has_revision:
+        raise ConfigError(f"name two revisions, and no more: {_EXAMPLE}.")
+    flags = call.words[: end - len(revisions)]
+    command, script, *_ = [*call.words[len(flags) + 1 :], "", ""]
+    if command != "sweep" or not (script == "-m" or is_program(script)):
+        raise ConfigError(f"say after -- which script is run: {_EXAMPLE}.")
+    call.take(len(flags) + 2)
+    script = take_what(call)
+    preset = Preset(
+        name=f"{folder_of(script)}-ab",
+        axis="revision",
+        axes={},
+        description=f"Compare revisions {' and '.join(revisions)} of {script}.",
+        # A verdict needs an interval much narrower than the 2% that may be lost.
+        options={"budget": 600.0, "within": 0.005, "whole_blocks": True},
+        workload=None,
+    )
+    return preset, What(train=script), ["--revision", *revisions, *flags, *call.words]
 
 
 def _reason(verdict: Verdict, first: str, second: str) -> str:

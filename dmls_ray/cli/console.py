@@ -17,7 +17,6 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from dmls_ray.analysis.export.text_tables import LEFT_ALIGNED, plain_columns
 from dmls_ray.config.options import FLAGS
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.text import did_you_mean, escape_control_chars
@@ -169,6 +168,8 @@ def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Se
         console: where to.
         spare: heads of columns that may be left out, the first first.
     """
+    from dmls_ray.analysis.export.text_tables import plain_columns
+
     frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
     if len(frame) > MOST_DRAWN:
         try:
@@ -193,6 +194,8 @@ def print_table(frame: pd.DataFrame, console: rich_console.Console, *, spare: Se
 
 def _drawn(columns: dict[str, list[str]]) -> Table:
     """The table for the terminal, whose columns of words take as many lines as they need."""
+    from dmls_ray.analysis.export.text_tables import LEFT_ALIGNED
+
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name, (head, *_) in columns.items():
         # As texts: what looks like mark-up in a name is none.

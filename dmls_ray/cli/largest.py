@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from dmls_ray.analysis.findings.knee import CLOSE, Knee, knees_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.words import amount_text
 from dmls_ray.cli.request import Request
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cluster.held_group import HeldGroup
-from dmls_ray.config.options import Options, Until
-from dmls_ray.config.search_space import Largest
+from dmls_ray.config.axes import Axes, Largest
+from dmls_ray.config.options import Until
 from dmls_ray.execution.largest import LargestFit
 from dmls_ray.execution.planning import plan_sweep
-from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.view import ProgressConsole, View
+from dmls_ray.execution.prober import Prober
 from dmls_ray.util.errors import ConfigError
 
 _MOST_VALUES = 5
 """Values that are compared where none but the largest was asked for: each is half of the one before."""
 
 
-def field_of_largest(axes: Mapping[str, Any]) -> str:
+def field_of_largest(axes: Axes) -> str:
     """The field whose largest value is asked for; empty where none is.
 
     Raises:
         ConfigError: those of several are.
     """
-    names = [name for name, given in axes.items() if any(isinstance(value, Largest) for value in _listed(given))]
+    names = []
+    for name, given in axes.items():
+        if isinstance(given, tuple) and any(isinstance(value, Largest) for value in given):
+            names.append(name)
     if len(names) > 1:
         flags = " and ".join(f"{flag_of(name)} max" for name in names)
         raise ConfigError(f"{flags} depend on each other; give max to one of them.")
     return names[0] if names else ""
 
 
-def with_largest(request: Request, name: str, options: Options, heartbeat: Heartbeat) -> Request:
+def with_largest(request: Request, name: str, prober: Prober) -> Request:
     """The request with the largest value that fits, found by short runs.
 
     Args:
         request: what was asked.
         name: the field whose largest value it asks for.
-        options: as of `begun`.
-        heartbeat: reports to the supervisor of this process.
+        prober: makes the short runs.
 
     Raises:
         ConfigError: nothing fits, or nothing may be run.
@@ -52,27 +51,21 @@ def with_largest(request: Request, name: str, options: Options, heartbeat: Heart
     if request.dry_run:
         raise ConfigError(f"{flag_of(name)} max is found by short runs, which --dry-run does not start; give values.")
     given = request.axes[name]
-    others = {other: values for other, values in request.axes.items() if other != name}
+    assert isinstance(given, tuple)
     default = request.workload.schema().specs[name].default
     numbers = [value for value in given if isinstance(value, int)]
     if not numbers and isinstance(default, int) and default > 0:
         numbers = [default]
     smallest = min(numbers, default=1)
     # What cannot be run with the largest value, either, is refused before runs look for it.
-    plan_sweep({**others, name: smallest}, request.options, request.workload, variants=request.variants)
-    console = ProgressConsole(is_aside=request.is_json)
-    with View(console, is_live=False) as view, HeldGroup(options) as held:
-        fit = LargestFit(request.workload, others, name, options, view, heartbeat, held)
-        largest = fit.find(smallest)
-    values = [_settled(value, largest) for value in given]
+    plan_sweep({**request.axes, name: (smallest,)}, request.options, request.workload, variants=request.variants)
+    largest = LargestFit(prober, request.axes, name).find(smallest)
+    values = []
+    for value in given:
+        values.append(max(1, int(value.share * largest)) if isinstance(value, Largest) else value)
     if len(values) == 1:
         values = sorted({max(1, values[0] >> halvings) for halvings in range(_MOST_VALUES)})
-    return replace(request, axes={**request.axes, name: values}, options=options)
-
-
-def _settled(value: Any, largest: int) -> Any:
-    """A value of the axis, with a number in place of `max`."""
-    return max(1, int(value.share * largest)) if isinstance(value, Largest) else value
+    return replace(request, axes={**request.axes, name: tuple(values)}, options=prober.options)
 
 
 def describe_knees(table: Table, name: str, until: Until) -> Iterator[str]:
@@ -90,7 +83,3 @@ def _describe(knee: Knee, name: str) -> str:
         open_values = ", ".join(f"{trial.records[0].config[name]:,}" for trial in knee.undecided)
         line += f"; undecided: {open_values}"
     return f"{line}."
-
-
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]

@@ -1,53 +1,55 @@
-"""`dmls-ray`: its commands, and the module of each.
+"""`dmls-ray`: its commands, and the module of each, which is loaded when the command is chosen.
 
-Those of `STARTING` run a sweep. Those of `COMMANDS` start nothing: they read the results of sweeps, also in a folder
-that was copied from a cluster, and load neither PyTorch nor Ray.
+Those of `STARTING` run a sweep. The others start nothing: they read the results of sweeps, also in a folder that was
+copied from a cluster, and load neither PyTorch nor Ray.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from dmls_ray.cli.console import (
-    EXIT_BAD_INPUT,
-    EXIT_CODES,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    Console,
-    Parser,
-    parse,
-    print_error,
-)
+from dmls_ray.cli.call import Call, start
 from dmls_ray.util.errors import InputError
 from dmls_ray.util.interpreter import discard_output, gc_disabled, use_utf8
 
-COMMANDS = {
-    "report": "files",
-    "table": "tables",
-    "figures": "files",
-    "compare": "tables",
-    "advise": "tables",
-    "ls": "runs",
-    "show": "runs",
-    "export": "files",
-    "tensorboard": "files",
-    "copy": "files",
-}
-"""Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
+if TYPE_CHECKING:
+    from dmls_ray.cli.console import Parser
 
 STARTING = {
-    "sweep": ("dmls_ray.cli.sweep_what:sweep_what", "Measure each combination of the flags of a training script"),
-    "tune": ("dmls_ray.cli.sweep_what:tune_what", "Find the fastest settings of a training script"),
-    "ab": ("dmls_ray.cli.sweep_what:ab_what", "Say whether one revision of a training script is slower than another"),
-    "doctor": ("dmls_ray.cli.doctor:doctor", "Measure which differences this machine can show"),
+    "sweep": ("sweep_command", "Measure each combination of the flags of a training script"),
+    "tune": ("tune", "Find the fastest settings of a training script"),
+    "ab": ("ab", "Say whether one revision of a training script is slower than another"),
+    "doctor": ("doctor", "Measure which differences this machine can show"),
 }
-"""Each command that starts runs -> its function, which exits, and what it does."""
+COMMANDS = {
+    **STARTING,
+    "report": ("commands.files", "Write the report of a sweep again: report.html, one file that needs no network"),
+    "table": ("commands.tables", "Print the table of a sweep and its answer, or a table for one question"),
+    "figures": ("commands.files", "Draw the figures of a sweep as PNG, SVG and PDF"),
+    "compare": (
+        "commands.tables",
+        "Compare two sweeps: which configurations are faster or slower in B than in A, beyond chance",
+    ),
+    "advise": ("commands.tables", "Rank the configurations of a sweep by an objective, with intervals and verdicts"),
+    "ls": ("commands.runs", "List the sweeps below a folder"),
+    "show": ("commands.runs", "Show one run: its configuration, outcome, phases, epochs and ranks, and its log"),
+    "export": ("commands.files", "Write runs, ranks and epochs of a sweep as files for other programs"),
+    "tensorboard": ("commands.files", "Write the files of TensorBoard again, from the records"),
+    "copy": (
+        "commands.files",
+        "Add the runs of a sweep to another folder or URI; existing runs stay, and no run is added twice",
+    ),
+}
+"""Each command -> its module in `dmls_ray.cli`, and what it does, in the order of --help.
+
+The module has a function of this name, which returns the exit code. One that reads results has the flags that
+`<command>_arguments` adds.
+"""
 
 _DESCRIPTION = (
     "Measure training with PyTorch, and read the results of sweeps: tables, figures, comparisons and advice. Start "
@@ -61,12 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: the command line, without the program; sys.argv's by default.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = "dmls-ray"
+    if arguments is None and words[:1] and words[0] in STARTING:
+        start(_do, name)
+    from dmls_ray.cli.console import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Console, parse, print_error
+
     if arguments is None:
         use_utf8()
-    name = "dmls-ray"
-    if arguments is None and sys.argv[1:2] and sys.argv[1] in STARTING:
-        pkgutil.resolve_name(STARTING[sys.argv[1]][0])(sys.argv[2:])
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parse(_parser(name, words), words)
         name = given.parser.prog
@@ -91,20 +95,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+def _do(call: Call) -> int:
+    """Do what the command that the first word names does."""
+    [command] = call.take(1)
+    module = importlib.import_module(f"dmls_ray.cli.{STARTING[command][0]}")
+    code: int = getattr(module, command)(call)
+    return code
+
+
 def _parser(name: str, words: Sequence[str]) -> Parser:
-    """The parser of the command that the words begin with, or of all commands."""
+    """The parser of all commands, with the flags of the one that the words begin with."""
+    from dmls_ray.cli.console import EXIT_CODES, Parser
+
     parser = Parser(prog=name, description=_DESCRIPTION, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"dmls_ray {version('dmls_ray')}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command, (_, summary) in STARTING.items():
-        subparsers.add_parser(command, help=summary)
-    # The other commands' modules are not loaded.
-    for command in {*words[:1]} & COMMANDS.keys() or COMMANDS:
-        module = importlib.import_module(f"dmls_ray.cli.commands.{COMMANDS[command]}")
-        run = getattr(module, command)
-        description = inspect.getdoc(run) or ""
-        summary = description.partition("\n")[0].rstrip(".")
-        subparser = subparsers.add_parser(command, help=summary, description=description)
-        getattr(module, f"{command}_arguments")(subparser)
-        subparser.set_defaults(command=run, parser=subparser)
+    for command, (module_name, summary) in COMMANDS.items():
+        subparser = subparsers.add_parser(command, help=summary)
+        if command in words[:1] and command not in STARTING:
+            module = importlib.import_module(f"dmls_ray.cli.{module_name}")
+            run = getattr(module, command)
+            subparser.description = inspect.getdoc(run)
+            getattr(module, f"{command}_arguments")(subparser)
+            subparser.set_defaults(command=run, parser=subparser)
     return parser

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.config.search_space import Range
+from dmls_ray.config.axes import Range
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.workloads.grayscale.workload import IMPLEMENTATIONS
 
 _PRESETS = (
@@ -124,7 +124,7 @@ _PRESETS = (
             """,
         axis="machines",
         axes={"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": [32]},
-        layout="machines",
+        options={"layout": "machines"},
     ),
     Preset(
         name="optimizer",
@@ -135,11 +135,7 @@ _PRESETS = (
             one. Without weight decay, adamw is the same as adam; add --weight-decay 0.01 to compare them.
             """,
         axis="optimizer",
-        axes={
-            "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
-            "batch_per_rank": [32],
-            "world_size": [1],
-        },
+        axes={"optimizer": ["adam", "adamw", "sgd", "rmsprop"], "batch_per_rank": [32], "world_size": [1]},
     ),
     Preset(
         name="precision",

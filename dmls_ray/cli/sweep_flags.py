@@ -67,7 +67,12 @@ class SweepParser(Parser):
         formatter.start_section("usual flags")
         own = _group(self, _OWN)._group_actions[:_MOST_OWN]
         usual = [action for action in self._actions if action.dest in _DESCRIBED and action not in own]
-        formatter.add_arguments(map(_in_a_sentence, [*own, *usual]))
+        for action in (*own, *usual):
+            # The first sentence of the help, and the default.
+            text, bracket, default = (action.help or "").partition(" (default: ")
+            short = copy.copy(action)
+            short.help = re.split(r"[.;:] ", text)[0] + bracket + default
+            formatter.add_argument(short)
         formatter.end_section()
         named = map(_names_of, self._action_groups)
         formatter.add_text("\n".join(["all flags, which --help-all describes:", *filter(None, named)]))
@@ -92,14 +97,6 @@ def _names_of(group: Any) -> str:
     return textwrap.fill(
         text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
     )
-
-
-def _in_a_sentence(action: argparse.Action) -> argparse.Action:
-    """A flag with the first sentence of its help, and the default."""
-    text, bracket, default = (action.help or "").partition(" (default: ")
-    short = copy.copy(action)
-    short.help = re.split(r"[.;:] ", text)[0] + bracket + default
-    return short
 
 
 def add_workload_flags(parser: Parser, default: str) -> None:
@@ -192,7 +189,13 @@ def _add_flag(group: Any, spec: FieldSpec, default: Any, aliases: Sequence[str],
     metavar = "{" + ",".join(map(as_flag_value, choices)) + "}" if choices else spec.type.upper()
     if spec.setting.reads:
         metavar = _METAVARS[spec.setting.reads]
-    help_text = re.sub(r"(?<!\.)\.$", "", spec.help) + _shown_default(spec, default)
+    # A default is one value, and a script has several.
+    values: Sequence[Any] = default if isinstance(default, list) else [default]
+    unit = "s" if spec.setting.reads is seconds_of else ""
+    shown = " ".join(as_flag_value(value) + unit for value in values if value is not None)
+    help_text = re.sub(r"(?<!\.)\.$", "", spec.help)
+    if shown:
+        help_text += f" (default: {shown})"
     group.add_argument(
         flag_of(spec.name),
         *map(flag_of, aliases),
@@ -202,11 +205,3 @@ def _add_flag(group: Any, spec: FieldSpec, default: Any, aliases: Sequence[str],
         default=argparse.SUPPRESS,
         **how,
     )
-
-
-def _shown_default(spec: FieldSpec, default: Any) -> str:
-    # A default is one value, and a script has several.
-    values: Sequence[Any] = default if isinstance(default, list) else [default]
-    unit = "s" if spec.setting.reads is seconds_of else ""
-    shown = " ".join(as_flag_value(value) + unit for value in values if value is not None)
-    return f" (default: {shown})" if shown else ""

@@ -182,7 +182,7 @@ def _show_best(summary: SweepSummary, plan: Plan, request: Request, console: Pro
     folder = below("results", where.rpartition("/")[2]) if is_uri(where) else where
     path = Path(f"{folder}-best.toml")
     text = sweep_file_text(
-        {**described, "axes": {**described["axes"], "seed": [seed + plan.repeats * SEED_STRIDE]}},
+        {**described, "axes": {**described["axes"], "seed": seed + plan.repeats * SEED_STRIDE}},
         winner_options(request.options),
         repeats=CONFIRMING_REPEATS,
         out=f"{where}-best",
@@ -208,7 +208,7 @@ def describe_winner(workload: Workload, config: Mapping[str, Any]) -> Mapping[st
             continue
         value = spec.check(config[name])  # a tuple is a list in a record
         if repr(value) != repr(spec.default):
-            axes[name] = [value]
+            axes[name] = [value] if isinstance(value, tuple) else value
     return workload.describe_sweep(axes)
 
 

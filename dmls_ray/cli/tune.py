@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,41 +12,103 @@ from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
 from dmls_ray.analysis.words import amount_text, why_text
 from dmls_ray.analysis.words_on_training import training_text
-from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, print_json, say
-from dmls_ray.cli.request import parse_request
-from dmls_ray.cli.sweep_command import begun
+from dmls_ray.cli.call import Call
+from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
+from dmls_ray.cli.request import Request, parse_request
+from dmls_ray.cli.sweep_command import parser_of, probing
 from dmls_ray.cli.sweep_flags import flag_of
-from dmls_ray.cli.sweep_script import Preset
-from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.cli.what import asks_for_help, folder_of, take_what
 from dmls_ray.cluster.resources import local_resources
+from dmls_ray.config.axes import Range
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.options import Until
-from dmls_ray.config.search_space import Range
+from dmls_ray.config.sweep_file import Preset, What
 from dmls_ray.config.tunables import ROLES, roles_of
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.execution.planning import results_location
-from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.tuning import Tried, Tuner, Tuning
-from dmls_ray.execution.view import ProgressConsole, View
+from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.programs import is_program
 from dmls_ray.util.text import did_you_mean
 
 
-def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
-    """Find the fastest settings of what the command line names; returns the exit code.
+def tune(call: Call) -> int:
+    """usage: dmls-ray tune WHAT [flags] [-- arguments of the script]
 
-    Raises:
-        InputError: a word or a combination of words is wrong; nothing was started.
+    Find the fastest settings of a training within --budget 10m, without changing what is trained: loader workers,
+    threads, micro-batch and accumulation at one global batch, compile, and others that its flags allow.
+    --change-training also tries the batch, the precision and the optimizer. It ends with a command to paste. To choose
+    a batch size or a number of ranks, use: dmls-ray sweep train.py --batch-size 16 32 64 --world-size 1 2.
+
+    WHAT is a script (train.py), a function (module:function) or a workload (classification).
+    dmls-ray tune WHAT --help lists the flags. --budget is the time of the whole search; --steps 20 makes runs shorter.
+    Example: dmls-ray tune train.py --budget 10m -- --data /d
     """
+    if asks_for_help(call):
+        print(inspect.getdoc(tune))
+        return EXIT_OK
+    name = take_what(call)
+    what = What(train=name) if is_program(name) or ":" in name else What(workload=name)
+    preset = Preset(
+        name=f"{folder_of(name)}-tune",
+        axis=None,
+        axes={},
+        description=f"Find the fastest settings of {name}. --budget is the time of the whole search.",
+        options={"budget": 600.0, "whole_blocks": True},
+        workload=None,
+    )
+    parser = parser_of(preset, call)
     help_text = "Try settings that change what is trained, too: batch, precision, optimizer"
     parser.add_argument("--change-training", action="store_true", help=help_text)
     help_text = "Flag of a setting that is not recognized by name, or none for no flag: --flag batch=--bs workers=none"
     parser.add_argument("--flag", nargs="+", action="extend", default=[], metavar="SETTING=FLAG", help=help_text)
-    request = parse_request(parser, preset, [*preset.given, *words])
+    request = parse_request(parser, preset, call.words, what)
     specs = request.workload.schema().specs
     roles = roles_of(specs, _corrected(request.given["flag"], specs))
     workload, given = request.workload.split_off(tuple(specs))
     base = {**given, **{name: _one_value(name, values) for name, values in request.axes.items()}}
+    asked = request.options
+    _check(request)
+    assert asked.budget is not None
+    console = ProgressConsole(is_aside=request.is_json)
+    with probing(request, call) as prober:
+        where = str(results_location(prober.options))
+        # A race has a budget of its own.
+        options = replace(prober.options, budget=Until.budget)
+        tuner = Tuner(
+            replace(prober, workload=workload, options=options),
+            base,
+            budget_s=asked.budget,
+            cores=max(1, local_resources().cores // int(base.get("world_size", 1))),
+            change_training=request.given["change_training"],
+            roles=roles,
+        )
+        if not tuner.measure_start():
+            say(
+                console,
+                "The training with its present settings did not end ok, so nothing was tried; dmls-ray show "
+                "RUN says why.",
+            )
+            return EXIT_FAILED
+        say(console, describe_settings(tuner.found, specs))
+        found = tuner.search()
+    start, best = workload.command_of(found.base), workload.command_of(found.settings)
+    if request.is_json:
+        print_json(json_object(found, where, start, best if found.is_faster else start))
+        return EXIT_OK
+    say(console, "")
+    for line in describe(found, start, best):
+        say(console, line)
+    say(console, f"runs      {where}; dmls-ray table {shlex.quote(where)} shows all of them")
+    return EXIT_OK
+
+
+def _check(request: Request) -> None:
+    """
+    Raises:
+        ConfigError: an option does not go with a search for settings.
+    """
     asked = request.options
     if request.dry_run:
         raise ConfigError(
@@ -60,46 +123,15 @@ def tune(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat)
         raise ConfigError(f"--repeats {asked.repeats}: tune repeats until a setting is decided; leave it out.")
     if asked.budget is None:
         raise ConfigError("--budget none: tune needs a time in which to search; give --budget 10m, for example.")
-    options = begun(request, heartbeat)
-    console = ProgressConsole(is_aside=request.is_json)
-    with View(console, is_live=False) as view, HeldGroup(options) as held:
-        tuner = Tuner(
-            workload, base, replace(options, budget=Until.budget), view, heartbeat, held,
-            budget_s=asked.budget,
-            cores=max(1, local_resources().cores // int(base.get("world_size", 1))),
-            change_training=request.given["change_training"],
-            roles=roles,
-        )  # fmt: skip
-        if not tuner.measure_start():
-            say(
-                console,
-                "The training with its present settings did not end ok, so nothing was tried; dmls-ray show "
-                "RUN says why.",
-            )
-            return EXIT_FAILED
-        say(console, describe_settings(tuner.found, specs))
-        found = tuner.search()
-    start, best = workload.command_of(found.base), workload.command_of(found.settings)
-    where = str(results_location(options))
-    if request.is_json:
-        print_json(json_object(found, where, start, best if found.is_faster else start))
-        return EXIT_OK
-    say(console, "")
-    for line in describe(found, start, best):
-        say(console, line)
-    say(console, f"runs      {where}; dmls-ray table {shlex.quote(where)} shows all of them")
-    return EXIT_OK
 
 
-def _one_value(name: str, values: Any) -> Any:
+def _one_value(name: str, values: tuple[Any, ...] | Range) -> Any:
     """
     Raises:
         ConfigError: the flag has several values.
     """
     if isinstance(values, Range):
         raise ConfigError(f"--range {name} {values.low:g} {values.high:g}: tune starts from one value; give one.")
-    if not isinstance(values, list | tuple):
-        return values
     if len(values) != 1:
         raise ConfigError(f"{flag_of(name)} {' '.join(map(str, values))}: tune starts from one value; give one.")
     return values[0]
@@ -155,7 +187,10 @@ def describe(found: Tuning, start: str, best: str) -> Iterator[str]:
         head = "why"
     else:
         yield f"Set       {start}"
-        yield f"          as it is: {_describe_nothing(found)}"
+        why = f"nothing was tried; a run takes {found.run_s:.0f} s: give a longer --budget, or fewer --steps"
+        if found.kept or found.lost:
+            why = "nothing that was tried is faster beyond chance"
+        yield f"          as it is: {why}"
         head = "withdrawn"
     yield from _listed(head, [_describe_step(tried) for tried in found.kept])
     if found.gain is not None and not found.is_faster:
@@ -192,12 +227,6 @@ def _tried_object(tried: Tried) -> TriedObject:
         last_losses=tried.last_losses,
         is_forbidden=tried.is_forbidden,
     )
-
-
-def _describe_nothing(found: Tuning) -> str:
-    if found.kept or found.lost:
-        return "nothing that was tried is faster beyond chance"
-    return f"nothing was tried; a run takes {found.run_s:.0f} s: give a longer --budget, or fewer --steps"
 
 
 def _listed(head: str, texts: Sequence[str]) -> list[str]:

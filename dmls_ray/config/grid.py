@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.axes import Axes, Range
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig, Schema
 from dmls_ray.config.value_texts import as_flag_value
@@ -21,6 +22,23 @@ SEED_STRIDE = 10_000
 """Repeat r trains with seed + r x SEED_STRIDE (modulo 2**31), so that neighbouring seeds on an axis share no run."""
 
 
+@dataclass(frozen=True)
+class Refused:
+    """Values that do not go together, in place of their configuration."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def seed(self) -> int:
+        return int(self.values["seed"])
+
+    def canonical(self) -> dict[str, Any]:
+        """The values as they were given."""
+        return dict(self.values)
+
+    factors = canonical
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One trial with one seed.
@@ -29,10 +47,8 @@ class Run:
     can be compared in pairs, block by block.
     """
 
-    values: Mapping[str, Any]
-    """The configuration as plain values."""
-    config: RuntimeConfig | None
-    """The configuration; None where the values do not go together."""
+    config: RuntimeConfig | Refused
+    """The configuration; `Refused` where the values do not go together."""
     trial_id: str
     """The hash of the configuration, and of the user's code and data where it has any."""
     identity: Identity = field(default_factory=Identity)
@@ -53,12 +69,17 @@ class Run:
         return f"{self.trial_id}-{self.repeat}"
 
     @property
+    def values(self) -> Mapping[str, Any]:
+        """The fields of the configuration as plain values."""
+        return self.config.canonical()
+
+    @property
     def seed(self) -> int:
-        return int((self.values["seed"] + self.repeat * SEED_STRIDE) % 2**31)
+        return int((self.config.seed + self.repeat * SEED_STRIDE) % 2**31)
 
     def label(self, varied: Sequence[str]) -> str:
         """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
-        values = self.config.factors() if self.config else self.values
+        values = self.config.factors()
         names = [name for name in varied if name not in self.unchanged]
         parts = [BASELINE] if self.is_baseline else []
         parts += [f"{name}={values[name]}" for name in names if values.get(name) is not None]
@@ -66,8 +87,11 @@ class Run:
 
     def seeded(self) -> RuntimeConfig:
         """The configuration with the seed of this run: what a rank trains with."""
-        assert self.config is not None, self.skip
-        return self.config.replace(seed=self.seed)
+        assert isinstance(self.config, RuntimeConfig), self.skip
+        # The other values were checked when the configuration was made.
+        config = copy.copy(self.config)
+        object.__setattr__(config, "seed", self.seed)
+        return config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +105,8 @@ class Plan:
     runs: tuple[Run, ...]
     changed: tuple[str, ...] = ()
     """The fields that variants change."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Recorded values that are no fields: the workload or the function."""
     asked: Mapping[str, Any] | None = None
     """What was asked, as a sweep file has it; None where no file can."""
 
@@ -112,8 +138,7 @@ def skipped_values(plan: Plan) -> list[str]:
         by_value: dict[str, list[Run]] = {}
         for run in plan.runs:
             if name not in run.unchanged:
-                factors = run.config.factors() if run.config else run.values
-                by_value.setdefault(as_flag_value(factors.get(name)), []).append(run)
+                by_value.setdefault(as_flag_value(run.config.factors().get(name)), []).append(run)
         left = [value for value, runs in by_value.items() if not all(run.skip for run in runs)]
         for value, runs in by_value.items():
             if value not in left:
@@ -132,7 +157,7 @@ def _reason_of(runs: Sequence[Run]) -> str:
 
 def configs_of(runs: Iterable[Run]) -> list[RuntimeConfig]:
     """The configurations of the runs whose values do not conflict."""
-    return [run.config for run in runs if run.config is not None]
+    return [run.config for run in runs if isinstance(run.config, RuntimeConfig)]
 
 
 Variant = Mapping[str, Any]
@@ -140,17 +165,12 @@ Variant = Mapping[str, Any]
 
 
 def build_plan(
-    axes: Mapping[str, Any],
-    schema: Schema,
-    *,
-    variants: Sequence[Variant] = ({},),
-    repeats: int = 3,
-    order_seed: int = 0,
+    axes: Axes, schema: Schema, *, variants: Sequence[Variant] = ({},), repeats: int = 3, order_seed: int = 0
 ) -> Plan:
     """The plan of a full grid, or of several variants of each of its points.
 
     Args:
-        axes: field of the schema -> one value, or a sequence of values. Equal points collapse into one.
+        axes: field of the schema -> its checked values. Equal points collapse into one.
         schema: the fields of the configuration.
         variants: what is changed at each point of the grid, one after the other: one thing at a time where a full grid
             would be too large. An empty one leaves the point as it is.
@@ -158,15 +178,20 @@ def build_plan(
         order_seed: seed of the order within the blocks.
 
     Raises:
-        ConfigError: a field or value is wrong, or no point of the grid is right.
+        ConfigError: an axis is a range, a value of a variant is wrong, or no point of the grid is right.
     """
     if repeats < 1:
         raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
     defaults = schema.defaults
     if {"world_size", *MACHINE_FIELDS} <= axes.keys():
         raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
-    given = {name: values_of(name, values, schema) for name, values in axes.items()}
-    settled = {name: given[name] for name in schema.specs if name in given}
+    ranges = [name for name, given in axes.items() if isinstance(given, Range)]
+    if ranges:
+        raise ConfigError(
+            f"{', '.join(ranges)} has a range, which a grid cannot enumerate; add --search --searcher random (or "
+            "optuna), or give values."
+        )
+    settled: dict[str, Any] = {name: axes[name] for name in schema.specs if name in axes}
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
     trials: dict[str, Run] = {}
@@ -202,7 +227,9 @@ def build_plan(
         for name, value in variant.items():
             plan_axes[name] = tuple(dict.fromkeys([*plan_axes[name], value]))
     varied = tuple(name for name in defaults if name in in_variants)
-    return Plan(axes=plan_axes, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied)
+    return Plan(
+        axes=plan_axes, repeats=repeats, order_seed=order_seed, runs=tuple(runs), changed=varied, fixed=schema.fixed
+    )
 
 
 def make_run(values: Mapping[str, Any], schema: Schema, **facts: Any) -> Run:
@@ -222,11 +249,12 @@ def make_run(values: Mapping[str, Any], schema: Schema, **facts: Any) -> Run:
         config = schema.make(**values)
     except ConflictError as conflict:
         # Without its batch settled such a point has no canonical form; its values as given name it.
-        full = {**schema.fixed, **schema.defaults, **values}
-        return Run(values=full, config=None, trial_id=schema.hash_of(full), skip=str(conflict), **facts)
-    full = {**schema.fixed, **config.canonical()}
+        refused = Refused({**schema.defaults, **values})
+        config_hash = schema.hash_of({**schema.fixed, **refused.values})
+        return Run(config=refused, trial_id=config_hash, skip=str(conflict), **facts)
+    config_hash = schema.hash_of({**schema.fixed, **config.canonical()})
     identity = schema.identity_of(config)
-    return Run(values=full, config=config, trial_id=identity.trial_id(schema.hash_of(full)), identity=identity, **facts)
+    return Run(config=config, trial_id=identity.trial_id(config_hash), identity=identity, **facts)
 
 
 def drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
@@ -242,34 +270,3 @@ def drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
         elif name in values:
             values[name] = schema.defaults[name]
     return effective
-
-
-def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
-    """The values of an axis, each as its field has it, none twice.
-
-    Raises:
-        ConfigError: there is no such field, or a value is wrong for it.
-    """
-    values = list(given) if _has_several_values(given, schema.check_name(name)) else [given]
-    if not values:
-        raise ConfigError(f"{name} has no value; give at least one.")
-    checked = [schema.check(name, value) for value in values]
-    # By what they look like: 1 and True are equal, and not the same.
-    return tuple({repr(value): value for value in checked}.values())
-
-
-def _has_several_values(given: Any, spec: FieldSpec) -> bool:
-    """Whether what is given for an axis are its values; where one value has parts, a tuple, or its parts, is one."""
-    is_array = isinstance(given, Iterable) and hasattr(given, "tolist")
-    if not is_array and (not isinstance(given, Sequence | set | frozenset) or isinstance(given, str | bytes)):
-        return False
-    if not spec.has_lists:
-        return True
-    if isinstance(given, tuple):
-        return False
-    try:
-        for item in given:
-            spec.check(item)
-    except ConfigError:
-        return False
-    return True

@@ -138,8 +138,7 @@ class Options(RunLimits, Until):
         check_utf8(f"{self.name} {self.out or ''}")
         if self.repeats == "auto" and self.search:
             object.__setattr__(self, "repeats", 1)
-        self._check_until()
-        self._check_search()
+        self._check_repeats()
         if self.address is not None and not self.address.strip():
             raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
         for name in ("checkpoints", "save_weights", "trace"):
@@ -149,7 +148,7 @@ class Options(RunLimits, Until):
                     "not one; leave it out, or give --out a path that all machines share."
                 )
 
-    def _check_until(self) -> None:
+    def _check_repeats(self) -> None:
         given = self._given("stopping")
         if self.repeats != "auto" and given:
             name, value = given.popitem()
@@ -159,8 +158,6 @@ class Options(RunLimits, Until):
             raise ConfigError("--race leaves out trials that are worse for an aim; add --aim throughput, for example.")
         if self.aim is not None and not self.race:
             raise ConfigError(f"--aim {self.aim} only applies to a race; add --race.")
-
-    def _check_search(self) -> None:
         given = self._given("search")
         if given and not self.search:
             name, value = given.popitem()

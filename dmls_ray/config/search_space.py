@@ -2,94 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.config.grid import Run, drop_ineffective, make_run, values_of
+from dmls_ray.config.axes import Axes, Range
+from dmls_ray.config.grid import Run, drop_ineffective, make_run
 from dmls_ray.config.runtime import Schema
-from dmls_ray.config.value_texts import share_of
 from dmls_ray.util.errors import ConfigError
-
-
-@dataclass(frozen=True)
-class Range:
-    """All numbers from `low` to `high`; integers for an integer field.
-
-    Raises:
-        ConfigError: the range is empty, or a logarithmic range does not begin above 0.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    """Whether the logarithm is uniform, as is usual for learning rates."""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ConfigError(
-                f"a range from {self.low} to {self.high} is not possible; give a low end and a larger, finite high end."
-            )
-        if self.log and self.low <= 0:
-            raise ConfigError(f"a logarithmic range cannot start at {self.low}; give more than 0.")
-
-    def __str__(self) -> str:
-        return f"any from {self.low:g} to {self.high:g}" + (", by its logarithm" if self.log else "")
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def draw(self, chance: random.Random) -> float:
-        """A random number of the range."""
-        if self.log:
-            return math.exp(chance.uniform(math.log(self.low), math.log(self.high)))
-        return chance.uniform(self.low, self.high)
-
-
-def of_ray_tune(name: str, given: Any) -> Any:
-    """The values of an axis that is given as Ray Tune has them: `grid_search`, `choice`, `uniform` or `loguniform`.
-
-    Raises:
-        ConfigError: nothing here corresponds to it.
-    """
-    if isinstance(given, Mapping) and given.keys() == {"grid_search"}:
-        return list(given["grid_search"])
-    if type(given).__module__ != "ray.tune.search.sample":
-        return given
-    sampler = type(given.get_sampler()).__name__
-    if sampler == "_Uniform" and hasattr(given, "categories"):
-        return list(given.categories)
-    if hasattr(given, "upper") and sampler in ("_Uniform", "_LogUniform"):
-        high = given.upper - isinstance(given.upper, int)  # of whole numbers, Ray leaves the upper end out
-        return Range(given.lower, high, log=sampler == "_LogUniform")
-    raise ConfigError(f"{name}: {given} of ray.tune has no counterpart; give a list of values, or Range(low, high).")
-
-
-@dataclass(frozen=True)
-class Largest:
-    """The largest value of a field with which a run fits into memory, or a share of it."""
-
-    share: float = 1.0
-
-    @classmethod
-    def parse(cls, text: str) -> Largest | None:
-        """What `max` and `max:0.9` mean; None for any other text.
-
-        Raises:
-            ConfigError: the share is not above 0 and at most 1.
-        """
-        word, colon, share = text.partition(":")
-        if word != "max":
-            return None
-        try:
-            given = share_of(share) if colon else 1.0
-        except ValueError as error:
-            raise ConfigError(f"{text}: {error}") from error
-        if not 0 < given <= 1:
-            raise ConfigError(f"{text}: a share is above 0 and at most 1; give max, or max:0.9.")
-        return cls(given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,26 +84,19 @@ class SearchSpace:
         return make_run(values, self.schema, order=order, proposed=dict(proposed))
 
 
-def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
-    """The space of axes with one value, several, or a `Range`.
+def make_search_space(axes: Axes, schema: Schema) -> SearchSpace:
+    """The space of axes.
 
     Raises:
-        ConfigError: a field or value is wrong, or nothing is free.
+        ConfigError: nothing is free.
     """
     fixed: dict[str, Any] = {}
     free: dict[str, tuple[Any, ...] | Range] = {}
     for name, given in axes.items():
-        if isinstance(given, Range):
-            spec = schema.check_name(name)
-            for end in (given.low, given.high):
-                spec.check(round(end) if spec.type == "int" else end)
-            free[name] = given
-            continue
-        values = values_of(name, given, schema)
-        if len(values) == 1:
-            fixed[name] = values[0]
+        if isinstance(given, tuple) and len(given) == 1:
+            fixed[name] = given[0]
         else:
-            free[name] = values
+            free[name] = given
     if not free:
         raise ConfigError(
             "search has nothing to search: give a flag several values, or --range or --log-range of a field."

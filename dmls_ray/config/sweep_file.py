@@ -1,4 +1,4 @@
-"""A sweep as a file: `sweep.toml` says what is run and how, as the flags of a command line do.
+"""A sweep as a file: `sweep.toml` says what is run and how.
 
     script = "train.py"
     args = ["--data", "/d"]
@@ -14,43 +14,75 @@ the name of their metric, [[variants]] fields that are changed together. A range
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
+from dmls_ray.config.axes import Range, range_of
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import Range
-from dmls_ray.config.value_texts import as_flag_value, guess_value
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
 
 SWEEP_FILE = "sweep.toml"
 
-_FLAGS = {"script": "--train", "train": "--train", "workload": "--workload"}
-WHAT = tuple(_FLAGS)
+WHAT = ("script", "train", "workload")
 """Keys of what is run."""
 _TABLES = ("axes", "set", "env", "metric_regex")
 _KEYS = (*WHAT, "args", "share", "variants", *_TABLES)
+_OF_ONE_CALL = ("fresh", "address", "verbose", "dashboard")
+"""Options that say nothing of what is measured."""
 
 
-@dataclass(frozen=True)
-class SweepFile:
-    """What a file asks, in the words of a command line."""
+@dataclass(frozen=True, kw_only=True)
+class What:
+    """What is run, as flags or a sweep file say."""
 
-    words: Sequence[str]
-    arguments: Sequence[str]
+    train: str | None = None
+    """A script, or a training function as `module:function`."""
+    workload: str | None = None
+    """The name of a workload."""
+    arguments: Sequence[str] = ()
     """What a script has after `--`."""
-    variants: Sequence[Mapping[str, Any]]
-    script_options: Mapping[str, Any]
-    """Options that have no flag: name, axis, question, layout."""
+    share: Sequence[str] = ()
+    """Files and folders that runs of a script's revision read in place."""
+    env: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Variables of a script's environment, with their values."""
+    named: Sequence[str] = ()
+    """Fields of a function that takes a dict, or names in braces."""
+    metric_regex: Mapping[str, str] = field(default_factory=dict)
+    """Name of a metric -> regular expression for what a script prints."""
 
 
-def read_sweep_file(path: str) -> SweepFile:
-    """Read a sweep file.
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What is asked where no flag says otherwise."""
+
+    name: str
+    """Name of the results folder."""
+    axis: str | None
+    """Field that the sweep asks about; None for the first that varies."""
+    axes: Mapping[str, Any]
+    """Values of fields for which no flag is given."""
+    question: str = ""
+    """Question that the sweep asks; shown by --help. Without one, the report asks about what varies."""
+    description: str = ""
+    """Text that --help shows instead."""
+    variants: Sequence[Mapping[str, Any]] = ({},)
+    """Fields that are changed together at each point of the grid. A flag for any of them asks for a grid instead."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Values of options for which no flag is given."""
+    workload: str | None = ""
+    """Workload whose fields the axes are; empty for the default one, None for the one that is run, whichever it is."""
+
+
+def read_sweep_file(path: str) -> tuple[Preset, What]:
+    """What a sweep file asks, with axes that are not checked, and what it runs.
 
     Raises:
         ConfigError: it cannot be read, has an unknown key, or does not say what is run; the message names the file.
@@ -59,10 +91,10 @@ def read_sweep_file(path: str) -> SweepFile:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); docs/sweeps.md shows such a file.") from error
-    options = field_specs(Options)
+    specs = field_specs(Options)
     for key in values:
-        if key not in _KEYS and key not in options:
-            meant = did_you_mean(key, [*_KEYS, *options])
+        if key not in _KEYS and key not in specs:
+            meant = did_you_mean(key, [*_KEYS, *specs])
             way_out = f"{meant}a setting of the training belongs in [axes], even with a single value"
             raise ConfigError(f"{path}: {key} is no key of a sweep; {way_out}.")
     for key in _TABLES:
@@ -72,57 +104,42 @@ def read_sweep_file(path: str) -> SweepFile:
     if len(named) != 1:
         raise ConfigError(f"{path}: it names {' and '.join(named) or 'nothing'} to run; give one of {', '.join(WHAT)}.")
 
-    words = words_of(values)
-    script_options = {}
-    for name in options.keys() & values.keys():
-        if options[name].setting.group == "script":
-            script_options[name] = values[name]
+    axes: dict[str, Any] = {}
+    ranges: dict[str, Any] = {}
+    for name, given in (*values.get("axes", {}).items(), *values.get("set", {}).items()):
+        field_name = name.replace("-", "_")
+        if isinstance(given, dict):
+            ranges[field_name] = range_of(name, given.get("low"), given.get("high"), log=bool(given.get("log")))
         else:
-            words += [f"--{name.replace('_', '-')}", as_flag_value(values[name])]
-    arguments = [str(word) for word in values.get("args", [])]
-    return SweepFile(words, arguments, values.get("variants", [{}]), script_options)
-
-
-def words_of(values: Mapping[str, Any]) -> list[str]:
-    """The words of a command line that say what is run and varied.
-
-    Args:
-        values: these keys of a sweep file, of which others are left out.
-    """
-    words = [word for key in WHAT if key in values for word in (_FLAGS[key], str(values[key]))]
-    for name in values.get("share", ()):
-        words += ["--share", str(name)]
-    for name, given in values.get("axes", {}).items():
-        words += _words_of_axis(name, given)
-    for name, given in values.get("set", {}).items():
-        words += ["--set", name, *_texts(given)]
+            axes[field_name] = given
+    # A search draws from the fields in this order: another one would give other points.
+    axes |= sorted(ranges.items(), key=lambda item: item[1].log)
+    env: dict[str, list[str]] = {}
     for name, given in values.get("env", {}).items():
-        values_of_variable = given if isinstance(given, list) else [given]
-        words += ["--env", f"{name}={','.join(map(str, values_of_variable))}"]
-    for name, pattern in values.get("metric_regex", {}).items():
-        words += ["--metric-regex", name, str(pattern)]
-    return words
-
-
-def _words_of_axis(name: str, given: Any) -> list[str]:
-    if isinstance(given, dict):
-        flag = "--log-range" if given.get("log") else "--range"
-        return [flag, name, str(given.get("low")), str(given.get("high"))]
-    return [f"--{name.replace('_', '-')}", *_texts(given)]
-
-
-def _texts(given: Any) -> list[str]:
-    """The values of an axis as they are typed: JSON where the bare text would mean something else."""
-    return [_text(value) for value in (given if isinstance(given, list) else [given])]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return json.dumps(value)
-    if isinstance(value, str) and value != "none":
-        looks_otherwise = value.startswith(("-", '"', "[")) or not isinstance(guess_value(value), str)
-        return json.dumps(value) if looks_otherwise else value
-    return as_flag_value(value)
+        env[name] = [str(value) for value in (given if isinstance(given, list) else [given])]
+    options: dict[str, Any] = {}
+    for name in specs.keys() & values.keys():
+        given = values[name]
+        options[name] = specs[name].parse(given) if given == "none" else given
+    what = What(
+        train=values.get("script", values.get("train")),
+        workload=values.get("workload"),
+        arguments=[str(word) for word in values.get("args", ())],
+        share=[str(name) for name in values.get("share", ())],
+        env=env,
+        named=[*values.get("set", {})],
+        metric_regex={name: str(pattern) for name, pattern in values.get("metric_regex", {}).items()},
+    )
+    preset = Preset(
+        name="sweep",
+        axis=None,
+        axes=axes,
+        description=f"The sweep of {path}; flags go before its values.",
+        variants=values.get("variants", [{}]),
+        options=options,
+        workload=None,
+    )
+    return preset, what
 
 
 def sweep_file_text(described: Mapping[str, Any], options: Options, **further: Any) -> str:
@@ -133,41 +150,26 @@ def sweep_file_text(described: Mapping[str, Any], options: Options, **further: A
         options: how it is run; those at their defaults are left out.
         further: options with other values.
     """
-    values = {key: value for key, value in described.items() if key not in (*_TABLES, "variants") and value}
+    values = {key: value for key, value in described.items() if key not in ("axes", "variants") and value}
     for name, spec in field_specs(Options).items():
         value = further.get(name, getattr(options, name))
         if value != spec.default and name not in _OF_ONE_CALL:
             values[name] = value
-    lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
-    for table in _TABLES:
-        if described.get(table):
-            lines += ["", f"[{table}]"]
-            lines += [f"{_key(name)} = {_toml(given)}" for name, given in described[table].items()]
+    if described.get("axes"):
+        values["axes"] = described["axes"]
     if any(described.get("variants", ())):
-        for variant in described["variants"]:
-            lines += ["", "[[variants]]"]
-            lines += [f"{_key(name)} = {_toml(value)}" for name, value in variant.items()]
-    return "\n".join([*lines, ""])
+        values["variants"] = described["variants"]
+    return tomli_w.dumps(_written(values))
 
 
-_OF_ONE_CALL = ("fresh", "address", "verbose", "dashboard")
-"""Options that say nothing of what is measured."""
-
-
-def _key(name: str) -> str:
-    return name if name.replace("-", "_").isidentifier() and name.isascii() else json.dumps(name)
-
-
-def _toml(value: Any) -> str:
-    """A value of TOML, which has no null: `none`, as after a flag."""
+def _written(value: Any) -> Any:
+    """A value as TOML has it, where `none` stands for no value."""
     if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return str(value).lower()
+        return "none"
     if isinstance(value, Range):
-        return f"{{low = {value.low!r}, high = {value.high!r}, log = {_toml(value.log)}}}"
-    if isinstance(value, list | tuple | set | frozenset):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, int | float):
-        return repr(value)
-    return json.dumps(str(value), ensure_ascii=False)
+        return dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {name: _written(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(item) for item in value]
+    return value

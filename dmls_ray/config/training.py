@@ -9,15 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from msgspec import Meta
 
-from dmls_ray.config.fields import (
-    Count,
-    NonNegativeNumber,
-    PositiveNumber,
-    Share,
-    WholeNumber,
-    field_specs,
-    setting,
-)
+from dmls_ray.config.fields import Count, NonNegativeNumber, PositiveNumber, Share, WholeNumber, field_specs, setting
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
 from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError, ConflictError

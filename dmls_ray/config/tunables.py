@@ -97,12 +97,7 @@ TUNABLES: Sequence[Tunable] = (
         values=_others,
         changes_training=True,
     ),
-    Tunable(
-        role="optimizer",
-        names=r"opt|optim|optimizer",
-        values=_other_choices,
-        changes_training=True,
-    ),
+    Tunable(role="optimizer", names=r"opt|optim|optimizer", values=_other_choices, changes_training=True),
     BATCH,
 )
 """In the order in which they are tried: those that leave the training as it is come first."""

@@ -74,7 +74,7 @@ class Executor:
         self._on_stop = on_stop
         self.board: LiveTensorBoardWriter | None = None
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
-        self.workload = workload_of(self.plan.runs[0].values)
+        self.workload = workload_of(self.plan.fixed)
         self.recorder = Recorder(self.plan, self.options, self.workload, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
@@ -219,8 +219,7 @@ class Executor:
         serving = group if self._held is None else self._held.serving(group)
         with serving as group:
             try:
-                if self._writes_board():
-                    self._begin_board({run.run_id for run in first})
+                self._begin_board({run.run_id for run in first})
                 trials = listed(jobs, self._in_turn(first))
                 if self.search:
                     trials = self.search.trials(trials, factory, jobs, group.ranks)
@@ -233,17 +232,15 @@ class Executor:
                 raise
         return group.resources
 
-    def _writes_board(self) -> bool:
-        """Whether files for TensorBoard are written: it is an extra, and its absence is no fault."""
-        if self.options.tensorboard == "off":
-            return False
-        reason = missing_extra("tensorboard", "tensorboard", "--tensorboard live")
-        if reason and self.options.tensorboard == "live":
-            self.view.note(f"{reason} The sweep goes on without.")
-        return not reason
-
     def _begin_board(self, again: Collection[str]) -> None:
         """Write TensorBoard's files of the runs that are not run again, while the ranks need seconds to start."""
+        if self.options.tensorboard == "off":
+            return
+        # It is an extra, and its absence is no fault.
+        if reason := missing_extra("tensorboard", "tensorboard", "--tensorboard live"):
+            if self.options.tensorboard == "live":
+                self.view.note(f"{reason} The sweep goes on without.")
+            return
         # Imported here: TensorBoard's messages take 0.2 s, and a sweep may go without them.
         from dmls_ray.analysis.tensorboard.writer import LiveTensorBoardWriter
 

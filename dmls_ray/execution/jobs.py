@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources
+from dmls_ray.config.axes import Range
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.config.search_space import Range, SearchSpace
+from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import FolderState, search_minimizes
 from dmls_ray.launchers import base as launchers
 from dmls_ray.training.rank import ArtifactOptions
@@ -42,15 +42,13 @@ class JobFactory:
     @classmethod
     def of(cls, plan: Plan, resources: Resources, options: Options, folder: Path) -> JobFactory:
         """The factory of the jobs of a plan."""
-        workload = workload_of(plan.runs[0].values)
+        workload = workload_of(plan.fixed)
         return cls(resources, options, workload, folder, resources.holds_gpus(configs_of(plan.runs)))
 
     def create(self, run: Run) -> Job:
         """The job of a run. Its `skip` is the reason why the run is not feasible, or empty."""
         if skip := run.skip or self.infeasible_reason(run.config):
-            # Conflicting values have no configuration.
-            config = cast(RuntimeConfig, run.config)
-            return Job(run_id=run.run_id, trial_id=run.trial_id, config=config, skip=skip)
+            return Job(run_id=run.run_id, trial_id=run.trial_id, config=cast(Any, run.config), skip=skip)
         config = run.seeded()
         return Job(
             run_id=run.run_id,
@@ -146,7 +144,12 @@ class Search:
                 earlier=self._metrics,
             )
         at_once = max(1, ranks // min(job.config.world_size for job in jobs))
-        scheduler = make_scheduler(self._options.scheduler, **self._goal, max_epochs=self._max_epochs)
+        epochs = [run.values.get("epochs") for run in self._state.plan.runs]
+        proposed = self._space.free.get("epochs") if self._space else None
+        if isinstance(proposed, Range):
+            epochs.append(round(proposed.high))
+        most_epochs = max((item for item in epochs if isinstance(item, int)), default=100)
+        scheduler = make_scheduler(self._options.scheduler, **self._goal, max_epochs=most_epochs)
         return replace(trials, at_once=at_once, scheduler=scheduler, metric=self._options.metric)
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:
@@ -154,15 +157,6 @@ class Search:
         assert self._space is not None
         run = self._space.run_of(proposed, order=len(self._state.answered) + len(self._runs))
         return self._runs.setdefault(run.run_id, run)
-
-    @property
-    def _max_epochs(self) -> int:
-        """How many epochs a run may have."""
-        epochs = [run.values.get("epochs") for run in self._state.plan.runs]
-        proposed = self._space.free.get("epochs") if self._space else None
-        if isinstance(proposed, Range):
-            epochs.append(round(proposed.high))
-        return max((item for item in epochs if isinstance(item, int)), default=100)
 
 
 def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str, Any]) -> Job:

@@ -7,22 +7,17 @@ edge is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dmls_ray.analysis.words import count_noun
-from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.config.axes import Axes
 from dmls_ray.config.options import Options
-from dmls_ray.execution.planning import plan_sweep, results_location
-from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.view import View
+from dmls_ray.execution.planning import results_location
+from dmls_ray.execution.prober import Prober
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import below
-from dmls_ray.workloads.base import Workload
 
 FOLDER = "probes"
 """Folder of the short runs, in the results folder."""
@@ -54,28 +49,15 @@ class LargestFit:
     """A search for the largest value that fits.
 
     Args:
-        workload: what is run.
+        prober: makes the short runs.
         axes: the other fields.
         name: the field.
-        options: how runs are made, and where the results go.
-        view: shows the progress.
-        heartbeat: reports to the supervisor of this process.
-        held: keeps the ranks from one run to the next.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        axes: Mapping[str, Any],
-        name: str,
-        options: Options,
-        view: View,
-        heartbeat: Heartbeat,
-        held: HeldGroup,
-    ) -> None:
-        self._workload, self._name, self._view, self._heartbeat = workload, name, view, heartbeat
-        self._held = held
-        self._axes = {**axes, **workload.probe}
+    def __init__(self, prober: Prober, axes: Axes, name: str) -> None:
+        self._prober, self._name = prober, name
+        self._axes = {**axes, **{other: (value,) for other, value in prober.workload.probe.items()}}
+        options = prober.options
         where = below(str(results_location(options)), FOLDER)
         self._options = Options(
             name=FOLDER, out=where, repeats=1, give_up_after=1, address=options.address,
@@ -112,7 +94,7 @@ class LargestFit:
             value = following
         largest = self._fitting[-1].value
         why = f"; {too_large.value}: {too_large.reason}" if too_large else ""
-        self._view.note(f"{self._name} max is {largest}, of {count_noun(self.probes, 'probe')}{why}.")
+        self._prober.view.note(f"{self._name} max is {largest}, of {count_noun(self.probes, 'probe')}{why}.")
         return largest
 
     def _following(self, too_large: Probe | None) -> int | None:
@@ -148,8 +130,7 @@ class LargestFit:
 
     def _run(self, value: int) -> Probe:
         """Run the trials of a value once."""
-        plan, _ = plan_sweep({**self._axes, self._name: value}, self._options, self._workload)
-        results = run_plan(plan, self._options, self._view, heartbeat=self._heartbeat, held=self._held)
+        results, _ = self._prober.measure({**self._axes, self._name: (value,)}, self._options)
         records = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
         if not records:
             skipped = next(iter(results.records))

@@ -20,11 +20,12 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary import SweepSummary
 from dmls_ray.analysis.words import end_text, progress_text
-from dmls_ray.config.grid import Plan, Run, Variant, build_plan, configs_of, values_of
+from dmls_ray.config.axes import Axes, Range, checked_axes
+from dmls_ray.config.grid import Plan, Run, Variant, build_plan, configs_of
 from dmls_ray.config.identity import OF_FUNCTION, Identity, join_identities
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
-from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
+from dmls_ray.config.search_space import SearchSpace, make_search_space
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.stale import describe_stale
@@ -48,7 +49,8 @@ def make_plan(axes: Mapping[str, Any], *, schema: Schema | None = None, **option
     Raises:
         ConfigError: a field or value is wrong, or every point of the grid is.
     """
-    return build_plan(axes, schema or registry.workload(registry.DEFAULT).schema(), **options)
+    schema = schema or registry.workload(registry.DEFAULT).schema()
+    return build_plan(checked_axes(axes, schema), schema, **options)
 
 
 def search_minimizes(options: Options) -> bool:
@@ -57,37 +59,53 @@ def search_minimizes(options: Options) -> bool:
     return goal == "min"
 
 
+def plan_of(axes: Mapping[str, Any], options: Options, workload: Workload) -> tuple[Plan, SearchSpace | None]:
+    """What `plan_sweep` returns, of axes that Python gives: field -> one value, a sequence of values, or a range.
+
+    Raises:
+        ConfigError: there is no such field, or a value is wrong for it; or as `plan_sweep`.
+    """
+    schema = workload.schema()
+    return plan_sweep(checked_axes(axes, schema), options, workload, schema=schema)
+
+
 def plan_sweep(
-    axes: Mapping[str, Any], options: Options, workload: Workload, *, variants: Sequence[Variant] = ({},)
+    axes: Axes,
+    options: Options,
+    workload: Workload,
+    *,
+    schema: Schema | None = None,
+    variants: Sequence[Variant] = ({},),
 ) -> tuple[Plan, SearchSpace | None]:
     """The plan that the options ask for: a grid, or random points of a search space.
 
     For a searcher of Ray Tune the plan has example points only, and the space it draws from is returned with it.
 
+    Args:
+        axes: field -> its checked values.
+        options: how the sweep is run.
+        workload: what is run.
+        schema: the fields of the workload, if they are known.
+        variants: what is changed at each point, as of `build_plan`.
+
     Raises:
-        ConfigError: a field or a value is wrong, a range is given and nothing draws from it, or no run would have a
+        ConfigError: a value of a variant is wrong, a range is given and nothing draws from it, or no run would have a
             measure of the aim or the metric.
         DataError, UserCodeError: the user's data cannot be read.
     """
-    schema = dataclasses.replace(workload.schema(), identity_of=Identities(workload).of)
+    schema = dataclasses.replace(schema or workload.schema(), identity_of=Identities(workload).of)
     metrics = workload.epoch_metrics
     if options.search and metrics is not None and options.metric not in metrics:
         raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
     _check_aim(axes, options, workload)
     drawn = options.search and options.searcher != "grid"
-    ranges = [name for name, given in axes.items() if isinstance(given, Range)]
-    if ranges and not drawn:
-        raise ConfigError(
-            f"{', '.join(ranges)} has a range, which a grid cannot enumerate; add --search --searcher random (or "
-            "optuna), or give values."
-        )
-    asked = workload.describe_sweep({name: _as_written(name, given, schema) for name, given in axes.items()})
+    asked = workload.describe_sweep({name: _as_written(given) for name, given in axes.items()})
     if asked is not None:
-        changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
-        asked = {**asked, "variants": changed}
+        asked = {**asked, "variants": variants}
     space = make_search_space(axes, schema) if drawn else None
     if space is not None:
-        axes, variants = space.fixed, space.draw(options.trials, options.order_seed)
+        axes = {name: (value,) for name, value in space.fixed.items()}
+        variants = space.draw(options.trials, options.order_seed)
     plan = build_plan(axes, schema, variants=variants, repeats=options.blocks, order_seed=options.order_seed)
     plan = dataclasses.replace(plan, asked=asked)
     _check_validation(plan, options)
@@ -96,16 +114,14 @@ def plan_sweep(
     return dataclasses.replace(plan, changed=()), space if options.uses_searcher else None
 
 
-def _as_written(name: str, given: Any, schema: Schema) -> Any:
-    """What is given for an axis, as a file can have it: no arrays, ranges of Python, or members of enumerations."""
-    if isinstance(given, Range):
-        return given
-    values = values_of(name, given, schema)
-    is_one = len(values) == 1 and not isinstance(values[0], tuple)
-    return values[0] if is_one else values
+def _as_written(given: tuple[Any, ...] | Range) -> Any:
+    """An axis as a sweep file has it: a single value is no list."""
+    if isinstance(given, tuple) and len(given) == 1 and not isinstance(given[0], tuple):
+        return given[0]
+    return given
 
 
-def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) -> None:
+def _check_aim(axes: Axes, options: Options, workload: Workload) -> None:
     """Refuse an aim that no run of the workload has a measure of."""
     if options.aim not in ("accuracy", "time-to-accuracy"):
         return
@@ -119,7 +135,7 @@ def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) ->
         raise ConfigError(
             "--aim time-to-accuracy needs the accuracy to be reached; add --target-accuracy 0.9, for example."
         )
-    if isinstance(target, Sequence) and len(set(target)) > 1:
+    if isinstance(target, tuple) and len(target) > 1:
         texts = " ".join(f"{value:g}" for value in target)
         raise ConfigError(f"--target-accuracy {texts}: --aim time-to-accuracy needs one target; give one.")
 

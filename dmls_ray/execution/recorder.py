@@ -15,7 +15,6 @@ from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.identity import Identity, join_identities
 from dmls_ray.config.options import Options
-from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records import provenance
@@ -36,7 +35,7 @@ class Recorder:
     workload: Workload
     session: str
     """When the call began: names it in its records."""
-    oversubscribes: Callable[[RuntimeConfig], bool] = lambda config: False
+    oversubscribes: Callable[[Any], bool] = lambda config: False
     """Whether a configuration has more threads than the cluster has cores."""
     _begun: dict[str, RunRecord] = field(init=False, default_factory=dict)
     """By run that is under way: the record that it would have if it were cut short now."""
@@ -90,7 +89,7 @@ class Recorder:
         return self._record(run, Outcome.SKIPPED, run.skip)
 
     def _record(self, run: Run, outcome: Outcome, reason: str) -> RunRecord:
-        oversubscribed = run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config)
+        oversubscribed = outcome is not Outcome.SKIPPED and self.oversubscribes(run.config)
         return RunRecord(
             run_id=run.run_id,
             trial_id=run.trial_id,
@@ -101,7 +100,7 @@ class Recorder:
             seed=run.seed,
             outcome=outcome,
             reason=reason,
-            config=dict(run.values),
+            config={**self.plan.fixed, **run.values},
             sweep=self.options.name,
             session=self.session,
             mode=self.options.mode,

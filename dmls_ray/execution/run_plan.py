@@ -19,17 +19,18 @@ from dmls_ray.analysis.sweep_results import SweepResults
 from dmls_ray.analysis.table.presentation import Presentation
 from dmls_ray.analysis.words import count_noun
 from dmls_ray.cluster.held_group import HeldGroup
+from dmls_ray.config.axes import of_ray_tune
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import SearchSpace, of_ray_tune
+from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.config.sweep_file import SWEEP_FILE, sweep_file_text
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import (
     FolderState,
     finished_run_ids,
     kept_records,
-    plan_sweep,
+    plan_of,
     proposed_before,
     results_location,
 )
@@ -96,9 +97,11 @@ def sweep(
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
     if isinstance(train_or_axes, str) and is_program(train_or_axes):
-        variables = env or {}
-        chosen = registry.workload_of_script(train_or_axes, args, variables=_first_of_each(variables), shared=share)
-        axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(variables)
+        variables = {}
+        for name, given in (env or {}).items():
+            variables[name] = next(iter(given), "") if isinstance(given, list | tuple) else given
+        chosen = registry.workload_of_script(train_or_axes, args, variables=variables, shared=share)
+        axes = {name.replace("-", "_"): values for name, values in (axes or {}).items()} | dict(env or {})
     elif args or env or share:
         raise ConfigError(
             "args, env and share are those of a script; give its path: sweep('train.py', axes, args=[...])."
@@ -109,19 +112,18 @@ def sweep(
     options = _of_ray_tune({"name": default_name, **options})
     for name in options:
         if name not in field_specs(Options):
-            raise _unknown_option(name, chosen)
+            if name in chosen.schema().specs:
+                raise ConfigError(f"{name} is no option of sweep but a field of {chosen.name}; put it into the axes.")
+            names = ["workload", *field_specs(Options)]
+            meant = did_you_mean(name, names)
+            raise ConfigError(f"{name} is no option of sweep; {meant}the options are {', '.join(names)}.")
     checked = Options(**options)
     axes = {name: of_ray_tune(name, given) for name, given in axes.items()}
-    plan, space = plan_sweep(chosen.name_objects(axes), checked, chosen)
+    plan, space = plan_of(chosen.name_objects(axes), checked, chosen)
     view = View(ProgressConsole())
     results = SweepResults.of_results(run_plan(plan, checked, view, space=space))
     view.note(f"\n{results}")
     return results
-
-
-def _first_of_each(axes: Axes) -> dict[str, Any]:
-    """One value of each axis."""
-    return {name: next(iter(given), "") if isinstance(given, list | tuple) else given for name, given in axes.items()}
 
 
 def _with_options(function: Callable[..., Any]) -> inspect.Signature:
@@ -161,13 +163,6 @@ def _of_ray_tune(options: Mapping[str, Any]) -> dict[str, Any]:
         value = given.pop(theirs)
         given[ours] = below(str(value), given["name"]) if ours == "out" else value
     return given
-
-
-def _unknown_option(name: str, workload: Workload) -> ConfigError:
-    if name in workload.schema().specs:
-        return ConfigError(f"{name} is no option of sweep but a field of {workload.name}; put it into the axes.")
-    names = ["workload", *field_specs(Options)]
-    return ConfigError(f"{name} is no option of sweep; {did_you_mean(name, names)}the options are {', '.join(names)}.")
 
 
 def run_plan(
@@ -277,7 +272,7 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
         InputError: the workload has a mistake, or refuses a configuration.
     """
     _refuse_another_workload(plan, records, location)
-    workload = registry.workload_of(plan.runs[0].values)
+    workload = registry.workload_of(plan.fixed)
     Presentation.of(workload)
     Questions.of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
@@ -324,7 +319,7 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
         StoreError: the folder holds runs of another workload.
     """
     present = {registry.workload_of(config).name for config in distinct(record.config for record in records)}
-    others = present - {registry.workload_of(plan.runs[0].values).name}
+    others = present - {registry.workload_of(plan.fixed).name}
     if others:
         raise StoreError(
             f"--out {location} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."

@@ -22,16 +22,11 @@ from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.common_metrics import speed_metric
 from dmls_ray.analysis.trials.steps import StepChange, step_change
 from dmls_ray.analysis.trials.trial import STEPS_PER_S, Trial
-from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.grid import SEED_STRIDE, Plan
 from dmls_ray.config.options import Options, Until
 from dmls_ray.config.tunables import BATCH, TUNABLES, Change, at_one_product, batch_by_size, changes_of
-from dmls_ray.execution.planning import plan_sweep
-from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.supervisor import Heartbeat
-from dmls_ray.execution.view import View
+from dmls_ray.execution.prober import Prober
 from dmls_ray.records.model import seconds_of_run
-from dmls_ray.workloads.base import Workload
 
 _CONFIRMING_SHARE = 0.25
 """Share of the time that is left for the last comparison."""
@@ -101,12 +96,8 @@ class Tuner:
     """A search for the fastest settings of one training.
 
     Args:
-        workload: what is trained.
+        prober: makes the runs.
         base: the settings at the start.
-        options: how runs are made, and where the results go.
-        view: shows the progress.
-        heartbeat: reports to the supervisor of this process.
-        held: keeps the ranks from one race to the next.
         budget_s: seconds of the whole search.
         cores: CPU cores of a rank.
         change_training: whether to try what changes the training, too.
@@ -115,23 +106,18 @@ class Tuner:
 
     def __init__(
         self,
-        workload: Workload,
+        prober: Prober,
         base: Mapping[str, Any],
-        options: Options,
-        view: View,
-        heartbeat: Heartbeat,
-        held: HeldGroup,
         *,
         budget_s: float,
         cores: int,
         change_training: bool,
         roles: Mapping[str, str],
     ) -> None:
-        self._workload, self._options, self._view, self._heartbeat = workload, options, view, heartbeat
-        self._held = held
+        self._prober = prober
         self._ends = time.monotonic() + budget_s
         self._cores, self._change_training = cores, change_training
-        self._specs = workload.schema().specs
+        self._specs = prober.workload.schema().specs
         self.found = Tuning(dict(roles), base)
 
     def measure_start(self) -> bool:
@@ -197,7 +183,7 @@ class Tuner:
 
     def _try(self, role: str, changes: Sequence[Change], seconds: float) -> None:
         """Let some changes of one setting race against the settings so far, and keep the best one that gains."""
-        self._view.note(f"Trying {role}: {', '.join(map(str, changes))}")
+        self._prober.view.note(f"Trying {role}: {', '.join(map(str, changes))}")
         variants = [{}, *(change.values for change in changes)]
         table, plan = self._measure(variants, race=True, aim="throughput", budget=max(seconds, 1.0))
         base, *rows = _rows_in_order(table, plan, variants)
@@ -218,7 +204,7 @@ class Tuner:
             change = dataclasses.replace(change, changes_training=True)
         return Tried(
             change,
-            _speed_of(pair, self._options, has_equal_steps=not change.changes_training),
+            _speed_of(pair, self._prober.options, has_equal_steps=not change.changes_training),
             why=step_change(row, base),
             training=seen,
             last_losses=_last_losses(row, base),
@@ -228,7 +214,7 @@ class Tuner:
     def _confirm(self) -> None:
         """Measure all that is kept against the start, with other seeds."""
         found, together = self.found, self.found.changed
-        self._view.note("Measuring what was found against the start, with other seeds")
+        self._prober.view.note("Measuring what was found against the start, with other seeds")
         left_s = self._ends - time.monotonic()
         repeats = min(max(int(left_s / (2 * found.run_s)), _FEWEST_CONFIRMING), _MOST_CONFIRMING)
         seed = int(found.base.get("seed", 0)) + SEED_STRIDE // 2
@@ -238,21 +224,18 @@ class Tuner:
             return
         found.start, found.end = start, end
         has_equal_steps = not any(tried.change.changes_training for tried in found.kept)
-        found.gain = _speed_of(Pair("", "", "", end, start), self._options, has_equal_steps=has_equal_steps)
+        found.gain = _speed_of(Pair("", "", "", end, start), self._prober.options, has_equal_steps=has_equal_steps)
 
     def _measure(
         self, variants: Sequence[Mapping[str, Any]], *, start: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[Table, Plan]:
         """Run variants of the settings so far; returns their trials."""
-        axes = self.found.settings if start is None else start
+        settings = self.found.settings if start is None else start
         if "repeats" in options:
             # What decides on further repeats does not apply to a given number.
             options |= {item.name: getattr(Until, item.name) for item in dataclasses.fields(Until)}
-        chosen = dataclasses.replace(self._options, **options)
-        plan, _ = plan_sweep(axes, chosen, self._workload, variants=variants)
-        # A folder with the changes of several races has no common baseline; its report compares field by field.
-        ran = dataclasses.replace(plan, changed=())
-        results = run_plan(ran, chosen, self._view, heartbeat=self._heartbeat, held=self._held)
+        axes = {name: (value,) for name, value in settings.items()}
+        results, plan = self._prober.measure(axes, dataclasses.replace(self._prober.options, **options), variants)
         return SweepSummary(results, SweepQuestion(varied=plan.varied)).table, plan
 
 

@@ -127,18 +127,14 @@ class View:
         self.ended += 1
         width = len(str(self.total))
         self._unmeasured.discard(record.trial_id)
-        left = self._left_s
+        left = 0.0
+        if self._first_start is not None:
+            # If the others take as long as those that have ended.
+            left = (time.monotonic() - self._first_start) / self.ended * (self.total - self.ended)
         tail = f", about {duration(left)} left" if left else ""
         if left and self._unmeasured:
             tail += " if other settings take as long"
         self.note(f"[{self.ended:{width}}/{self.total}] {run.label(self._varied)}: {describe_end(record)}{tail}")
-
-    @property
-    def _left_s(self) -> float:
-        """Seconds until the last run ends, if the others take as long as those that have ended."""
-        if self._first_start is None:
-            return 0.0
-        return (time.monotonic() - self._first_start) / self.ended * (self.total - self.ended)
 
 
 def describe_end(record: RunRecord) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.identity import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig, Schema
-from dmls_ray.config.sweep_file import words_of
+from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.records.codec import check_field_values
 from dmls_ray.records.metrics import Metric
 from dmls_ray.training.rank import RankInfo
@@ -101,7 +101,16 @@ class Workload:
 
     def command_of(self, values: Mapping[str, Any]) -> str:
         """The command that trains with these values of fields, for a person to paste."""
-        return shlex.join(["dmls-ray", "sweep", "grid", *words_of(self.describe_sweep(values) or {})])
+        described = self.describe_sweep(values) or {}
+        words = ["dmls-ray", "sweep", "grid"]
+        for key in ("train", "workload"):
+            if key in described:
+                words += [f"--{key}", described[key]]
+        for name, value in described.get("axes", {}).items():
+            words += [f"--{name.replace('_', '-')}", as_flag_value(value)]
+        for name, value in described.get("set", {}).items():
+            words += ["--set", name, as_flag_value(value)]
+        return shlex.join(words)
 
     def about_flags(self) -> str:
         """What --help says of flags that are not known; empty where all are."""

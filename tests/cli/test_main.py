@@ -196,13 +196,7 @@ def test_below_three_sessions_of_each_a_slowdown_can_neither_be_said_nor_ruled_o
     ],
 )
 def test_compare_fails_a_slowdown_beyond_doubt_with_3_and_one_that_is_not_ruled_out_with_4(
-    folder: Path,
-    speed: float,
-    noise: Sequence[float],
-    share: str,
-    code: int,
-    names: str,
-    run: DmlsRay,
+    folder: Path, speed: float, noise: Sequence[float], share: str, code: int, names: str, run: DmlsRay
 ) -> None:
     a, b = (
         keep(in_sessions(rates(*made), name), folder.parent / name)

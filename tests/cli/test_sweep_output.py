@@ -22,9 +22,8 @@ from dmls_ray.cli.sweep_output import (
     describe_winner,
     winner_options,
 )
-from dmls_ray.cli.sweep_what import preset_of_file
 from dmls_ray.config.options import Options
-from dmls_ray.config.sweep_file import sweep_file_text
+from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
 from dmls_ray.execution.planning import FolderState, make_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.workloads.base import Workload
@@ -62,13 +61,13 @@ def asked_again(workload: Workload, config: dict[str, Any], folder: Path) -> Req
     assert described is not None
     asked = Options(search=True, searcher="random", trials=4, oversubscribe=True, run_timeout=60)
     (folder / "best.toml").write_text(sweep_file_text(described, winner_options(asked), repeats=5))
-    preset = preset_of_file(str(folder / "best.toml"))
-    return parse_request(Parser(), preset, list(preset.given))
+    preset, what = read_sweep_file(str(folder / "best.toml"))
+    return parse_request(Parser(), preset, [], what)
 
 
 def test_the_best_configuration_is_trained_again_as_it_was(tmp_path: Path) -> None:
     request = asked_again(ClassificationWorkload(), BEST, tmp_path)
-    assert request.axes == {"model": ["simplecnn"], "dropout": [0.25], "batch_per_rank": [8]}
+    assert request.axes == {"model": ("simplecnn",), "dropout": (0.25,), "batch_per_rank": (8,)}
     assert (request.options.search, request.options.repeats, request.options.run_timeout) == (False, 5, 60.0)
     assert request.options.oversubscribe
 
@@ -76,7 +75,7 @@ def test_the_best_configuration_is_trained_again_as_it_was(tmp_path: Path) -> No
 def test_a_field_of_a_dict_is_given_as_what_it_was(tmp_path: Path) -> None:
     workload = UserFunctionWorkload(f"{FUNCTIONS}:of_a_dict", ["x", "name"])
     config = workload.schema().make(x=0.5, name="12").canonical()
-    assert asked_again(workload, config, tmp_path).axes == {"x": [0.5], "name": ["12"]}
+    assert asked_again(workload, config, tmp_path).axes == {"x": (0.5,), "name": ("12",)}
 
 
 @pytest.mark.parametrize(
@@ -181,5 +180,5 @@ def test_a_range_of_a_key_of_a_dict_is_searched_and_its_best_value_can_be_pasted
     assert searched.returncode == 0, searched.stderr
     (command,) = [line for line in searched.stdout.splitlines() if line.startswith("  dmls-ray sweep ")]
     words = shlex.split(command)[1:]
-    assert "[set]\nrate = [" in Path(words[1]).read_text()
+    assert "[set]\nrate = 0." in Path(words[1]).read_text()
     assert subprocess.run([sys.executable, "-m", "dmls_ray", *words], check=False).returncode == 0

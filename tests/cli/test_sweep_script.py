@@ -11,8 +11,9 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cli.console import Parser
-from dmls_ray.cli.request import merge_axes, parse_request
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.request import kept_defaults, parse_request
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.storage.store import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import results
@@ -82,10 +83,7 @@ BAD_INPUT = [
     (["--trials", "3"], "trials=3 only applies to a search; add --search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid cannot enumerate"),
     (["--range", "lr", "low", "1"], "the range of lr from low to 1 needs two numbers"),
-    (
-        ["--search", "--metric", "val_loss"],
-        "--metric val_loss: unknown metric; classification reports train_loss,",
-    ),
+    (["--search", "--metric", "val_loss"], "--metric val_loss: unknown metric; classification reports train_loss,"),
     (
         ["--search", "--metric", "validation_loss"],
         "--metric validation_loss needs validation samples, and validation_share=0 holds none out; add "
@@ -182,6 +180,8 @@ def test_default_axes_that_a_function_lacks_are_left_out_and_named(
     assert replaced.stdout.startswith("Left out: batch_per_rank, dropout (not for the configuration of own_function:")
     assert "optimizer=lion" in replaced.stdout
     assert " lr=0.0" in replaced.stdout
+    of_a_dict = sweep_in_process("search", "--train", f"{FUNCTIONS}:of_a_dict", "--range", "x", "0", "1", "--dry-run")
+    assert of_a_dict.stdout.startswith("Left out: lr, batch_per_rank, optimizer, dropout (not for "), of_a_dict.stderr
     few = sweep_in_process("regularization", *flags)
     assert few.stdout.startswith("Left out: dropout, batch_norm, label_smoothing, ")
 
@@ -329,10 +329,9 @@ def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytes
 
 def test_one_rank_of_a_script_of_ours_is_one_on_each_machine_that_is_asked_for() -> None:
     ours = {"batch_per_rank": [32], "world_size": [1]}
-    assert merge_axes(ours, {"machines": [1, 2]}) == {"batch_per_rank": [32], "machines": [1, 2]}
-    assert merge_axes(ours, {"ranks_per_machine": [4]}) == {"batch_per_rank": [32], "ranks_per_machine": [4]}
+    assert kept_defaults(ours, ["machines"]) == kept_defaults(ours, ["ranks_per_machine"]) == {"batch_per_rank": [32]}
     two = {"batch_per_rank": [32], "world_size": [2]}
-    assert merge_axes(two, {"machines": [1, 2]}) == {**two, "machines": [1, 2]}
+    assert kept_defaults(two, ["machines"]) == two
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])

@@ -174,7 +174,7 @@ def test_machines_without_a_number_of_ranks_have_one_each_and_ranks_per_machine_
     assert [
         run.values["world_size"] for run in make_plan({"batch_per_rank": 8}, variants=variants, repeats=1).runs
     ] == [2, 1]
-    proposed = make_search_space({"machines": [1, 2], "batch_per_rank": 8}, SCHEMA).run_of({"machines": 2})
+    proposed = make_search_space({"machines": (1, 2), "batch_per_rank": (8,)}, SCHEMA).run_of({"machines": 2})
     assert (proposed.values["world_size"], proposed.skip) == (2, "")
     (alone,) = make_plan({"ranks_per_machine": 2, "batch_per_rank": 8}, repeats=1).runs
     assert (alone.values["machines"], alone.values["world_size"]) == (1, 2)

@@ -35,10 +35,7 @@ def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
         ({"repeats": "never"}, "repeats=never is unknown; choose from auto, or give int"),
         ({"max_repeats": 2}, "max_repeats=2: expected int >= 3"),
         ({"repeats": 0}, "repeats=0: expected int >= 1"),
-        (
-            {"repeats": 5, "budget": 20.0},
-            "budget=20.0 only applies to repeats=auto, and not to repeats=5; leave",
-        ),
+        ({"repeats": 5, "budget": 20.0}, "budget=20.0 only applies to repeats=auto, and not to repeats=5; leave"),
         ({"search": True, "max_repeats": 9}, "max_repeats=9 only applies to repeats=auto, and not to a search"),
     ],
 )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_ray.config.search_space import Range, SearchSpace, make_search_space, of_ray_tune
+from dmls_ray.config.axes import Range, checked_axes, of_ray_tune
+from dmls_ray.config.search_space import SearchSpace, make_search_space
 from dmls_ray.execution.planning import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -23,7 +24,8 @@ AXES = {
 
 
 def make_space(axes: dict[str, Any]) -> SearchSpace:
-    return make_search_space(axes, ClassificationWorkload().schema())
+    schema = ClassificationWorkload().schema()
+    return make_search_space(checked_axes(axes, schema), schema)
 
 
 @given(st.integers(0, 2**31 - 1))

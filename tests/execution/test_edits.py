@@ -15,11 +15,13 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.results import Results
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.config.axes import Range
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import Range, make_search_space
+from dmls_ray.config.search_space import make_search_space
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.planning import plan_sweep, proposed_before
+from dmls_ray.execution.planning import plan_of, proposed_before
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.records.outcome import Outcome
@@ -69,7 +71,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call(what: str, train: str | Callable[..., Any] = "edited_t:train", **options: Any) -> tuple[Results, list[str]]:
     chosen = workload_of_function(train, AXES["train"]) if what == "train" else workload("classification")
     given = Options(out="out", repeats=2, tensorboard="off", **options)
-    plan, space = plan_sweep(AXES[what], given, chosen)
+    plan, space = plan_of(AXES[what], given, chosen)
     view = Notes()
     return run_plan(plan, given, view, space=space), view.notes  # type: ignore[arg-type]
 
@@ -160,7 +162,7 @@ def test_a_search_has_the_runs_of_its_code_alone_in_each_process(files: Path) ->
     records = []
     for width in (8, 9):
         (files / "edited_util.py").write_text(f"WIDTH = {width}\n")
-        _, space = plan_sweep(axes, given, chosen)
+        _, space = plan_of(axes, given, chosen)
         assert space is not None
         run = space.run_of({"lr": 0.1, "units": 4.0})
         records.append(record(run_id=run.run_id, proposed={"lr": 0.1, "units": 4.0}))
@@ -171,9 +173,8 @@ def test_a_search_has_the_runs_of_its_code_alone_in_each_process(files: Path) ->
 
 
 def test_every_choice_of_a_search_space_has_its_code_before_anything_is_proposed() -> None:
-    space = make_search_space(
-        {"model": ["a:net", "b:net"], "lr": Range(0.1, 1.0), "batch_per_rank": 8}, workload("classification").schema()
-    )
+    axes = {"model": ("a:net", "b:net"), "lr": Range(0.1, 1.0), "batch_per_rank": (8,)}
+    space = make_search_space(axes, workload("classification").schema())
     assert {item.values["model"] for item in space.run_of_each_choice()} == {"a:net", "b:net"}
 
 
@@ -213,8 +214,8 @@ def test_a_file_that_a_module_tries_to_import_and_that_appears_makes_other_trial
 def test_the_identity_of_a_workload_of_this_package_imports_no_entry_point() -> None:
     program = (
         "import sys; from dmls_ray.config.options import Options\n"
-        "from dmls_ray.execution.planning import plan_sweep; from dmls_ray.workloads.registry import workload\n"
-        "plan, _ = plan_sweep({'implementation': 'numpy'}, Options(), workload('grayscale'))\n"
+        "from dmls_ray.execution.planning import plan_of; from dmls_ray.workloads.registry import workload\n"
+        "plan, _ = plan_of({'implementation': 'numpy'}, Options(), workload('grayscale'))\n"
         "print(plan.runs[0].identity.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PROJECT)

@@ -12,6 +12,7 @@ from dmls_ray import load
 from dmls_ray.cluster.held_group import HeldGroup
 from dmls_ray.config.options import Options
 from dmls_ray.execution.largest import LargestFit, Probe
+from dmls_ray.execution.prober import Prober
 from dmls_ray.execution.supervisor import Heartbeat
 from dmls_ray.execution.view import ProgressConsole, View
 from dmls_ray.util.errors import ConfigError
@@ -22,8 +23,14 @@ class Simulated(LargestFit):
     """Runs of which each value takes so many MiB, where so many are free."""
 
     def __init__(self, mib: float, free: float, *, is_known: bool = True, samples: int = 10**9) -> None:
-        view, chosen = View(ProgressConsole(), is_live=False), workload("classification")
-        super().__init__(chosen, {}, "batch_per_rank", Options(out="out"), view, Heartbeat(), HeldGroup(Options()))
+        prober = Prober(
+            workload=workload("classification"),
+            options=Options(out="out"),
+            view=View(ProgressConsole()),
+            heartbeat=Heartbeat(),
+            held=HeldGroup(Options()),
+        )
+        super().__init__(prober, {}, "batch_per_rank")
         self.mib, self.free, self.is_known, self.samples = mib, free, is_known, samples
         self.tried: list[int] = []
 

@@ -14,7 +14,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.sweep_file import sweep_file_text
-from dmls_ray.execution.planning import FolderState, finished_run_ids, make_plan, plan_sweep
+from dmls_ray.execution.planning import FolderState, finished_run_ids, make_plan, plan_of
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
@@ -68,7 +68,7 @@ def test_what_no_run_can_have_is_refused_before_anything_starts(
     chosen: Workload | None, axes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        plan_sweep(axes, Options(race="aim" in options, **options), chosen or workload("classification"))
+        plan_of(axes, Options(race="aim" in options, **options), chosen or workload("classification"))
 
 
 def test_a_block_is_run_again_as_a_whole_where_that_is_asked() -> None:
@@ -138,7 +138,7 @@ class Folder:
 def test_axes_of_python_are_written_as_a_file_can_have_them(tmp_path: Path) -> None:
     axes = {"batch_per_rank": range(16, 64, 16), "lr": np.geomspace(0.001, 0.1, 3), "epochs": np.int64(2)}
     options = Options(repeats=2)
-    plan, _ = plan_sweep(axes, options, workload("classification"))
+    plan, _ = plan_of(axes, options, workload("classification"))
     assert plan.asked is not None
     file = tmp_path / "sweep.toml"
     file.write_text(sweep_file_text(plan.asked, options))

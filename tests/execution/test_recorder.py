@@ -10,7 +10,7 @@ import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.execution import recorder as recorder_module
-from dmls_ray.execution.planning import make_plan, plan_sweep
+from dmls_ray.execution.planning import make_plan, plan_of
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.records.codec import check_sweep_file
 from dmls_ray.records.outcome import Outcome
@@ -79,7 +79,7 @@ def test_a_session_names_the_commit_of_the_users_code_next_to_that_of_this_packa
     if place == "module":
         monkeypatch.syspath_prepend(tmp_path / "mine")
         chosen, axes = workload_of_function("session_of_mine:train", {"lr": 1}), {"lr": 1}
-    plan, _ = plan_sweep(axes, Options(), chosen)
+    plan, _ = plan_of(axes, Options(), chosen)
     monkeypatch.delitem(sys.modules, "session_of_mine", raising=False)
     described = describe_session(plan, Options())
     assert described["git"] == describe_git()

@@ -11,9 +11,10 @@ import pytest
 
 import dmls_ray.execution.run_plan as run_plan_module
 from dmls_ray import load, sweep
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.sweep_script import main
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_plan import run_plan

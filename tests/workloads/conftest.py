@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.config.sweep_file import Preset
 from dmls_ray.workloads import registry
 
 Install = Callable[..., Path]

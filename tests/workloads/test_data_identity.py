@@ -11,7 +11,7 @@ from PIL import Image
 
 from dmls_ray.config.identity import Identity
 from dmls_ray.config.options import Options
-from dmls_ray.execution.planning import plan_sweep
+from dmls_ray.execution.planning import plan_of
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.errors import DataError
@@ -26,7 +26,7 @@ from tests.workloads.classification.test_config import hash_of
 
 def trial_of(workload: Workload, **axes: Any) -> str:
     """The id of the one trial that a new call of a sweep has."""
-    plan, _ = plan_sweep(axes, Options(repeats=1), workload)
+    plan, _ = plan_of(axes, Options(repeats=1), workload)
     (run,) = plan.runs
     return run.trial_id
 

@@ -65,7 +65,8 @@ def run(config, rank, emit):
 '''
 
 SCRIPT = """
-from dmls_ray.cli.sweep_script import Preset, main
+from dmls_ray.config.sweep_file import Preset
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(Preset(name="pi", question="Does pi get better with more points?", axis="points",

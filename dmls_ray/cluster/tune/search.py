@@ -11,7 +11,8 @@ from ray import tune
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
 
-from dmls_ray.config.search_space import Range, SearchSpace
+from dmls_ray.config.axes import Range
+from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 

@@ -19,7 +19,7 @@ from dmls_ray import load
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import Schema
-from dmls_ray.execution.planning import make_plan, plan_sweep
+from dmls_ray.execution.planning import make_plan, plan_of
 from dmls_ray.execution.run_plan import sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
@@ -118,7 +118,7 @@ def test_an_edited_object_makes_another_trial(notebook: Callable[[str], Any]) ->
     def identity(cell: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         main = notebook(cell)
         axes = name_objects({"model": main.Net, "dataset": main.Points, "batch_per_rank": 4})
-        run = plan_sweep(axes, Options(repeats=1), ClassificationWorkload())[0].runs[0]
+        run = plan_of(axes, Options(repeats=1), ClassificationWorkload())[0].runs[0]
         return run.trial_id, run.identity.code, run.identity.data
 
     trial, code, data = identity(CELL)
@@ -138,7 +138,7 @@ def test_what_a_search_proposed_is_the_object_again_when_it_comes_from_a_record(
     main = notebook(f"{CELL}\ndef other(shape, classes): ...")
     workload = ClassificationWorkload()
     axes = workload.name_objects({"model": [main.Net, main.other], "dataset": main.Points, "batch_per_rank": 4})
-    _, space = plan_sweep(axes, Options(search=True, searcher="optuna"), workload)
+    _, space = plan_of(axes, Options(search=True, searcher="optuna"), workload)
     run = space.run_of({"model": "Net"})
     assert run.identity.code.keys() == {"Net()", "Points()"}
 

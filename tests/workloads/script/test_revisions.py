@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.config.options import Options
-from dmls_ray.config.sweep_file import read_sweep_file, sweep_file_text
 from dmls_ray.execution.planning import Identities
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
@@ -70,14 +68,6 @@ def test_shared_files_are_for_revisions(repository: Path) -> None:
     with pytest.raises(ConfigError, match="--share data is for runs of a --revision"):
         schema.make()
     assert schema.make(revision="before").copy.shared == ("data",)
-
-
-def test_a_sweep_file_says_what_is_shared(repository: Path) -> None:
-    described = ScriptWorkload("train.py", shared=["data", "part.py"]).describe_sweep({"revision": "before"})
-    file = repository / "sweep.toml"
-    file.write_text(sweep_file_text(described, Options()))
-    words = [*read_sweep_file(str(file)).words]
-    assert words[2:6] == ["--share", "data", "--share", "part.py"]
 
 
 def test_a_working_folder_outside_of_the_repository_is_refused(
