@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dmls_ray.analysis.findings import effects, same_training, slowdown
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.steps import StepChange
+from dmls_ray.analysis.words_on_pairs import pair_label, place_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class EffectObject(IntervalObject):
         contrast = effect.contrast
         return cls(
             value=contrast.centre, low=_finite(contrast.low), high=_finite(contrast.high), n=contrast.n,
-            pair=effect.pair.label, where=effect.pair.where,
+            pair=pair_label(effect.pair), where=place_text(effect.pair),
             metric=effect.measure.metric, kind=effect.measure.kind, verdict=effect.verdict,
             training=None if training is None else training.verdict,
         )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
 from dmls_ray.analysis.json_objects import Ab, EffectObject
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.words import amount_text
+from dmls_ray.analysis.words_on_pairs import place_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
 from dmls_ray.cli.largest import field_of_largest
 from dmls_ray.cli.request import parse_request
@@ -71,12 +73,10 @@ def _reason(verdict: Verdict, first: str, second: str) -> str:
         return f"{second} does not train ({', '.join(verdict.outcomes)}), but {first} does"
     told = []
     for effect in verdict.effects:
-        where = f" with {effect.pair.where}" if effect.pair.where else ""
         phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
-        told.append(f"{phrase} {first}{where} (n={effect.contrast.n})")
-    told += [
-        f"was not measured in the same blocks as {first}{f' with {where}' if where else ''}" for where in verdict.apart
-    ]
+        told.append(f"{phrase} {first}{_with_place(effect.pair)} (n={effect.contrast.n})")
+    for pair in verdict.apart:
+        told.append(f"was not measured in the same blocks as {first}{_with_place(pair)}")
     allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
     ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
     text = f"{second} {', '.join(told)}; {ends[verdict.word]}"
@@ -87,3 +87,8 @@ def _reason(verdict: Verdict, first: str, second: str) -> str:
     if verdict.more_repeats is None:
         return f"{text}, and more repeats are unlikely to decide it"
     return f"{text}; about {verdict.more_repeats} more repeats decide it"
+
+
+def _with_place(pair: Pair) -> str:
+    place = place_text(pair)
+    return f" with {place}" if place else ""

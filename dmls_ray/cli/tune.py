@@ -9,8 +9,8 @@ from typing import Any
 
 from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
-from dmls_ray.analysis.words import amount_text, why_text
-from dmls_ray.analysis.words_on_training import training_text
+from dmls_ray.analysis.words import amount_text
+from dmls_ray.analysis.words_on_training import training_text, why_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, Parser, print_json, say
 from dmls_ray.cli.request import parse_request
 from dmls_ray.cli.sweep_command import begun

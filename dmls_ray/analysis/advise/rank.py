@@ -188,7 +188,7 @@ def race_for(table: Table, aim: str) -> tuple[list[Trial], list[Effect]]:
     pairs = []
     for item in ranked[1:]:
         if item.verdict in ("not distinguished", "not compared"):
-            pairs.append(Pair("", f"{item.name} vs {ranked[0].name}", "", item.row, ranked[0].row))
+            pairs.append(Pair(item.row, ranked[0].row))
     return beaten, judged(compare_each(pairs, measures, table.until))
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, memory_metric, table_metrics
 from dmls_ray.analysis.results import field_names
@@ -161,9 +161,9 @@ class Effect:
     """Says which differences count as none, and how narrow an interval is wanted."""
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[Any, ...]:
         """The row of the table that it is in."""
-        return (self.pair.label, self.pair.where)
+        return (self.pair.key, repr(self.pair.shared), self.pair.count)
 
     @property
     def verdict(self) -> Verdict:
@@ -259,7 +259,7 @@ def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) ->
     Durations only where the speeds of both are not known. Of several pairs, of the same two values in several places,
     the mean effects; the first pair stands for all of them. Empty without a common block.
     """
-    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], where=f"mean of {len(pairs)}")
+    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], shared={}, count=len(pairs))
     trials = [(item.trial, item.base) for item in pairs]
     effects: list[Effect] = []
     for measure in [*measures, *memory_of([*itertools.chain.from_iterable(trials)])]:
@@ -285,11 +285,11 @@ def judged(comparisons: Sequence[Comparison]) -> list[Effect]:
     return [effect for effect in effects if effect.measure.is_judged and not effect.contrast.is_once]
 
 
-def level_of(metric: str, label: str, trial: Trial, value: Interval, n: int) -> Effect:
-    """A value of a trial that is compared with nothing."""
+def level_of(pair: Pair, metric: str, value: Interval, n: int) -> Effect:
+    """A value of the trial of a pair that is compared with nothing."""
     measure = Measure(metric=metric, kind="level", noun=label_of(metric), better=0)
     contrast = Contrast(value.centre, value.low, value.high, n, None)
-    return Effect(Pair("", label, "", trial, trial), measure, contrast, Until())
+    return Effect(pair, measure, contrast, Until())
 
 
 def _settings(pair: Pair, until: Until) -> Iterator[Effect]:

@@ -48,7 +48,7 @@ def _knee_of(group: Sequence[Trial], name: str, until: Until) -> Knee:
     for trial in ordered:
         if trial is best:
             break
-        effects = compare([Pair(name, "", "", trial, best)], [speed(metric)], until)
+        effects = compare([Pair(trial, best)], [speed(metric)], until)
         contrast = effects[0].contrast if effects else None
         if contrast is None or contrast.low is None or contrast.high is None:
             undecided.append(trial)

@@ -13,7 +13,7 @@ from dmls_ray.analysis.findings.effects import Effect, Measure
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors, is_number
-from dmls_ray.analysis.trials.trial import Comparisons, Trial, describe_configuration
+from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.options import Until
 from dmls_ray.config.training import TrainingConfig
@@ -87,8 +87,7 @@ def _effect(
         return None
     comparisons = comparisons or trial.comparisons
     contrast = comparisons.against(trial, base, measure.metric, is_ratio=measure.is_ratio)
-    pair = Pair("", describe_configuration(trial.factors), "", trial, base)
-    return None if contrast is None else Effect(pair, measure, contrast, until)
+    return None if contrast is None else Effect(Pair(trial, base, "trial"), measure, contrast, until)
 
 
 def _is_loss(effect: Effect) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, duration, speed
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.axis import group_by_other_factors
+from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
 from dmls_ray.analysis.trials.run_lengths import durations_of
 from dmls_ray.analysis.trials.trial import speed_metric
 from dmls_ray.config.options import Until
@@ -30,8 +30,8 @@ class Verdict:
     the time of a step, or of a run."""
     outcomes: Sequence[str] = ()
     """How runs of the value ended where those of the other one trained and its own did not."""
-    apart: Sequence[str] = ()
-    """The configurations of which both trained, and not side by side: in one block of one session, on one machine, with
+    apart: Sequence[Pair] = ()
+    """Those of which both trained, and not side by side: in one block of one session, on one machine, with
     the same versions."""
 
     @property
@@ -85,7 +85,7 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
     axis = trials.axis_of(name)
     effects: list[Effect] = []
     outcomes: list[str] = []
-    apart: list[str] = []
+    apart: list[Pair] = []
     for group in group_by_other_factors(trials.rows, {name}):
         by_value = {trial.factors[name]: trial for trial in group}
         base, trial = (by_value.get(value) for value in values)
@@ -103,5 +103,5 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
         timed = [effect for effect in found if effect.measure.kind in ("speed", "duration")]
         effects += timed[:1]
         if not timed:
-            apart.append(pair.where)
+            apart.append(pair)
     return Verdict(until.equivalent, effects, outcomes, apart)
