@@ -54,10 +54,10 @@ class EffectObject(IntervalObject):
     metric: str
     kind: effects.Kind
     """speed, duration and ratio are quotients; points and difference are differences; level is a value."""
-    verdict: effects.Verdict
+    verdict: effects.EffectVerdict
     """more and less are beyond chance; equal: within --equivalent; close: no difference beyond chance, known closely;
     open: undecided; once: the repeats repeat one run."""
-    training: same_training.Verdict | None
+    training: same_training.TrainingVerdict | None
     """Whether both train the same, as far as it was seen."""
 
     @classmethod
@@ -162,7 +162,7 @@ class TriedObject:
     outcome: str
     changes_training: bool
     """Whether it is among the settings that change what is trained."""
-    training: same_training.Verdict | None
+    training: same_training.TrainingVerdict | None
     last_losses: tuple[float, float] | None
     """Losses of the last step, of the change and of the settings of its time."""
     is_forbidden: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
+from dmls_ray.analysis.findings.slowdown import Slowdown, judge_slowdown
 from dmls_ray.analysis.json_objects import Ab, EffectObject
 from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.words import amount_text
@@ -65,28 +65,28 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
     return code
 
 
-def _reason(verdict: Verdict, first: str, second: str) -> str:
-    """Why it is the verdict."""
-    if verdict.word == "failed":
+def _reason(found: Slowdown, first: str, second: str) -> str:
+    """Why it is the found."""
+    if found.word == "failed":
         return f"no run of {first} trained, so there is nothing to compare {second} with"
-    if verdict.outcomes:
-        return f"{second} does not train ({', '.join(verdict.outcomes)}), but {first} does"
+    if found.outcomes:
+        return f"{second} does not train ({', '.join(found.outcomes)}), but {first} does"
     told = []
-    for effect in verdict.effects:
+    for effect in found.effects:
         phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
         told.append(f"{phrase} {first}{_with_place(effect.pair)} (n={effect.contrast.n})")
-    for pair in verdict.apart:
+    for pair in found.apart:
         told.append(f"was not measured in the same blocks as {first}{_with_place(pair)}")
-    allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
+    allowed = f"slower by more than {100 * found.allowed:.3g}%"
     ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
-    text = f"{second} {', '.join(told)}; {ends[verdict.word]}"
-    if verdict.word != "cannot say":
+    text = f"{second} {', '.join(told)}; {ends[found.word]}"
+    if found.word != "cannot say":
         return text
-    if verdict.apart:
+    if found.apart:
         return f"{text}: no block has both on the same machine with the same versions"
-    if verdict.more_repeats is None:
+    if found.more_repeats is None:
         return f"{text}, and more repeats are unlikely to decide it"
-    return f"{text}; about {verdict.more_repeats} more repeats decide it"
+    return f"{text}; about {found.more_repeats} more repeats decide it"
 
 
 def _with_place(pair: Pair) -> str:

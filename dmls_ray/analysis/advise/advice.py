@@ -19,7 +19,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import amount_text, disturbance_notes, join_names
 
-Verdict = Literal[
+Place = Literal[
     "best", "not distinguished", "worse", "not compared",
     "times_unknown", "target_not_reached", "independent_ranks", "loses", "other",
 ]  # fmt: skip
@@ -31,7 +31,7 @@ class Ranked:
     """A trial with its value of the objective, compared with the best one; or why it cannot be chosen."""
 
     row: Trial
-    verdict: Verdict
+    verdict: Place
     text: str
     """Its value with its interval; without a value, the reason."""
     value: Interval | None = None
@@ -62,7 +62,7 @@ class Ranked:
         )  # fmt: skip
 
 
-_RIVALS: Mapping[Verdict, str] = {
+_RIVALS: Mapping[Place, str] = {
     "not distinguished": "Not distinguished from it",
     "not compared": "Not compared with it",
 }
@@ -91,7 +91,7 @@ class Advice:
         self.excluded = [item for item in self.trials if item.value is None]
         """The trials that cannot be chosen."""
 
-    def with_verdict(self, verdict: Verdict) -> list[Trial]:
+    def with_verdict(self, verdict: Place) -> list[Trial]:
         """The trials with a verdict, the best first."""
         return [item.row for item in self.trials if item.verdict == verdict]
 

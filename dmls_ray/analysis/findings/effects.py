@@ -15,7 +15,7 @@ from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.run_lengths import STEP_MS, durations_of
 from dmls_ray.analysis.trials.steps import are_equal_sizes
-from dmls_ray.analysis.trials.trial import Trial, speed_metric
+from dmls_ray.analysis.trials.trial import Comparisons, Trial, speed_metric
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, metric_direction
@@ -61,6 +61,10 @@ class Measure:
     def is_result(self) -> bool:
         """Whether it is a loss or an accuracy: what a configuration is chosen for."""
         return is_loss(self.metric) or self.metric.endswith("accuracy")
+
+    def best_of(self, trials: Sequence[Trial]) -> Trial:
+        """The trial with the best mean."""
+        return max(trials, key=lambda trial: self.better * (trial.value_of(self.metric) or 0.0))
 
 
 _BETTER = {"max": 1, "min": -1, "none": 0}
@@ -139,7 +143,7 @@ def memory_of(trials: Sequence[Trial]) -> list[Measure]:
     return [Measure(metric=metric, kind="ratio", noun=noun, better=-1, is_judged=False, is_negligible=is_equal)]
 
 
-Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
+EffectVerdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
 """more, less: beyond chance. equal: within what counts as no difference. close: known closely, and no difference beyond
 chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
 is compared with nothing."""
@@ -166,7 +170,7 @@ class Effect:
         return (self.pair.key, repr(self.pair.shared), self.pair.count)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EffectVerdict:
         """What is known of it."""
         if self.measure.kind == "level":
             return "level"
@@ -204,11 +208,15 @@ class Effect:
         limit = self._worse(by)
         return low > limit if self.measure.better < 0 else high < limit
 
-    def is_no_worse(self, by: float) -> bool:
-        """Whether it is not worse by more than so much, beyond chance."""
-        low, high = self.contrast.ends
-        limit = self._worse(by)
-        return high <= limit if self.measure.better < 0 else low >= limit
+    def shown(self, by: float) -> Literal["worse", "kept", "open"]:
+        """What is beyond chance: that it is worse by more than so much, or that it is not; else it is open."""
+        low, high, limit = self.contrast.low, self.contrast.high, self._worse(by)
+        if low is None or high is None:
+            return "open"
+        if self.is_worse(by):
+            return "worse"
+        is_kept = high <= limit if self.measure.better < 0 else low >= limit
+        return "kept" if is_kept else "open"
 
     def _worse(self, by: float) -> float:
         """The value of a comparison that is worse by so much."""
@@ -253,23 +261,42 @@ Comparison = Sequence[Effect]
 """The effects of one pair, in the order of the measures: a row of the table."""
 
 
+def effect_of(
+    pairs: Sequence[Pair], measure: Measure, until: Until, comparisons: Comparisons | None = None
+) -> Effect | None:
+    """The mean effect of some pairs of equal values; None of a trial against itself, or without a block that has all.
+
+    Args:
+        pairs: of which the first stands for all.
+        measure: what they are compared by.
+        until: what counts as no difference.
+        comparisons: how they compare, if otherwise than in their table.
+    """
+    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], shared={}, count=len(pairs))
+    if pair.trial is pair.base:
+        return None
+    trials = [(item.trial, item.base) for item in pairs]
+    comparisons = comparisons or pair.trial.comparisons
+    contrast = comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
+    return None if contrast is None else Effect(pair, measure, contrast, until)
+
+
 def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Effect]:
     """The effects of a pair on the measures that both trials have, memory, and what goes along with them.
 
     Durations only where the speeds of both are not known. Of several pairs, of the same two values in several places,
-    the mean effects; the first pair stands for all of them. Empty without a common block.
+    the mean effects. Empty without a common block.
     """
-    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], shared={}, count=len(pairs))
-    trials = [(item.trial, item.base) for item in pairs]
+    trials = itertools.chain.from_iterable((pair.trial, pair.base) for pair in pairs)
     effects: list[Effect] = []
-    for measure in [*measures, *memory_of([*itertools.chain.from_iterable(trials)])]:
-        contrast = pair.trial.comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
-        if contrast is not None:
-            effects.append(Effect(pair, measure, contrast, until))
+    for measure in [*measures, *memory_of([*trials])]:
+        effect = effect_of(pairs, measure, until)
+        if effect is not None:
+            effects.append(effect)
     if any(effect.measure.kind == "speed" for effect in effects):
         effects = [effect for effect in effects if effect.measure.kind != "duration"]
     if effects:
-        effects += _settings(pair, until)
+        effects += _settings(effects[0].pair, until)
     return effects
 
 

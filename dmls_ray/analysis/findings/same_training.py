@@ -31,7 +31,7 @@ Losses = Literal["equal", "last", "later", "differ", "ranks", "unknown"]
 """Of the first steps. last: equal, and those of the last step are not. later: equal in the first step, and not after
 the first update. ranks: not equal, which says nothing, since other numbers of ranks have other samples in their first
 steps. unknown: no two runs with one seed have any."""
-Verdict = Literal["same", "changed", "unclear", "unknown"]
+TrainingVerdict = Literal["same", "changed", "unclear", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class TrainingChange:
         return not self.is_other and self.losses == "equal"
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrainingVerdict:
         """What is known of it."""
         if self.is_other:
             return "changed"

@@ -1,4 +1,4 @@
-"""`Verdict`: whether one value of a field may take the place of another one, by the speed of the runs with both."""
+"""`Slowdown`: whether one value of a field may take the place of another one, by the speed of the runs with both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ beyond chance. failed: the other one does not train."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Slowdown:
     """Whether a value may take the place of another one."""
 
     allowed: float
@@ -37,21 +37,14 @@ class Verdict:
     @property
     def open(self) -> list[Effect]:
         """The effects of which neither is known: that they are worse than what may be lost, or that they are not."""
-        return [effect for effect in self.effects if not (self._is_slower(effect) or self._is_kept(effect))]
-
-    def _is_slower(self, effect: Effect) -> bool:
-        """Whether more is lost than may be; without an interval, nothing is known."""
-        return effect.contrast.low is not None and effect.is_worse(self.allowed)
-
-    def _is_kept(self, effect: Effect) -> bool:
-        return effect.contrast.low is not None and effect.is_no_worse(self.allowed)
+        return [effect for effect in self.effects if effect.shown(self.allowed) == "open"]
 
     @property
     def word(self) -> Word:
         """The verdict."""
         if not self.effects and not self.outcomes and not self.apart:
             return "failed"
-        if self.outcomes or any(map(self._is_slower, self.effects)):
+        if self.outcomes or any(effect.shown(self.allowed) == "worse" for effect in self.effects):
             return "discard"
         return "cannot say" if self.open or self.apart else "keep"
 
@@ -73,7 +66,7 @@ class Verdict:
         return most
 
 
-def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Verdict:
+def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Slowdown:
     """Judge the second value of a field against the first one.
 
     Args:
@@ -104,4 +97,4 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
         effects += timed[:1]
         if not timed:
             apart.append(pair)
-    return Verdict(until.equivalent, effects, outcomes, apart)
+    return Slowdown(until.equivalent, effects, outcomes, apart)
