@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
-from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.effects import Effect, contrast_of
 from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object, interval_object
 from dmls_ray.analysis.metrics import is_exact, label_of
 from dmls_ray.analysis.results import factor_cells, field_names
@@ -38,8 +38,8 @@ class Ranked:
     """None where it cannot be chosen."""
     all_reached: bool = True
     """Whether every run reached the target."""
-    against_best: Interval | None = None
-    """A ratio of values, or a difference of what was learned; the intervals of all trials hold together at 95%."""
+    against_best: Effect | None = None
+    """Its value against that of the best one; the intervals of all trials hold together at 95%."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class Ranked:
         return RankedObject(
             trial_id=self.row.trial_id, config=self.row.factors, verdict=self.verdict, outcome=self.row.outcome, n=n,
             objective=interval_object(self.value, n),
-            against_best=interval_object(self.against_best, n),
+            against_best=interval_object(contrast_of(self.against_best), n),
             reason=self.text if self.value is None else "", is_on_front=is_on_front,
         )  # fmt: skip
 
@@ -99,7 +99,7 @@ class Advice:
         """All values, for programs."""
         return Advise(
             objective=self.objective.name, metric=self.objective.metric, minimizes=bool(self.objective.minimizes),
-            target=self.objective.target, is_ratio=not self.objective.is_learned,
+            target=self.objective.target, is_ratio=self.objective.measure.is_ratio,
             trials=[item.json_object(is_on_front=item.row.trial_id in self.front) for item in self.trials],
             front_metrics=self.front_metrics, loss=effect_object(self.loss),
             loss_base=self.loss.pair.base.trial_id if self.loss else "",
@@ -152,9 +152,8 @@ class Advice:
         others = list(filter(objective.table.has, [*costs_of(objective.table), "test_accuracy"]))
         if objective.metric in others:
             others.remove(objective.metric)
-        form, null = RATIO, 1.0
-        if objective.is_learned:
-            form, null = with_sign(objective.form), 0.0
+        measure = objective.measure
+        form = RATIO if measure.is_ratio else with_sign(objective.form)
         rows = []
         for item in self.trials:
             row, value, verdict = item.row, item.text, str(item.verdict)
@@ -164,7 +163,7 @@ class Advice:
             for name in others:
                 cells[label_of(name)] = row.text(name)
             cells |= {
-                "against best [95%]": format_interval(item.against_best, form, null=null),
+                "against best [95%]": format_interval(contrast_of(item.against_best), form, null=measure.null),
                 "n": str(len(row.counted)),
                 "front": "yes" if row.trial_id in self.front else "",
                 "verdict": verdict,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dmls_ray.analysis.findings.effects import Kind, Measure
 from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of, memory_metric
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
@@ -114,6 +115,12 @@ class Objective:
         if self.metric == TIME_TO_TARGET:
             return f"{'cost' if self.takes_price else 's'} to {self.target:g}"
         return "cost/run" if self.takes_price else label_of(self.metric)
+
+    @property
+    def measure(self) -> Measure:
+        """What trials are compared by."""
+        kind: Kind = "difference" if self.is_learned else "ratio"
+        return Measure(metric=self.metric, kind=kind, noun=self.label, better=-1 if self.minimizes else 1)
 
     @property
     def form(self) -> NumberFormat:

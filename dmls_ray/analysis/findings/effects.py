@@ -257,6 +257,11 @@ class Effect:
         return HOPELESS
 
 
+def contrast_of(effect: Effect | None) -> Contrast | None:
+    """The number of an effect with its interval, if there is one."""
+    return None if effect is None else effect.contrast
+
+
 Comparison = Sequence[Effect]
 """The effects of one pair, in the order of the measures: a row of the table."""
 

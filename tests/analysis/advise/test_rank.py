@@ -397,7 +397,7 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str, 
     rows = {row.trial_id: row for row in table.rows}
     row, best = rows[compared.row.trial_id], rows[advice.best.row.trial_id]
     ratio = row.comparisons.against(row, best, metric, is_ratio=True)
-    assert format_interval(compared.against_best, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
+    assert format_interval(compared.against_best.contrast, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=12))
