@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
+from dmls_ray.analysis.findings.slowdown import Slowdown
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -15,7 +16,7 @@ from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
-from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text
+from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text, with_place
 from dmls_ray.config.value_texts import duration
 
 HEADLINES: Mapping[str, str] = {
@@ -91,6 +92,12 @@ CAVEATS: Mapping[str, str] = {
 """What a reader must know -> the words."""
 INTERVALS = "Intervals [95%] hold for all comparisons together, which makes them wider than single ones."
 """What the intervals of a table of effects are."""
+_TAKES = {
+    "speed": "is {} as fast as {first}",
+    "step_ms_mean": "takes {} as long for a step as {first}",
+    "total_s": "takes {} as long as {first}",
+}
+"""Name of a measure -> what a value of a field is or takes, against the first one."""
 _KNOWN_ROUGHLY = 0.3
 """Half-width of an interval of ratios, in the logarithm, up to which it may be close enough for a user."""
 _SHOWN = 2
@@ -146,8 +153,12 @@ def beside_text(comparison: Comparison) -> str:
 
 
 def _facts_of(comparison: Comparison) -> dict[str, str]:
-    effects = [effect_text(effect) for effect in comparison if _is_said(effect)]
-    pair = comparison[0].pair
+    pair, effects = comparison[0].pair, []
+    for effect in comparison:
+        # Memory only where it differs, and nothing of what was set.
+        is_telling = effect.measure.is_judged or effect.verdict in ("more", "less")
+        if effect.measure.is_outcome and is_telling:
+            effects.append(effect_text(effect))
     return {
         "pair": pair_text(pair), "field": field_noun(pair), "base": base_text(pair),
         "effects": ", ".join(effects) or "not compared in speed",
@@ -192,12 +203,6 @@ def effect_head(effect: Effect) -> str:
     """The heading of the column of an effect."""
     measure = effect.measure
     return f"{measure.noun} (points)" if measure.kind == "points" else measure.noun
-
-
-def _is_said(effect: Effect) -> bool:
-    """Whether a headline has an effect: memory only where it differs, and nothing of what was set."""
-    measure = effect.measure
-    return measure.is_outcome and (measure.is_judged or effect.verdict in ("more", "less"))
 
 
 def undecided_text(answer: Answer, decision: Decision | None) -> str:
@@ -288,6 +293,30 @@ def _names(claims: Sequence[Effect]) -> str:
 def claim_text(claim: Effect) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
     return f"{pair_text(claim.pair)}: {claim.measure.noun} {amount_text(claim)}"
+
+
+def slowdown_text(found: Slowdown, first: str, second: str) -> str:
+    """Why one value of a field may take the place of the first one, or may not."""
+    if found.word == "failed":
+        return f"no run of {first} trained, so there is nothing to compare {second} with"
+    if found.outcomes:
+        return f"{second} does not train ({', '.join(found.outcomes)}), but {first} does"
+    told = []
+    for effect in found.effects:
+        speed = _TAKES[effect.measure.name].format(amount_text(effect), first=first)
+        told.append(f"{speed}{with_place(effect.pair)} (n={effect.contrast.n})")
+    for pair in found.apart:
+        told.append(f"was not measured in the same blocks as {first}{with_place(pair)}")
+    allowed = f"slower by more than {100 * found.allowed:.3g}%"
+    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
+    text = f"{second} {', '.join(told)}; {ends[found.word]}"
+    if found.word != "cannot say":
+        return text
+    if found.apart:
+        return f"{text}: no block has both on the same machine with the same versions"
+    if found.more_repeats is None:
+        return f"{text}, and more repeats are unlikely to decide it"
+    return f"{text}; about {found.more_repeats} more repeats decide it"
 
 
 def disturbance_notes(trials: Sequence[Trial]) -> list[str]:

@@ -58,6 +58,12 @@ def pair_text(pair: Pair) -> str:
     return f"{pair_label(pair)} ({place})" if place else pair_label(pair)
 
 
+def with_place(pair: Pair) -> str:
+    """` with 2 ranks`; empty where the place needs no name."""
+    place = place_text(pair)
+    return f" with {place}" if place else ""
+
+
 def field_noun(pair: Pair) -> str:
     """What a sentence calls the field of a pair: `batch_per_rank`, `ranks`, `change`."""
     if pair.kind == "change":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dmls_ray.analysis.findings.slowdown import Slowdown, judge_slowdown
+from dmls_ray.analysis.findings.slowdown import judge_slowdown
 from dmls_ray.analysis.json_objects import Ab, EffectObject
-from dmls_ray.analysis.trials.axis import Pair
-from dmls_ray.analysis.words import amount_text
-from dmls_ray.analysis.words_on_pairs import place_text
+from dmls_ray.analysis.words import slowdown_text
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, Parser, print_json, say
 from dmls_ray.cli.largest import field_of_largest
 from dmls_ray.cli.request import parse_request
@@ -22,12 +20,6 @@ from dmls_ray.util.errors import ConfigError
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
 """Verdict -> command of a GitHub workflow."""
-_PHRASES = {
-    "speed": "is {} as fast as",
-    "step_ms_mean": "takes {} as long for a step as",
-    "total_s": "takes {} as long as",
-}
-"""Name of a measure -> what a revision is or takes, against the other one."""
 
 
 def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -> int:
@@ -58,37 +50,8 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
         return code
     console = ProgressConsole()
     show_results(results, plan, request, console, has_verdict=True)
-    line = f"{verdict.word}: {_reason(verdict, first, second)}."
+    line = f"{verdict.word}: {slowdown_text(verdict, first, second)}."
     if request.given["format"] == "github":
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
     say(console, line, "bold")
     return code
-
-
-def _reason(found: Slowdown, first: str, second: str) -> str:
-    """Why it is the found."""
-    if found.word == "failed":
-        return f"no run of {first} trained, so there is nothing to compare {second} with"
-    if found.outcomes:
-        return f"{second} does not train ({', '.join(found.outcomes)}), but {first} does"
-    told = []
-    for effect in found.effects:
-        phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
-        told.append(f"{phrase} {first}{_with_place(effect.pair)} (n={effect.contrast.n})")
-    for pair in found.apart:
-        told.append(f"was not measured in the same blocks as {first}{_with_place(pair)}")
-    allowed = f"slower by more than {100 * found.allowed:.3g}%"
-    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
-    text = f"{second} {', '.join(told)}; {ends[found.word]}"
-    if found.word != "cannot say":
-        return text
-    if found.apart:
-        return f"{text}: no block has both on the same machine with the same versions"
-    if found.more_repeats is None:
-        return f"{text}, and more repeats are unlikely to decide it"
-    return f"{text}; about {found.more_repeats} more repeats decide it"
-
-
-def _with_place(pair: Pair) -> str:
-    place = place_text(pair)
-    return f" with {place}" if place else ""
