@@ -121,7 +121,7 @@ def _missing_text(missing: Missing | None) -> str:
     """That the field that was asked about is not compared, and why; empty where it is."""
     if missing is None:
         return ""
-    names = join_names(list(map(str, missing.values)), separator=", ")
+    names = join_names([str(value) for value in missing.values], separator=", ")
     reason = missing.reason.partition(". ")[0].removesuffix(".") or ", ".join(missing.outcomes)
     verb = "was" if len(missing.values) == 1 else "were"
     return f"{missing.field} is not compared, since {names} {verb} not measured: {reason}. "
@@ -287,7 +287,7 @@ def _beaten_text(decision: Decision) -> str:
 
 
 def _names(claims: Sequence[Effect]) -> str:
-    return join_names(list(map(claim_text, claims)), most=_SHOWN)
+    return join_names([claim_text(claim) for claim in claims], most=_SHOWN)
 
 
 def claim_text(claim: Effect) -> str:

@@ -96,7 +96,7 @@ def why_text(change: StepChange | None) -> str:
     if change is None:
         return ""
     amounts = sorted(change.changes.items(), key=lambda item: -abs(item[1]))
-    total = sum(map(abs, change.changes.values()))
+    total = sum(abs(ms) for ms in change.changes.values())
     largest = abs(amounts[0][1])
     decimals = 2 - (largest >= 1) - (largest >= 100)  # two digits or more
     parts = []

@@ -43,7 +43,7 @@ def ab(parser: Parser, preset: Preset, words: list[str], heartbeat: Heartbeat) -
     if request.is_json:
         found = Ab(
             **summary.json_fields(), a=first, b=second, verdict=verdict.word, exit_code=code, allowed=verdict.allowed,
-            speed=list(map(EffectObject.of_effect, verdict.effects)), outcomes=verdict.outcomes,
+            speed=[EffectObject.of_effect(effect) for effect in verdict.effects], outcomes=verdict.outcomes,
             more_repeats=verdict.more_repeats,
         )  # fmt: skip
         print_json(found)

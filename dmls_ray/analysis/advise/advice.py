@@ -132,7 +132,7 @@ class Advice:
         if self.with_verdict("loses"):
             texts.append("Trials that lose accuracy are left out; --any-accuracy includes them.")
         if self.front:
-            front_metrics = ", ".join(map(label_of, self.front_metrics)).removesuffix(".")
+            front_metrics = ", ".join(label_of(name) for name in self.front_metrics).removesuffix(".")
             texts.append(f"Pareto front: compared by means, no other trial is as good in all of {front_metrics}.")
         texts += disturbance_notes(rows)
         fewest = min(len(row.counted) for row in rows if row.counted)
@@ -149,9 +149,8 @@ class Advice:
     def frame(self) -> pd.DataFrame:
         """The trials as texts, the best first."""
         objective = self.objective
-        others = list(filter(objective.table.has, [*costs_of(objective.table), "test_accuracy"]))
-        if objective.metric in others:
-            others.remove(objective.metric)
+        columns = [*costs_of(objective.table), "test_accuracy"]
+        others = [name for name in columns if objective.table.has(name) and name != objective.metric]
         measure = objective.measure
         form = RATIO if measure.is_ratio else with_sign(objective.form)
         rows = []

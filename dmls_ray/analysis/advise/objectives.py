@@ -259,4 +259,4 @@ def costs_of(table: Table) -> list[str]:
     is_given = bool(table.questions.duration_set_by)
     if not is_given and not were_ended_apart([record for row in table.rows for record in row.timed]):
         names.insert(0, "total_s")
-    return list(filter(None, names))
+    return [name for name in names if name]

@@ -246,7 +246,7 @@ def front_of(
 
 def _reporting(rows: Sequence[Trial], names: Sequence[str]) -> list[Trial]:
     """The trials that report all of some metrics."""
-    return [row for row in rows if None not in map(row.value_of, names)]
+    return [row for row in rows if all(row.value_of(name) is not None for name in names)]
 
 
 def front(points: ArrayLike) -> list[int]:

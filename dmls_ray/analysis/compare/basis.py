@@ -169,7 +169,7 @@ def join(a: Results, b: Results) -> tuple[list[Pair], dict[str, list[str]]]:
             f"{len(shared)} runs of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
         )
-    ids = set(map(id, a.records))
+    ids = {id(record) for record in a.records}
     both: list[Pair] = []
     only: dict[str, list[str]] = {"A": [], "B": []}
     # One table of both, so that the rows of A and of B have the same fields in the same order.

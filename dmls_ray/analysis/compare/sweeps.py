@@ -42,11 +42,11 @@ class BothTrials:
     """
 
     def __post_init__(self) -> None:
-        self.a, self.b, metric = self.pair.base, self.pair.trial, self.basis.measure.metric
+        self.a, self.b = self.pair.base, self.pair.trial
         self.name = describe_configuration(self.a.factors)
         self.samples = self.basis.samples_of(self.a), self.basis.samples_of(self.b)
         """Those of A and of B."""
-        self.resolution = resolution_of(metric, [*self.a.counted, *self.b.counted])
+        self.resolution = resolution_of(self.basis.measure.metric, [*self.a.counted, *self.b.counted])
         """The smallest step of the values; 0 where they have none."""
         self.is_apart = bool(self.a.independent_ranks or self.b.independent_ranks)
         """Whether the ranks of A or of B did not train one model together, so that the two are not compared."""
@@ -72,7 +72,7 @@ class BothTrials:
 
     def json_object(self) -> PairObject:
         """For programs; a change has the smaller n of both."""
-        counts = list(map(len, self.samples))
+        counts = [len(values) for values in self.samples]
         return PairObject(
             trial_id=self.a.trial_id, config=self.a.factors,
             a=interval_object(self.mean(self.a), counts[0]), b=interval_object(self.mean(self.b), counts[1]),
@@ -154,7 +154,7 @@ class SweepComparison:
         if self.overall is None:
             return f"No {unit} has all {count} configurations ok, so there is no value over all of them."
         head, effect = _HEADS[self.basis.measure.kind], self._describe(self.overall)
-        n = " and ".join(map(str, self.samples))
+        n = "{} and {}".format(*self.samples)
         return (
             f"{label_of(self.metric)}, {head} over {count} configurations: {effect}, n={n} {unit}s: "
             f"{self.basis.verdict(self.overall)}."

@@ -99,8 +99,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     headline, lead = lead_of(candidates, losers, is_amount=is_amount and not within)
     if headline != "pair" and len(axis.groups) > 1:
         # What holds of the first place must hold of all.
-        pairs = itertools.chain.from_iterable(map(axis.against_first, axis.groups))
-        candidates = compare_each([*pairs], measures, trials.until)
+        pairs = [pair for group in axis.groups for pair in axis.against_first(group)]
+        candidates = compare_each(pairs, measures, trials.until)
         headline, lead = lead_of(candidates, losers, is_amount=False)
     worst = worst_of(candidates) if headline == "none_better" else ()
     lossless = lossless_of(lead, candidates) if is_amount else ()
@@ -183,8 +183,8 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
-    others = map(trials.axis_of, _other_fields(trials, axis))
-    sessions = [pair for item in (axis, *others) for pair in _pairs_of(item) if pair.ran_apart]
+    axes = [axis, *(trials.axis_of(name) for name in _other_fields(trials, axis))]
+    sessions = [pair for item in axes for pair in _pairs_of(item) if pair.ran_apart]
     caveats: dict[str, Sequence[str | Pair]] = {
         "not_measured": lost,
         "independent": apart,
@@ -224,7 +224,7 @@ def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:
 
 def _on_average(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
     """What a field does on average over the groups of its axis."""
-    pairs = itertools.chain.from_iterable(map(axis.ends, axis.groups))
+    pairs = [pair for group in axis.groups for pair in axis.ends(group)]
     return _mean_of_each(pairs, measures, trials.until)
 
 
@@ -234,7 +234,7 @@ def _mean_of_each(pairs: Iterable[Pair], measures: Sequence[Measure], until: Unt
     for pair in pairs:
         by_values.setdefault(pair.key, []).append(pair)
     found = [compare(alike, measures, until) for alike in by_values.values()]
-    return list(filter(None, found))
+    return [comparison for comparison in found if comparison]
 
 
 def _ranks_that_share_a_batch(trials: SweepTrials) -> list[Pair]:

@@ -126,10 +126,10 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
         """The share of runs that did not reach the target, then the mean logarithm of the others' steps."""
         runs = [run for run in _observed(trial) if not choosing or run.repeat in choosing]
         steps = _steps(runs).values()
-        return (1 - len(steps) / len(runs), fmean(map(math.log, steps))) if steps else (1.0, math.inf)
+        return (1 - len(steps) / len(runs), fmean(math.log(count) for count in steps)) if steps else (1.0, math.inf)
 
     best = min(trials, key=score)
-    rates = sorted(map(_rate, trials))
+    rates = sorted(_rate(trial) for trial in trials)
     reported = [run for run in _observed(best) if run.repeat not in choosing]
     by_repeat = _steps(reported)
     steps = seconds = None
@@ -144,7 +144,7 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
         steps_by_repeat=by_repeat,
         steps=steps,
         seconds=seconds,
-        tests_apart=max(map(_tests_apart, reported), default=1.0),
+        tests_apart=max((_tests_apart(run) for run in reported), default=1.0),
     )
 
 
@@ -200,7 +200,7 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
         found: the steps of each batch at its best learning rate.
     """
     first, last = found.points[0], found.points[-1]
-    comparisons = list(filter(None, map(_levels, found.points)))
+    comparisons = [levels for point in found.points if (levels := _levels(point))]
     facts = {"target": found.target, "first": first.batch, "last": last.batch}
     headline = "critical_unknown"
     if found.curve is not None:

@@ -114,7 +114,7 @@ def measures_of(trials: Sequence[Trial]) -> list[Measure]:
 
 def _times_asked_for(trials: Sequence[Trial]) -> Iterator[Measure]:
     """Times that a field asks for, of the fields in which these trials differ, as the start-up of launchers."""
-    varied = {name for name in trials[0].factors if count_values(trials, name) > 1} if trials else set()
+    varied = {name for trial in trials[:1] for name in trial.factors if count_values(trials, name) > 1}
     for name, metric in table_metrics().items():
         is_known = any(trial.by_block(name) for trial in trials)
         if metric.is_time and varied & {*metric.asked_by} and is_known:
@@ -129,7 +129,7 @@ def _measures_of_time(trials: Sequence[Trial]) -> list[Measure]:
     rated = [trial for trial in timed if trial.by_block(metric)]
     measures = [speed(metric)] if rated else []
     if len(rated) < len(timed):
-        measures += map(duration, durations_of(timed))
+        measures += [duration(metric) for metric in durations_of(timed)]
     return measures
 
 
@@ -200,22 +200,26 @@ class Effect:
     @property
     def size(self) -> float:
         """How far it is from no difference."""
-        return abs(math.log(self.contrast.centre)) if self.measure.is_ratio else abs(self.contrast.centre)
+        centre = self.contrast.centre
+        return abs(math.log(centre)) if self.measure.is_ratio else abs(centre)
 
     def is_worse(self, by: float = 0.0) -> bool:
         """Whether it is worse by more than so much and beyond chance: 0.02 for 2% of a ratio, or 0.02 of a share."""
         low, high = self.contrast.ends
-        limit = self._worse(by)
-        return low > limit if self.measure.better < 0 else high < limit
+        if self.measure.better < 0:
+            return low > self._worse(by)
+        return high < self._worse(by)
 
     def shown(self, by: float) -> Literal["worse", "kept", "open"]:
         """What is beyond chance: that it is worse by more than so much, or that it is not; else it is open."""
-        low, high, limit = self.contrast.low, self.contrast.high, self._worse(by)
-        if low is None or high is None:
+        if self.contrast.low is None:
             return "open"
         if self.is_worse(by):
             return "worse"
-        is_kept = high <= limit if self.measure.better < 0 else low >= limit
+        low, high = self.contrast.ends
+        is_kept = low >= self._worse(by)
+        if self.measure.better < 0:
+            is_kept = high <= self._worse(by)
         return "kept" if is_kept else "open"
 
     def _worse(self, by: float) -> float:
@@ -308,7 +312,7 @@ def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) ->
 def compare_each(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Comparison]:
     """The effects of each of some pairs that have a common block."""
     compared = [compare([pair], measures, until) for pair in pairs]
-    return list(filter(None, compared))
+    return [comparison for comparison in compared if comparison]
 
 
 def judged(comparisons: Sequence[Comparison]) -> list[Effect]:

@@ -91,7 +91,7 @@ def _is_choice(name: str, trials: Sequence[Trial]) -> bool:
     values = [trial.factors[name] for trial in trials if trial.factors[name] is not None]
     if name in _NOT_CHOSEN or not values:
         return False
-    if not all(map(is_number, values)):
+    if not all(is_number(value) for value in values):
         return True
     specs = field_specs(TrainingConfig) | dict(trials[0].workload.specs())
     return name in specs and not specs[name].setting.unit

@@ -111,7 +111,7 @@ def _number_format(trial: Trial) -> str:
 
 def _configured_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
     """The same by the fields of both trials, where they have them."""
-    if not all(map(has_configured_samples, (trial, base))):
+    if not (has_configured_samples(trial) and has_configured_samples(base)):
         return {}
     return {"samples": (configured_samples(trial), configured_samples(base))}
 
