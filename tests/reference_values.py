@@ -101,7 +101,7 @@ def _comparison(results: Results) -> Any:
 
 
 def _change(found: SweepComparison) -> Any:
-    return found.overall and [_interval(found.overall), found.overall.verdict]
+    return found.overall and [_interval(found.overall.contrast), found.basis.verdict(found.overall)]
 
 
 def _interval(value: Interval | None) -> list[float | None] | None:

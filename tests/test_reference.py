@@ -12,6 +12,7 @@ from dmls_ray.analysis.export.text_tables import answer_markdown, table_markdown
 from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.words_on_pairs import place_text
 from tests.conftest import PROJECT
 from tests.reference_values import FOLDERS, NAME, values_of
 
@@ -64,7 +65,7 @@ def published_ratios(name: str, axis: str) -> dict[str, float]:
     """The speed of the most ranks or machines against that of one, by what the trials share."""
     comparisons = answer_on_axis(make_table(load(PUBLISHED / name)), axis).comparisons
     speeds = [comparison[0] for comparison in comparisons if comparison[0].pair.field == axis]
-    return {effect.pair.where: round(effect.contrast.centre, 2) for effect in speeds}
+    return {place_text(effect.pair): round(effect.contrast.centre, 2) for effect in speeds}
 
 
 def test_the_published_figures_give_the_ratios_of_the_reports() -> None:

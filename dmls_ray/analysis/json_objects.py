@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dmls_ray.analysis.findings import effects, same_training, slowdown
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.trials.steps import StepChange
+from dmls_ray.analysis.words_on_pairs import pair_label, place_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +54,10 @@ class EffectObject(IntervalObject):
     metric: str
     kind: effects.Kind
     """speed, duration and ratio are quotients; points and difference are differences; level is a value."""
-    verdict: effects.Verdict
+    verdict: effects.EffectVerdict
     """more and less are beyond chance; equal: within --equivalent; close: no difference beyond chance, known closely;
     open: undecided; once: the repeats repeat one run."""
-    training: same_training.Verdict | None
+    training: same_training.TrainingVerdict | None
     """Whether both train the same, as far as it was seen."""
 
     @classmethod
@@ -65,7 +66,7 @@ class EffectObject(IntervalObject):
         contrast = effect.contrast
         return cls(
             value=contrast.centre, low=_finite(contrast.low), high=_finite(contrast.high), n=contrast.n,
-            pair=effect.pair.label, where=effect.pair.where,
+            pair=pair_label(effect.pair), where=place_text(effect.pair),
             metric=effect.measure.metric, kind=effect.measure.kind, verdict=effect.verdict,
             training=None if training is None else training.verdict,
         )  # fmt: skip
@@ -161,7 +162,7 @@ class TriedObject:
     outcome: str
     changes_training: bool
     """Whether it is among the settings that change what is trained."""
-    training: same_training.Verdict | None
+    training: same_training.TrainingVerdict | None
     last_losses: tuple[float, float] | None
     """Losses of the last step, of the change and of the settings of its time."""
     is_forbidden: bool

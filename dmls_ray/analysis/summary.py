@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis import words, words_on_training
+from dmls_ray.analysis import words, words_on_pairs, words_on_training
 from dmls_ray.analysis.advise.rank import race_for
 from dmls_ray.analysis.findings.answer import MOST_ROWS, Answer
 from dmls_ray.analysis.findings.effects import Comparison
@@ -50,7 +50,7 @@ class AnswerTable:
         """Whether these two trials train the same; empty where that was not seen."""
         beside = [words.beside_text(other) for other in self.answer.beside]
         overfitting = words.overfitting_text(self.answer)
-        sentences = [self.training, words.why_text(self.answer.why), *beside, overfitting]
+        sentences = [self.training, words_on_training.why_text(self.answer.why), *beside, overfitting]
         self.sentences = [sentence for sentence in sentences if sentence]
         """What follows the headline: the training, where the difference of steps goes, what other fields do, and which
         trials overfit."""
@@ -126,7 +126,7 @@ def _frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     telling = set()
     for comparison in comparisons:
         pair = comparison[0].pair
-        cells = {COMPARED: pair.label, WHERE: pair.where}
+        cells = {COMPARED: words_on_pairs.pair_label(pair), WHERE: words_on_pairs.place_text(pair)}
         for effect in comparison:
             head = words.effect_head(effect)
             cells[head] = words.effect_cell(effect)

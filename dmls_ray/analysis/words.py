@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.findings.answer import Answer, Missing
 from dmls_ray.analysis.findings.effects import Comparison, Effect
 from dmls_ray.analysis.findings.question import Decision
+from dmls_ray.analysis.findings.slowdown import Slowdown
 from dmls_ray.analysis.stats.formatting import GENERIC, POINTS, RATIO, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
-from dmls_ray.analysis.trials.steps import PARTS, TOGETHER, StepChange
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
+from dmls_ray.analysis.words_on_pairs import base_text, field_noun, pair_text, with_place
 from dmls_ray.config.value_texts import duration
 
 HEADLINES: Mapping[str, str] = {
@@ -28,7 +30,8 @@ HEADLINES: Mapping[str, str] = {
     "none_without_loss": "No {field} is better than {base} beyond chance without being worse in another measure. The "
     "closest is {pair}: {effects}.",
     "none_differs": "No {field} differs from {base} beyond chance. The largest difference is {pair}: {effects}.",
-    "best_found": "The {which} {metric} of {count} configurations is {effects}, with {pair}.",
+    "least_found": "The least {metric} of {count} configurations is {effects}, with {pair}.",
+    "highest_found": "The highest {metric} of {count} configurations is {effects}, with {pair}.",
     "not_reported": "No run that ended ok reported its {metric}.",
     "critical": "Beyond a global_batch of about {critical:,.10g}, larger batches save less than half of the steps to "
     "test accuracy {target:g}.",
@@ -89,11 +92,12 @@ CAVEATS: Mapping[str, str] = {
 """What a reader must know -> the words."""
 INTERVALS = "Intervals [95%] hold for all comparisons together, which makes them wider than single ones."
 """What the intervals of a table of effects are."""
-_PARTS = {
-    **PARTS, "exposed_comm_ms": "communication", TOGETHER: "backward pass with communication", "rest_ms": "other"
-}  # fmt: skip
-_NAMED_FROM = 0.1
-"""Share of the change of a step from which on a part is named."""
+_TAKES = {
+    "speed": "is {} as fast as {first}",
+    "step_ms_mean": "takes {} as long for a step as {first}",
+    "total_s": "takes {} as long as {first}",
+}
+"""Name of a measure -> what a value of a field is or takes, against the first one."""
 _KNOWN_ROUGHLY = 0.3
 """Half-width of an interval of ratios, in the logarithm, up to which it may be close enough for a user."""
 _SHOWN = 2
@@ -117,7 +121,7 @@ def _missing_text(missing: Missing | None) -> str:
     """That the field that was asked about is not compared, and why; empty where it is."""
     if missing is None:
         return ""
-    names = join_names(list(map(str, missing.values)), separator=", ")
+    names = join_names([str(value) for value in missing.values], separator=", ")
     reason = missing.reason.partition(". ")[0].removesuffix(".") or ", ".join(missing.outcomes)
     verb = "was" if len(missing.values) == 1 else "were"
     return f"{missing.field} is not compared, since {names} {verb} not measured: {reason}. "
@@ -145,12 +149,20 @@ def overfitting_text(answer: Answer) -> str:
 def beside_text(comparison: Comparison) -> str:
     """What another field does, in a sentence: to speed and results; empty where neither can be compared."""
     effects = [effect_text(effect) for effect in comparison if effect.measure.is_judged]
-    return f"{comparison[0].pair.text}: {', '.join(effects)}." if effects else ""
+    return f"{pair_text(comparison[0].pair)}: {', '.join(effects)}." if effects else ""
 
 
 def _facts_of(comparison: Comparison) -> dict[str, str]:
-    effects = [effect_text(effect) for effect in comparison if _is_said(effect)]
-    return {"pair": comparison[0].pair.text, "effects": ", ".join(effects) or "not compared in speed"}
+    pair, effects = comparison[0].pair, []
+    for effect in comparison:
+        # Memory only where it differs, and nothing of what was set.
+        is_telling = effect.measure.is_judged or effect.verdict in ("more", "less")
+        if effect.measure.is_outcome and is_telling:
+            effects.append(effect_text(effect))
+    return {
+        "pair": pair_text(pair), "field": field_noun(pair), "base": base_text(pair),
+        "effects": ", ".join(effects) or "not compared in speed",
+    }  # fmt: skip
 
 
 def effect_text(effect: Effect) -> str:
@@ -193,12 +205,6 @@ def effect_head(effect: Effect) -> str:
     return f"{measure.noun} (points)" if measure.kind == "points" else measure.noun
 
 
-def _is_said(effect: Effect) -> bool:
-    """Whether a headline has an effect: memory only where it differs, and nothing of what was set."""
-    measure = effect.measure
-    return measure.is_outcome and (measure.is_judged or effect.verdict in ("more", "less"))
-
-
 def undecided_text(answer: Answer, decision: Decision | None) -> str:
     """What is not known, and what would decide it; empty where nothing is compared."""
     parts = []
@@ -212,41 +218,10 @@ def undecided_text(answer: Answer, decision: Decision | None) -> str:
         shown = dict(facts)
         for key, value in facts.items():
             if isinstance(value, list):
-                shown[key] = join_names(list(map(str, value)), _SHOWN, ", ")
+                names = [pair_text(item) if isinstance(item, Pair) else str(item) for item in value]
+                shown[key] = join_names(names, _SHOWN, ", ")
         parts.append(CAVEATS[name].format(**shown))
     return f"Undecided ({mark}): {'; '.join(parts)}." if parts else ""
-
-
-def why_text(change: StepChange | None) -> str:
-    """Where the difference between the steps of two trials goes; empty where it is not known."""
-    if change is None:
-        return ""
-    amounts = sorted(change.changes.items(), key=lambda item: -abs(item[1]))
-    total = sum(map(abs, change.changes.values()))
-    largest = abs(amounts[0][1])
-    decimals = 2 - (largest >= 1) - (largest >= 100)  # two digits or more
-    parts = []
-    for name, ms in amounts:
-        if abs(ms) >= _NAMED_FROM * total > 0:
-            parts.append(f"{ms:+.{decimals}f} {_PARTS[name]}")
-    if change.slower_rank is not None:
-        rank, ms = change.slower_rank
-        parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")
-    times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
-    samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
-    text = f"Why: {times}{samples}: {', '.join(parts)}."
-    if change.collectives or change.base_collectives:
-        waits = [_collectives_text(kinds, decimals) for kinds in (change.collectives, change.base_collectives)]
-        text += f" Waiting for collectives outside DDP, in ms a step: {waits[0]} vs {waits[1]}."
-    return text
-
-
-def _collectives_text(kinds: Mapping[str, float] | None, decimals: int) -> str:
-    """`14.7 all-gather, 10.9 reduce-scatter`."""
-    if kinds is None:
-        return "not known"
-    texts = [f"{ms:.{decimals}f} {kind.replace('_', '-')}" for kind, ms in kinds.items()]
-    return ", ".join(texts) or "none"
 
 
 def progress_text(decision: Decision) -> str:
@@ -285,7 +260,7 @@ def _open_text(decision: Decision) -> str:
     if realistic:
         texts.append(f"about {realistic[-1]} repeats would decide {len(realistic)} of them: {_flags(decision)}")
     if hopeless := decision.hopeless:
-        names = join_names([f"{claim.pair.text}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
+        names = join_names([f"{pair_text(claim.pair)}, {claim.measure.noun}" for claim in hopeless], _SHOWN)
         texts.append(f"no realistic number of repeats decides {len(hopeless)} of them on this machine ({names})")
     if stage is None and not decision.repeats_wanted:
         texts.append(f"an interval needs {FIRST_LOOK} repeats of both trials in one session; --repeats auto runs them")
@@ -312,12 +287,36 @@ def _beaten_text(decision: Decision) -> str:
 
 
 def _names(claims: Sequence[Effect]) -> str:
-    return join_names(list(map(claim_text, claims)), most=_SHOWN)
+    return join_names([claim_text(claim) for claim in claims], most=_SHOWN)
 
 
 def claim_text(claim: Effect) -> str:
     """`batch_per_rank 64 vs 32 (2 ranks): speed 1.03x [0.97, 1.10]`."""
-    return f"{claim.pair.text}: {claim.measure.noun} {amount_text(claim)}"
+    return f"{pair_text(claim.pair)}: {claim.measure.noun} {amount_text(claim)}"
+
+
+def slowdown_text(found: Slowdown, first: str, second: str) -> str:
+    """Why one value of a field may take the place of the first one, or may not."""
+    if found.word == "failed":
+        return f"no run of {first} trained, so there is nothing to compare {second} with"
+    if found.outcomes:
+        return f"{second} does not train ({', '.join(found.outcomes)}), but {first} does"
+    told = []
+    for effect in found.effects:
+        speed = _TAKES[effect.measure.name].format(amount_text(effect), first=first)
+        told.append(f"{speed}{with_place(effect.pair)} (n={effect.contrast.n})")
+    for pair in found.apart:
+        told.append(f"was not measured in the same blocks as {first}{with_place(pair)}")
+    allowed = f"slower by more than {100 * found.allowed:.3g}%"
+    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
+    text = f"{second} {', '.join(told)}; {ends[found.word]}"
+    if found.word != "cannot say":
+        return text
+    if found.apart:
+        return f"{text}: no block has both on the same machine with the same versions"
+    if found.more_repeats is None:
+        return f"{text}, and more repeats are unlikely to decide it"
+    return f"{text}; about {found.more_repeats} more repeats decide it"
 
 
 def disturbance_notes(trials: Sequence[Trial]) -> list[str]:

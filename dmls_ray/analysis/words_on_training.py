@@ -1,10 +1,11 @@
-"""The sentences on whether two trials train the same."""
+"""The sentences on whether two trials train the same, and on how their steps differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from dmls_ray.analysis.findings.same_training import TrainingChange
+from dmls_ray.analysis.trials.steps import PARTS, TOGETHER, StepChange
 
 TRAINING: Mapping[str, str] = {
     "same": "No change of the training was seen",
@@ -34,6 +35,11 @@ FIRST_LOSSES: Mapping[str, str] = {
 """How the losses of the first steps compare -> the words."""
 _LARGE = 100_000
 """Parameters from which on they are written in millions."""
+_PARTS = {
+    **PARTS, "exposed_comm_ms": "communication", TOGETHER: "backward pass with communication", "rest_ms": "other"
+}  # fmt: skip
+_NAMED_FROM = 0.1
+"""Share of the change of a step from which on a part is named."""
 
 
 def training_text(change: TrainingChange | None) -> str:
@@ -83,3 +89,35 @@ def _distinct(loss: float, base: float) -> tuple[str, str]:
     """Two losses with as many digits as show that they differ, four at least."""
     texts = f"{loss:.4g}", f"{base:.4g}"
     return texts if texts[0] != texts[1] else (f"{loss:.7g}", f"{base:.7g}")
+
+
+def why_text(change: StepChange | None) -> str:
+    """Where the difference between the steps of two trials goes; empty where it is not known."""
+    if change is None:
+        return ""
+    amounts = sorted(change.changes.items(), key=lambda item: -abs(item[1]))
+    total = sum(abs(ms) for ms in change.changes.values())
+    largest = abs(amounts[0][1])
+    decimals = 2 - (largest >= 1) - (largest >= 100)  # two digits or more
+    parts = []
+    for name, ms in amounts:
+        if abs(ms) >= _NAMED_FROM * total > 0:
+            parts.append(f"{ms:+.{decimals}f} {_PARTS[name]}")
+    if change.slower_rank is not None:
+        rank, ms = change.slower_rank
+        parts.append(f"rank {rank} is slower than the others by {ms:.{decimals}f}")
+    times = f"{change.step_ms:.{decimals}f} ms a step instead of {change.base_ms:.{decimals}f}"
+    samples = "" if change.samples == 1 else f" with {change.samples:.3g}x the samples"
+    text = f"Why: {times}{samples}: {', '.join(parts)}."
+    if change.collectives or change.base_collectives:
+        waits = [_collectives_text(kinds, decimals) for kinds in (change.collectives, change.base_collectives)]
+        text += f" Waiting for collectives outside DDP, in ms a step: {waits[0]} vs {waits[1]}."
+    return text
+
+
+def _collectives_text(kinds: Mapping[str, float] | None, decimals: int) -> str:
+    """`14.7 all-gather, 10.9 reduce-scatter`."""
+    if kinds is None:
+        return "not known"
+    texts = [f"{ms:.{decimals}f} {kind.replace('_', '-')}" for kind, ms in kinds.items()]
+    return ", ".join(texts) or "none"

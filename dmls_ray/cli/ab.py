@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import itertools
 
-from dmls_ray.analysis.findings.slowdown import Verdict, judge_slowdown
+from dmls_ray.analysis.findings.slowdown import judge_slowdown
 from dmls_ray.analysis.json_objects import Ab, EffectObject
-from dmls_ray.analysis.words import amount_text
+from dmls_ray.analysis.words import slowdown_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, EXIT_SLOWER, EXIT_UNCLEAR, print_json, say
 from dmls_ray.cli.largest import field_of_largest
@@ -25,12 +25,6 @@ from dmls_ray.util.programs import is_program
 _CODES = {"keep": EXIT_OK, "discard": EXIT_SLOWER, "cannot say": EXIT_UNCLEAR, "failed": EXIT_FAILED}
 _ANNOTATIONS = {"keep": "notice", "discard": "error", "cannot say": "warning", "failed": "error"}
 """Verdict -> command of a GitHub workflow."""
-_PHRASES = {
-    "speed": "is {} as fast as",
-    "step_ms_mean": "takes {} as long for a step as",
-    "total_s": "takes {} as long as",
-}
-"""Name of a measure -> what a revision is or takes, against the other one."""
 
 
 _EXAMPLE = "dmls-ray ab main HEAD -- sweep train.py"
@@ -68,14 +62,14 @@ def ab(call: Call) -> int:
     if request.is_json:
         found = Ab(
             **summary.json_fields(), a=first, b=second, verdict=verdict.word, exit_code=code, allowed=verdict.allowed,
-            speed=list(map(EffectObject.of_effect, verdict.effects)), outcomes=verdict.outcomes,
+            speed=[EffectObject.of_effect(effect) for effect in verdict.effects], outcomes=verdict.outcomes,
             more_repeats=verdict.more_repeats,
         )  # fmt: skip
         print_json(found)
         return code
     console = ProgressConsole()
     show_results(results, plan, request, console, has_verdict=True)
-    line = f"{verdict.word}: {_reason(verdict, first, second)}."
+    line = f"{verdict.word}: {slowdown_text(verdict, first, second)}."
     if request.given["format"] == "github":
         line = f"::{_ANNOTATIONS[verdict.word]} title=dmls-ray ab {first} {second}::{line}"
     say(console, line, "bold")
@@ -109,29 +103,3 @@ def _asked(call: Call) -> tuple[Preset, What, list[str]]:
         workload=None,
     )
     return preset, What(train=script), ["--revision", *revisions, *flags, *call.words]
-
-
-def _reason(verdict: Verdict, first: str, second: str) -> str:
-    """Why it is the verdict."""
-    if verdict.word == "failed":
-        return f"no run of {first} trained, so there is nothing to compare {second} with"
-    if verdict.outcomes:
-        return f"{second} does not train ({', '.join(verdict.outcomes)}), but {first} does"
-    told = []
-    for effect in verdict.effects:
-        where = f" with {effect.pair.where}" if effect.pair.where else ""
-        phrase = _PHRASES[effect.measure.name].format(amount_text(effect))
-        told.append(f"{phrase} {first}{where} (n={effect.contrast.n})")
-    told += [
-        f"was not measured in the same blocks as {first}{f' with {where}' if where else ''}" for where in verdict.apart
-    ]
-    allowed = f"slower by more than {100 * verdict.allowed:.3g}%"
-    ends = {"keep": f"not {allowed}", "discard": allowed, "cannot say": f"whether it is {allowed} is undecided"}
-    text = f"{second} {', '.join(told)}; {ends[verdict.word]}"
-    if verdict.word != "cannot say":
-        return text
-    if verdict.apart:
-        return f"{text}: no block has both on the same machine with the same versions"
-    if verdict.more_repeats is None:
-        return f"{text}, and more repeats are unlikely to decide it"
-    return f"{text}; about {verdict.more_repeats} more repeats decide it"

@@ -10,8 +10,8 @@ from typing import Any
 
 from dmls_ray.analysis.json_objects import TriedObject, Tune, effect_object
 from dmls_ray.analysis.metrics import MEMORY_METRICS
-from dmls_ray.analysis.words import amount_text, why_text
-from dmls_ray.analysis.words_on_training import training_text
+from dmls_ray.analysis.words import amount_text
+from dmls_ray.analysis.words_on_training import training_text, why_text
 from dmls_ray.cli.call import Call
 from dmls_ray.cli.console import EXIT_FAILED, EXIT_OK, print_json, say
 from dmls_ray.cli.request import Request, parse_request

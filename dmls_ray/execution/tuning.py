@@ -197,7 +197,7 @@ class Tuner:
     def _judge(self, change: Change, row: Trial | None, base: Trial | None) -> Tried:
         if row is None or base is None or not row.counted:
             return Tried(change, None, row.outcome if row is not None else "skipped")
-        pair = Pair("", str(change), "", row, base)
+        pair = Pair(row, base, "change", value=str(change))
         seen = training_change(pair)
         # The name of a flag says less than what was seen.
         if seen is not None and seen.is_other:
@@ -224,7 +224,9 @@ class Tuner:
             return
         found.start, found.end = start, end
         has_equal_steps = not any(tried.change.changes_training for tried in found.kept)
-        found.gain = _speed_of(Pair("", "", "", end, start), self._prober.options, has_equal_steps=has_equal_steps)
+        found.gain = _speed_of(
+            Pair(end, start, "change", value=""), self._prober.options, has_equal_steps=has_equal_steps
+        )
 
     def _measure(
         self, variants: Sequence[Mapping[str, Any]], *, start: Mapping[str, Any] | None = None, **options: Any

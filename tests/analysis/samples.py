@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dmls_ray.analysis.findings.effects import Comparison
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.words_on_pairs import pair_label, place_text
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
@@ -15,6 +17,12 @@ from dmls_ray.records.run_events import RankResult, RunResult
 from dmls_ray.workloads.user_function.schema import user_function_schema
 
 MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
+
+
+def row_of(comparison: Comparison) -> tuple[str, str]:
+    """The label and the place of a row of an answer."""
+    pair = comparison[0].pair
+    return pair_label(pair), place_text(pair)
 
 
 def results(

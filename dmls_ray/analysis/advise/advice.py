@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import Objective, costs_of
-from dmls_ray.analysis.findings.effects import Effect
+from dmls_ray.analysis.findings.effects import Effect, contrast_of
 from dmls_ray.analysis.json_objects import Advise, RankedObject, effect_object, interval_object
 from dmls_ray.analysis.metrics import is_exact, label_of
 from dmls_ray.analysis.results import factor_cells, field_names
@@ -19,7 +19,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import amount_text, disturbance_notes, join_names
 
-Verdict = Literal[
+Place = Literal[
     "best", "not distinguished", "worse", "not compared",
     "times_unknown", "target_not_reached", "independent_ranks", "loses", "other",
 ]  # fmt: skip
@@ -31,15 +31,15 @@ class Ranked:
     """A trial with its value of the objective, compared with the best one; or why it cannot be chosen."""
 
     row: Trial
-    verdict: Verdict
+    verdict: Place
     text: str
     """Its value with its interval; without a value, the reason."""
     value: Interval | None = None
     """None where it cannot be chosen."""
     all_reached: bool = True
     """Whether every run reached the target."""
-    against_best: Interval | None = None
-    """A ratio of values, or a difference of what was learned; the intervals of all trials hold together at 95%."""
+    against_best: Effect | None = None
+    """Its value against that of the best one; the intervals of all trials hold together at 95%."""
 
     @property
     def name(self) -> str:
@@ -57,12 +57,12 @@ class Ranked:
         return RankedObject(
             trial_id=self.row.trial_id, config=self.row.factors, verdict=self.verdict, outcome=self.row.outcome, n=n,
             objective=interval_object(self.value, n),
-            against_best=interval_object(self.against_best, n),
+            against_best=interval_object(contrast_of(self.against_best), n),
             reason=self.text if self.value is None else "", is_on_front=is_on_front,
         )  # fmt: skip
 
 
-_RIVALS: Mapping[Verdict, str] = {
+_RIVALS: Mapping[Place, str] = {
     "not distinguished": "Not distinguished from it",
     "not compared": "Not compared with it",
 }
@@ -91,7 +91,7 @@ class Advice:
         self.excluded = [item for item in self.trials if item.value is None]
         """The trials that cannot be chosen."""
 
-    def with_verdict(self, verdict: Verdict) -> list[Trial]:
+    def with_verdict(self, verdict: Place) -> list[Trial]:
         """The trials with a verdict, the best first."""
         return [item.row for item in self.trials if item.verdict == verdict]
 
@@ -99,7 +99,7 @@ class Advice:
         """All values, for programs."""
         return Advise(
             objective=self.objective.name, metric=self.objective.metric, minimizes=bool(self.objective.minimizes),
-            target=self.objective.target, is_ratio=not self.objective.is_learned,
+            target=self.objective.target, is_ratio=self.objective.measure.is_ratio,
             trials=[item.json_object(is_on_front=item.row.trial_id in self.front) for item in self.trials],
             front_metrics=self.front_metrics, loss=effect_object(self.loss),
             loss_base=self.loss.pair.base.trial_id if self.loss else "",
@@ -132,7 +132,7 @@ class Advice:
         if self.with_verdict("loses"):
             texts.append("Trials that lose accuracy are left out; --any-accuracy includes them.")
         if self.front:
-            front_metrics = ", ".join(map(label_of, self.front_metrics)).removesuffix(".")
+            front_metrics = ", ".join(label_of(name) for name in self.front_metrics).removesuffix(".")
             texts.append(f"Pareto front: compared by means, no other trial is as good in all of {front_metrics}.")
         texts += disturbance_notes(rows)
         fewest = min(len(row.counted) for row in rows if row.counted)
@@ -149,12 +149,10 @@ class Advice:
     def frame(self) -> pd.DataFrame:
         """The trials as texts, the best first."""
         objective = self.objective
-        others = list(filter(objective.table.has, [*costs_of(objective.table), "test_accuracy"]))
-        if objective.metric in others:
-            others.remove(objective.metric)
-        form, null = RATIO, 1.0
-        if objective.is_learned:
-            form, null = with_sign(objective.form), 0.0
+        columns = [*costs_of(objective.table), "test_accuracy"]
+        others = [name for name in columns if objective.table.has(name) and name != objective.metric]
+        measure = objective.measure
+        form = RATIO if measure.is_ratio else with_sign(objective.form)
         rows = []
         for item in self.trials:
             row, value, verdict = item.row, item.text, str(item.verdict)
@@ -164,7 +162,7 @@ class Advice:
             for name in others:
                 cells[label_of(name)] = row.text(name)
             cells |= {
-                "against best [95%]": format_interval(item.against_best, form, null=null),
+                "against best [95%]": format_interval(contrast_of(item.against_best), form, null=measure.null),
                 "n": str(len(row.counted)),
                 "front": "yes" if row.trial_id in self.front else "",
                 "verdict": verdict,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dmls_ray.analysis.findings.effects import Kind, Measure
 from dmls_ray.analysis.metrics import MEMORY_METRICS, format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.learning import time_to_target
@@ -116,6 +117,12 @@ class Objective:
         if self.metric == TIME_TO_TARGET:
             return f"{'cost' if self.takes_price else 's'} to {self.target:g}"
         return "cost/run" if self.takes_price else label_of(self.metric)
+
+    @property
+    def measure(self) -> Measure:
+        """What trials are compared by."""
+        kind: Kind = "difference" if self.is_learned else "ratio"
+        return Measure(metric=self.metric, kind=kind, noun=self.label, better=-1 if self.minimizes else 1)
 
     @property
     def form(self) -> NumberFormat:
@@ -254,4 +261,4 @@ def costs_of(table: Table) -> list[str]:
     is_given = bool(table.questions.duration_set_by)
     if not is_given and not were_ended_apart([record for row in table.rows for record in row.timed]):
         names.insert(0, "total_s")
-    return list(filter(None, names))
+    return [name for name in names if name]

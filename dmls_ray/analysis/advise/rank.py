@@ -17,7 +17,7 @@ from dmls_ray.analysis.findings.losers import level_text, losers_of, loss_of
 from dmls_ray.analysis.findings.question import SweepQuestion
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import format_interval
-from dmls_ray.analysis.stats.intervals import Interval, estimate, is_above, is_below
+from dmls_ray.analysis.stats.intervals import Interval, estimate
 from dmls_ray.analysis.stats.learning import time_to_target
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.table.build import make_table
@@ -96,25 +96,23 @@ def rank(objective: Objective, looks: Looks | None = None) -> list[Ranked]:
             values = {block: max(value, metrics.EQUAL_HOST_MIB) for block, value in values.items()}
         if values:
             samples[row.trial_id] = values
-    is_ratio = not objective.is_learned
-    model = table.rows[0].comparisons.model_of(samples, objective.metric, is_ratio=is_ratio, looks=looks)
+    measure = objective.measure
+    comparisons = table.rows[0].comparisons
+    model = comparisons.model_of(samples, measure.metric, is_ratio=measure.is_ratio, looks=looks)
     for item in others:
-        _compare(item, best, model.against(item.row.trial_id, best.row.trial_id), objective)
+        contrast = model.against(item.row.trial_id, best.row.trial_id)
+        if contrast is None:
+            continue
+        # A difference that is of no use makes none worse, however sure it is.
+        sizes = [item.centre, best.centre]
+        is_negligible = measure.metric in metrics.MEMORY_METRICS and metrics.hardly_differs(sizes, measure.metric)
+        if is_negligible and contrast.low is not None and contrast.high is not None:
+            contrast = replace(contrast, low=min(contrast.low, 1.0), high=max(contrast.high, 1.0))
+        item.against_best = Effect(Pair(item.row, best.row), measure, contrast, table.until)
+        # Where the best has runs that did not reach the target, its times are too short to compare with others.
+        is_worse = item.against_best.shown(0.0) == "worse" and best.all_reached
+        item.verdict = "worse" if is_worse else "not distinguished"
     return candidates + excluded
-
-
-def _compare(item: Ranked, best: Ranked, effect: Interval | None, objective: Objective) -> None:
-    """Compare a trial with the best one. A difference that is of no use makes none worse, however sure it is."""
-    if effect is None:
-        return
-    null, metric = 0.0 if objective.is_learned else 1.0, objective.metric
-    is_negligible = metric in metrics.MEMORY_METRICS and metrics.hardly_differs([item.centre, best.centre], metric)
-    if is_negligible and effect.low is not None and effect.high is not None:
-        effect = Interval(effect.centre, min(effect.low, null), max(effect.high, null))
-    is_worse = is_above(effect, null) if objective.minimizes else is_below(effect, null)
-    # Where the best has runs that did not reach the target, its times are too short to compare with others.
-    item.verdict = "worse" if is_worse and best.all_reached else "not distinguished"
-    item.against_best = effect
 
 
 def _judge(row: Trial, objective: Objective) -> Ranked:
@@ -188,7 +186,7 @@ def race_for(table: Table, aim: str) -> tuple[list[Trial], list[Effect]]:
     pairs = []
     for item in ranked[1:]:
         if item.verdict in ("not distinguished", "not compared"):
-            pairs.append(Pair("", f"{item.name} vs {ranked[0].name}", "", item.row, ranked[0].row))
+            pairs.append(Pair(item.row, ranked[0].row))
     return beaten, judged(compare_each(pairs, measures, table.until))
 
 
@@ -248,7 +246,7 @@ def front_of(
 
 def _reporting(rows: Sequence[Trial], names: Sequence[str]) -> list[Trial]:
     """The trials that report all of some metrics."""
-    return [row for row in rows if None not in map(row.value_of, names)]
+    return [row for row in rows if all(row.value_of(name) is not None for name in names)]
 
 
 def front(points: ArrayLike) -> list[int]:

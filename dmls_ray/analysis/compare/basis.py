@@ -8,13 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dmls_ray.analysis.findings.effects import Kind, Measure, measure_of
+from dmls_ray.analysis.findings.effects import Effect, Kind, Measure, measure_of
 from dmls_ray.analysis.metrics import drifts, is_exact, limit_of, quantity_of
 from dmls_ray.analysis.results import Results, factors_of
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, are_same, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.config.identity import digest
+from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import is_loss
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import commit_text
@@ -28,16 +31,6 @@ _VERDICTS = {"speed": ("faster", "slower"), "ratio": ("more", "less"), "differen
 
 Samples = Mapping[str, float]
 """The values of a trial by repeat, or the means of its sessions by session."""
-
-
-@dataclass(frozen=True)
-class Change(Interval):
-    """B / A, of times A / B; B - A where differences are taken."""
-
-    verdict: str
-    """faster, slower, more, less, higher or lower; `not distinguished`; `unknown` where there is no interval;
-    `IN_THESE_SESSIONS` where it knows nothing of what drifts from one session to the next.
-    """
 
 
 @dataclass(frozen=True)
@@ -85,15 +78,16 @@ class Basis:
             return values[0]  # without what rounding a logarithm adds
         return statistics.geometric_mean(values) if self.measure.is_ratio else statistics.fmean(values)
 
-    def change(
-        self, a: Samples, b: Samples, *, level: float, resolution: float = 0.0, is_once: bool = False
-    ) -> Change | None:
-        """The difference between the samples of B and of A; None without samples, or without pairs to compare.
+    def compare(
+        self, pair: Pair, a: Samples, b: Samples, *, level: float, resolution: float = 0.0, is_once: bool = False
+    ) -> Effect | None:
+        """B against A: B / A, of times A / B; B - A where differences are taken. None without samples to compare.
 
         Times and memory are not paired: A's third repeat ran at another time than B's. Results of training are paired
         by repeat, which has the same seed in both.
 
         Args:
+            pair: the trial of B and that of A.
             a: the samples of A.
             b: those of B.
             level: confidence level of the interval.
@@ -117,14 +111,20 @@ class Basis:
             interval = compare_apart(
                 values, base, level=level, is_exact=is_exact(metric), is_once=is_once, is_ratio=is_ratio
             )
-        verdict = verdict_of(interval, self.measure.null, *_VERDICTS[kind])
-        if not self.knows_drift and verdict in _VERDICTS[kind]:
-            verdict = IN_THESE_SESSIONS
         low, high = interval.low, interval.high
         if low is not None and high is not None and not is_ratio:
             limit = limit_of(metric, [*values, *base])
             low, high = max(low, -limit), min(high, limit)
-        return Change(interval.centre, low, high, verdict)
+        contrast = Contrast(interval.centre, low, high, min(len(a), len(b)), None)
+        return Effect(pair, self.measure, contrast, Until())
+
+    def verdict(self, effect: Effect) -> str:
+        """faster, slower, more, less, higher or lower; `not distinguished`; `unknown` where there is no interval;
+        `IN_THESE_SESSIONS` where it knows nothing of what drifts from one session to the next.
+        """
+        words = _VERDICTS[self.measure.kind]
+        verdict = verdict_of(effect.contrast, self.measure.null, *words)
+        return IN_THESE_SESSIONS if verdict in words and not self.knows_drift else verdict
 
 
 def basis_of(a: Results, b: Results, metric: str) -> Basis:
@@ -149,11 +149,11 @@ def basis_of(a: Results, b: Results, metric: str) -> Basis:
     return Basis(basis.measure, "session")
 
 
-def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, list[str]]]:
+def join(a: Results, b: Results) -> tuple[list[Pair], dict[str, list[str]]]:
     """Join two sweeps of `by_configuration`.
 
     Returns:
-        The runs of A and those of B of each trial that both have; and the configurations, in words, that one alone has.
+        Each trial that both have, in B against A; and the configurations, in words, that one alone has.
 
     Raises:
         ConfigError: a sweep has no run, no configuration is in both, or runs of A are those of B.
@@ -169,8 +169,8 @@ def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, l
             f"{len(shared)} runs of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
         )
-    ids = set(map(id, a.records))
-    both: list[tuple[Trial, Trial]] = []
+    ids = {id(record) for record in a.records}
+    both: list[Pair] = []
     only: dict[str, list[str]] = {"A": [], "B": []}
     # One table of both, so that the rows of A and of B have the same fields in the same order.
     joined = a.of([*a.records, *b.records])
@@ -181,7 +181,7 @@ def join(a: Results, b: Results) -> tuple[list[tuple[Trial, Trial]], dict[str, l
         for record, known in zip(records, row.records, strict=True):
             sides[id(record) not in ids].records.append(known)
         if all(side.records for side in sides):
-            both.append(sides)
+            both.append(Pair(sides[1], sides[0], "values", "sweep", "B", "A", row.factors))
         else:
             only["A" if sides[0].records else "B"].append(describe_configuration(row.factors))
     if not both:

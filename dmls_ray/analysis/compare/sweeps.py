@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pandas as pd
 
-from dmls_ray.analysis.compare.basis import Basis, Change, Difference, basis_of, by_configuration, differences, join
+from dmls_ray.analysis.compare.basis import Basis, Difference, basis_of, by_configuration, differences, join
+from dmls_ray.analysis.findings.effects import Effect, contrast_of
 from dmls_ray.analysis.json_objects import Compare, PairObject, interval_object
 from dmls_ray.analysis.metrics import format_of, is_exact, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, factor_cells, field_names
 from dmls_ray.analysis.stats import intervals
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.trials.axis import Pair
 from dmls_ray.analysis.trials.common_metrics import common_rate, durations_of
 from dmls_ray.analysis.trials.trial import Trial, describe_configuration
 from dmls_ray.analysis.words import disturbance_notes
@@ -28,28 +30,31 @@ _DRIFT = (
 
 
 @dataclass
-class Pair:
+class BothTrials:
     """A trial that both sweeps have."""
 
-    a: Trial
-    b: Trial
+    pair: Pair
+    """B against A."""
     basis: Basis
-    change: Change | None = None
-    """None where it did not end ok in both, or its ranks trained apart. The intervals of all pairs, and that over all,
+    effect: Effect | None = None
+    """None where it did not end ok in both, or its ranks trained apart. The intervals of all trials, and that over all,
     hold together, at 95%.
     """
 
     def __post_init__(self) -> None:
-        a, b, metric = self.a, self.b, self.basis.measure.metric
-        self.name = describe_configuration(a.factors)
-        self.samples = self.basis.samples_of(a), self.basis.samples_of(b)
+        self.a, self.b = self.pair.base, self.pair.trial
+        self.name = describe_configuration(self.a.factors)
+        self.samples = self.basis.samples_of(self.a), self.basis.samples_of(self.b)
         """Those of A and of B."""
-        self.resolution = resolution_of(metric, [*a.counted, *b.counted])
+        self.resolution = resolution_of(self.basis.measure.metric, [*self.a.counted, *self.b.counted])
         """The smallest step of the values; 0 where they have none."""
-        self.is_once = a.is_once(metric) and b.is_once(metric)
-        """Whether equal values of a side say no more than one of them."""
-        self.is_apart = bool(a.independent_ranks or b.independent_ranks)
+        self.is_apart = bool(self.a.independent_ranks or self.b.independent_ranks)
         """Whether the ranks of A or of B did not train one model together, so that the two are not compared."""
+
+    @property
+    def is_once(self) -> bool:
+        """Whether equal values of a side say no more than one of them."""
+        return self.a.is_once(self.basis.measure.metric) and self.b.is_once(self.basis.measure.metric)
 
     def mean(self, trial: Trial) -> intervals.Estimate | None:
         """The mean of A or of B; None without a sample."""
@@ -61,18 +66,17 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        if self.change is not None:
-            return self.change.verdict
+        if self.effect is not None:
+            return self.basis.verdict(self.effect)
         return "independent ranks" if self.is_apart else ""
 
     def json_object(self) -> PairObject:
         """For programs; a change has the smaller n of both."""
-        a, b = self.mean(self.a), self.mean(self.b)
-        counts = list(map(len, self.samples))
+        counts = [len(values) for values in self.samples]
         return PairObject(
             trial_id=self.a.trial_id, config=self.a.factors,
-            a=interval_object(a, counts[0]), b=interval_object(b, counts[1]),
-            change=interval_object(self.change, min(counts)),
+            a=interval_object(self.mean(self.a), counts[0]), b=interval_object(self.mean(self.b), counts[1]),
+            change=interval_object(contrast_of(self.effect), min(counts)),
             verdict=self.verdict, outcomes=(self.a.outcome, self.b.outcome),
         )  # fmt: skip
 
@@ -82,10 +86,10 @@ class SweepComparison:
     """The trials of two sweeps, and how much each differs between them."""
 
     basis: Basis
-    pairs: Sequence[Pair]
+    pairs: Sequence[BothTrials]
     only: Mapping[str, Sequence[str]]
     """The configurations that A alone, and B alone, has, in words."""
-    overall: Change | None
+    overall: Effect | None
     """By the mean over the trials that ended ok in both, of each sample that has them all; None without one."""
     samples: tuple[int, int]
     """The number of samples of A, and of B, that have every trial."""
@@ -97,7 +101,7 @@ class SweepComparison:
 
     def __post_init__(self) -> None:
         self.metric = self.basis.measure.metric
-        self.compared = [pair for pair in self.pairs if pair.change]
+        self.compared = [pair for pair in self.pairs if pair.effect]
         """The trials that ended ok in both, and whose ranks trained together."""
         self.lost = [pair.name for pair in self.pairs if pair.a.counted and not pair.b.counted]
         """Configurations that ended ok in A and never in B, although B tried them; they count as slower."""
@@ -120,11 +124,12 @@ class SweepComparison:
                 f"--fail-if-slower needs a speed, and --measure {self.metric} is not one; give a rate or a time, such "
                 "as images_per_s or total_s."
             )
-        changes = {"over all": self.overall}
-        changes |= {pair.name: pair.change for pair in self.pairs if pair.change or pair.is_apart}
+        effects = {"over all": self.overall}
+        effects |= {pair.name: pair.effect for pair in self.pairs if pair.effect or pair.is_apart}
         slower, unclear = [], []
-        for name, change in changes.items():
-            if change is None or not self.basis.knows_drift:
+        for name, effect in effects.items():
+            change = contrast_of(effect)
+            if not self.basis.knows_drift:
                 unclear.append(name)
             elif intervals.is_below(change, 1 - share):
                 slower.append(name)
@@ -136,9 +141,9 @@ class SweepComparison:
         """All values, for programs; the mean over all has the smaller n of both."""
         return Compare(
             metric=self.metric, way=self.basis.measure.kind, unit=self.basis.unit,
-            over_all=interval_object(self.overall, min(self.samples)),
-            verdict=None if self.overall is None else self.overall.verdict,
-            pairs=list(map(Pair.json_object, self.pairs)), only=self.only, provenance=self.provenance,
+            over_all=interval_object(contrast_of(self.overall), min(self.samples)),
+            verdict=None if self.overall is None else self.basis.verdict(self.overall),
+            pairs=[pair.json_object() for pair in self.pairs], only=self.only, provenance=self.provenance,
         )  # fmt: skip
 
     def headline(self) -> str:
@@ -149,10 +154,10 @@ class SweepComparison:
         if self.overall is None:
             return f"No {unit} has all {count} configurations ok, so there is no value over all of them."
         head, effect = _HEADS[self.basis.measure.kind], self._describe(self.overall)
-        n = " and ".join(map(str, self.samples))
+        n = "{} and {}".format(*self.samples)
         return (
             f"{label_of(self.metric)}, {head} over {count} configurations: {effect}, n={n} {unit}s: "
-            f"{self.overall.verdict}."
+            f"{self.basis.verdict(self.overall)}."
         )
 
     def notes(self) -> list[str]:
@@ -185,7 +190,7 @@ class SweepComparison:
             cells = {
                 f"A {label} [95%]": format_interval(pair.mean(pair.a), form),
                 f"B {label} [95%]": format_interval(pair.mean(pair.b), form),
-                f"{_HEADS[self.basis.measure.kind]} [95% of all rows]": self._describe(pair.change),
+                f"{_HEADS[self.basis.measure.kind]} [95% of all rows]": self._describe(pair.effect),
                 "n": ", ".join(str(len(values)) for values in pair.samples),
                 "verdict": pair.verdict,
                 "outcome": outcome,
@@ -193,10 +198,10 @@ class SweepComparison:
             rows.append(factor_cells(pair.a.factors, other_headers=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
-    def _describe(self, change: Change | None) -> str:
+    def _describe(self, effect: Effect | None) -> str:
         measure = self.basis.measure
         form = RATIO if measure.is_ratio else with_sign(format_of(self.metric))
-        return format_interval(change, form, null=measure.null)
+        return format_interval(contrast_of(effect), form, null=measure.null)
 
 
 def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> SweepComparison:
@@ -214,38 +219,42 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     a, b = by_configuration(a, b)
     both, only = join(a, b)
     basis = basis_of(a, b, _common_metric(both, (a.where, b.where), measure))
-    pairs = [Pair(*trials, basis) for trials in both]
+    pairs = [BothTrials(pair, basis) for pair in both]
     compared = [pair for pair in pairs if all(pair.samples) and not pair.is_apart]
     shares = min(len(compared), 2)  # one pair and all of them are the same
     level, level_over_all = intervals.bonferroni_level(shares * len(compared)), intervals.bonferroni_level(shares)
     for pair in compared:
-        pair.change = basis.change(*pair.samples, level=level, resolution=pair.resolution, is_once=pair.is_once)
+        pair.effect = basis.compare(
+            pair.pair, *pair.samples, level=level, resolution=pair.resolution, is_once=pair.is_once
+        )
     means_a = basis.means_of([pair.samples[0] for pair in compared])
     means_b = basis.means_of([pair.samples[1] for pair in compared])
     resolution = max(pair.resolution for pair in pairs) / max(len(compared), 1)
     is_once = all(pair.is_once for pair in pairs)
+    mean = replace(both[0], shared={}, count=len(compared))
+    overall = basis.compare(mean, means_a, means_b, level=level_over_all, resolution=resolution, is_once=is_once)
     return SweepComparison(
         basis=basis,
         pairs=pairs,
         only=only,
-        overall=basis.change(means_a, means_b, level=level_over_all, resolution=resolution, is_once=is_once),
+        overall=overall,
         samples=(len(means_a), len(means_b)),
         # What was run in one sweep alone makes no difference between them.
         provenance=differences(a, b, {pair.a.trial_id for pair in pairs}),
     )
 
 
-def _common_metric(both: Sequence[tuple[Trial, Trial]], folders: tuple[str, str], name: str | None) -> str:
+def _common_metric(both: Sequence[Pair], folders: tuple[str, str], name: str | None) -> str:
     """By what two sweeps are compared: what was asked for; else the throughput of both, or a time.
 
     Raises:
         ConfigError: a sweep in which runs ended ok does not have it.
     """
-    of_a = field_names(a.estimates for a, _ in both)
-    of_b = field_names(b.estimates for _, b in both)
+    of_a = field_names(pair.base.estimates for pair in both)
+    of_b = field_names(pair.trial.estimates for pair in both)
     common = {*of_a} & {*of_b}
     if name is None:
-        trials = [trial for pair in both for trial in pair if trial.counted]
+        trials = [trial for pair in both for trial in (pair.base, pair.trial) if trial.counted]
         name = common_rate(trials) or next(iter(durations_of(trials)), "total_s")
     for folder, names in zip(folders, (of_a, of_b), strict=True):
         if names and name not in names:

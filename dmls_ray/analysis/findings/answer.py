@@ -19,7 +19,6 @@ from dmls_ray.analysis.trials.held_clocks import describe_held_clocks
 from dmls_ray.analysis.trials.other_work import describe_other_work
 from dmls_ray.analysis.trials.steps import StepChange, samples_of_step, step_change
 from dmls_ray.analysis.trials.trial import Trial, describe_changes, describe_configuration
-from dmls_ray.config.grid import BASELINE
 from dmls_ray.config.options import Until
 
 MOST_ROWS = 8
@@ -100,8 +99,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
     headline, lead = lead_of(candidates, losers, is_amount=is_amount and not within)
     if headline != "pair" and len(axis.groups) > 1:
         # What holds of the first place must hold of all.
-        pairs = itertools.chain.from_iterable(map(axis.against_first, axis.groups))
-        candidates = compare_each([*pairs], measures, trials.until)
+        pairs = [pair for group in axis.groups for pair in axis.against_first(group)]
+        candidates = compare_each(pairs, measures, trials.until)
         headline, lead = lead_of(candidates, losers, is_amount=False)
     worst = worst_of(candidates) if headline == "none_better" else ()
     lossless = lossless_of(lead, candidates) if is_amount else ()
@@ -130,10 +129,8 @@ def answer_along(trials: SweepTrials, name: str) -> Answer:
         comparisons = [*within, *_on_average(trials, axis, measures), *others, *ends]
     if lead[0].key not in [comparison[0].key for comparison in comparisons[:MOST_ROWS]]:
         comparisons.insert(0, lead)
-    pair = lead[0].pair
-    facts = {"field": RANKS.get(pair.field, pair.field), "base": pair.base_name}
     why = why_of(worst or lead)
-    return Answer(headline, facts, lead, comparisons, caveats, why, beside, missing, lossless=lossless, worst=worst)
+    return Answer(headline, {}, lead, comparisons, caveats, why, beside, missing, lossless=lossless, worst=worst)
 
 
 def _missing(trials: SweepTrials, name: str) -> Missing | None:
@@ -186,9 +183,9 @@ def _caveats(trials: SweepTrials, axis: Axis) -> dict[str, Mapping[str, Any]]:
             lost.append(f"{name} ({trial.outcome})")
         elif trial.independent_ranks:
             apart.append(name)
-    others = map(trials.axis_of, _other_fields(trials, axis))
-    sessions = [pair.text for item in (axis, *others) for pair in _pairs_of(item) if pair.ran_apart]
-    caveats = {
+    axes = [axis, *(trials.axis_of(name) for name in _other_fields(trials, axis))]
+    sessions = [pair for item in axes for pair in _pairs_of(item) if pair.ran_apart]
+    caveats: dict[str, Sequence[str | Pair]] = {
         "not_measured": lost,
         "independent": apart,
         "sessions": sessions,
@@ -214,7 +211,7 @@ def _pairs_of(axis: Axis) -> Iterator[Pair]:
     """The values of an axis against its first one, and neighbours, each pair once."""
     for group in axis.groups:
         pairs = (*axis.against_first(group), *axis.steps(group))
-        yield from {pair.label: pair for pair in pairs}.values()
+        yield from {pair.key: pair for pair in pairs}.values()
 
 
 def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:
@@ -227,17 +224,17 @@ def _other_fields(trials: SweepTrials, asked: Axis) -> Iterator[str]:
 
 def _on_average(trials: SweepTrials, axis: Axis, measures: Sequence[Measure]) -> list[Comparison]:
     """What a field does on average over the groups of its axis."""
-    pairs = itertools.chain.from_iterable(map(axis.ends, axis.groups))
+    pairs = [pair for group in axis.groups for pair in axis.ends(group)]
     return _mean_of_each(pairs, measures, trials.until)
 
 
 def _mean_of_each(pairs: Iterable[Pair], measures: Sequence[Measure], until: Until) -> list[Comparison]:
-    """The comparisons of some pairs, of equal labels their mean."""
-    by_label: dict[str, list[Pair]] = {}
+    """The comparisons of some pairs, of those with equal values their mean."""
+    by_values: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
-        by_label.setdefault(pair.label, []).append(pair)
-    found = [compare(alike, measures, until) for alike in by_label.values()]
-    return list(filter(None, found))
+        by_values.setdefault(pair.key, []).append(pair)
+    found = [compare(alike, measures, until) for alike in by_values.values()]
+    return [comparison for comparison in found if comparison]
 
 
 def _ranks_that_share_a_batch(trials: SweepTrials) -> list[Pair]:
@@ -258,8 +255,8 @@ def _ranks_that_share_a_batch(trials: SweepTrials) -> list[Pair]:
         if not differing:
             return []
         if len(differing) == 1 and _is_divided(differing[0], trial, base):
-            label = f"ranks {trial.world_size} vs {base.world_size}, one batch"
-            pairs.append(Pair("world_size", label, f"{samples:,.10g} samples a step", trial, base))
+            shared = {"samples_per_step": samples}
+            pairs.append(Pair(trial, base, "one_batch", "world_size", trial.world_size, base.world_size, shared))
     return pairs
 
 
@@ -297,7 +294,7 @@ def answer_on_changes(trials: SweepTrials) -> Answer:
         return Answer("not_compared")
     comparisons.sort(key=lambda comparison: -comparison[0].contrast.centre * comparison[0].measure.better)
     headline, lead = lead_of(comparisons, (), is_amount=False)
-    return Answer(headline, {"field": "change", "base": BASELINE}, lead, comparisons, why=why_of(lead))
+    return Answer(headline, {}, lead, comparisons, why=why_of(lead))
 
 
 def changed_pairs(trials: SweepTrials) -> list[Pair]:
@@ -309,10 +306,11 @@ def changed_pairs(trials: SweepTrials) -> list[Pair]:
         base = changes.pop("", None)
         if base is None:
             continue
-        shared = {name: value for name, value in base.factors.items() if name not in changed}
-        where = describe_configuration(shared) if len(groups) > 1 else ""
+        shared = {}
+        if len(groups) > 1:
+            shared = {name: value for name, value in base.factors.items() if name not in changed}
         for change, trial in changes.items():
-            pairs.append(Pair(change.partition("=")[0], change, where, trial, base))
+            pairs.append(Pair(trial, base, "change", value=change, shared=shared))
     return pairs
 
 
@@ -341,6 +339,8 @@ def answer_of_search(trials: SweepTrials) -> Answer:
     comparisons = []
     for trial in ranked[:_MOST]:
         value = trial.estimates[metric]
-        comparisons.append([level_of(metric, describe_configuration(trial.factors), trial, value, value.n)])
-    facts = {"metric": metric, "which": "least" if minimizes else "highest", "count": len(ranked)}
-    return Answer("best_found", facts, comparisons[0], comparisons, {"best_of_many": {}})
+        comparisons.append([level_of(Pair(trial, trial, "trial"), metric, value, value.n)])
+    facts = {"metric": metric, "count": len(ranked)}
+    return Answer(
+        "least_found" if minimizes else "highest_found", facts, comparisons[0], comparisons, {"best_of_many": {}}
+    )

@@ -23,7 +23,7 @@ from dmls_ray.analysis.findings.effects import Effect, level_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, estimate
 from dmls_ray.analysis.stats.scaling_laws import FEWEST_BATCHES, Curve, fit_curve, refuting_batch
-from dmls_ray.analysis.trials.axis import count_values
+from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import RunRecord
 
@@ -126,10 +126,10 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
         """The share of runs that did not reach the target, then the mean logarithm of the others' steps."""
         runs = [run for run in _observed(trial) if not choosing or run.repeat in choosing]
         steps = _steps(runs).values()
-        return (1 - len(steps) / len(runs), fmean(map(math.log, steps))) if steps else (1.0, math.inf)
+        return (1 - len(steps) / len(runs), fmean(math.log(count) for count in steps)) if steps else (1.0, math.inf)
 
     best = min(trials, key=score)
-    rates = sorted(map(_rate, trials))
+    rates = sorted(_rate(trial) for trial in trials)
     reported = [run for run in _observed(best) if run.repeat not in choosing]
     by_repeat = _steps(reported)
     steps = seconds = None
@@ -144,7 +144,7 @@ def _point(batch: int, trials: Sequence[Trial], choosing: Collection[int]) -> Ba
         steps_by_repeat=by_repeat,
         steps=steps,
         seconds=seconds,
-        tests_apart=max(map(_tests_apart, reported), default=1.0),
+        tests_apart=max((_tests_apart(run) for run in reported), default=1.0),
     )
 
 
@@ -200,15 +200,14 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
         found: the steps of each batch at its best learning rate.
     """
     first, last = found.points[0], found.points[-1]
-    comparisons = list(filter(None, map(_levels, found.points)))
+    comparisons = [levels for point in found.points if (levels := _levels(point))]
     facts = {"target": found.target, "first": first.batch, "last": last.batch}
     headline = "critical_unknown"
     if found.curve is not None:
         critical = found.curve.critical
         facts["critical"] = float(f"{critical.centre:.2g}")
-        comparisons.append(
-            [level_of("samples", "critical batch, by the curve", first.trial, critical, len(found.points))]
-        )
+        by_curve = Pair(first.trial, first.trial, "curve")
+        comparisons.append([level_of(by_curve, "samples", critical, len(found.points))])
         low, high = critical.ends
         headline = "critical"
         if low > last.batch:
@@ -217,7 +216,8 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
             headline = "critical_below"
     if found.noise_scale is not None:
         noise = found.noise_scale
-        comparisons.append([level_of("samples", "critical batch, by gradient noise", first.trial, noise, noise.n)])
+        by_noise = Pair(first.trial, first.trial, "gradient_noise")
+        comparisons.append([level_of(by_noise, "samples", noise, noise.n)])
     return Answer(headline, facts, (), comparisons, found.caveats)
 
 
@@ -226,6 +226,9 @@ def _levels(point: BatchPoint) -> list[Effect]:
     if point.steps is None or point.seconds is None:
         return []
     rate = _rate(point.trial)
-    label = f"global_batch {point.batch}, lr {rate:g}" if rate else f"global_batch {point.batch}"
+    value: dict[str, float] = {"global_batch": point.batch}
+    if rate:
+        value["lr"] = rate
+    pair = Pair(point.trial, point.trial, "batch", value=value)
     values = {"steps to target": point.steps, "s to target": point.seconds}
-    return [level_of(name, label, point.trial, value, value.n) for name, value in values.items()]
+    return [level_of(pair, name, value, value.n) for name, value in values.items()]

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from dmls_ray.analysis.metrics import MEMORY_METRICS, hardly_differs, label_of, table_metrics
 from dmls_ray.analysis.results import field_names
@@ -16,7 +16,7 @@ from dmls_ray.analysis.trials.axis import Pair, count_values
 from dmls_ray.analysis.trials.common_metrics import durations_of, memory_metric, speed_metric
 from dmls_ray.analysis.trials.run_lengths import STEP_MS
 from dmls_ray.analysis.trials.steps import are_equal_sizes
-from dmls_ray.analysis.trials.trial import Trial
+from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.options import Until
 from dmls_ray.records.metrics import LEARNED, is_loss
 from dmls_ray.workloads.registry import is_compared, metric_direction
@@ -62,6 +62,10 @@ class Measure:
     def is_result(self) -> bool:
         """Whether it is a loss or an accuracy: what a configuration is chosen for."""
         return is_loss(self.metric) or self.metric.endswith("accuracy")
+
+    def best_of(self, trials: Sequence[Trial]) -> Trial:
+        """The trial with the best mean."""
+        return max(trials, key=lambda trial: self.better * (trial.value_of(self.metric) or 0.0))
 
 
 _BETTER = {"max": 1, "min": -1, "none": 0}
@@ -111,7 +115,7 @@ def measures_of(trials: Sequence[Trial]) -> list[Measure]:
 
 def _times_asked_for(trials: Sequence[Trial]) -> Iterator[Measure]:
     """Times that a field asks for, of the fields in which these trials differ, as the start-up of launchers."""
-    varied = {name for name in trials[0].factors if count_values(trials, name) > 1} if trials else set()
+    varied = {name for trial in trials[:1] for name in trial.factors if count_values(trials, name) > 1}
     for name, metric in table_metrics().items():
         is_known = any(trial.by_block(name) for trial in trials)
         if metric.is_time and varied & {*metric.asked_by} and is_known:
@@ -126,7 +130,7 @@ def _measures_of_time(trials: Sequence[Trial]) -> list[Measure]:
     rated = [trial for trial in timed if trial.by_block(metric)]
     measures = [speed(metric)] if rated else []
     if len(rated) < len(timed):
-        measures += map(duration, durations_of(timed))
+        measures += [duration(metric) for metric in durations_of(timed)]
     return measures
 
 
@@ -140,7 +144,7 @@ def memory_of(trials: Sequence[Trial]) -> list[Measure]:
     return [Measure(metric=metric, kind="ratio", noun=noun, better=-1, is_judged=False, is_negligible=is_equal)]
 
 
-Verdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
+EffectVerdict = Literal["more", "less", "equal", "close", "open", "once", "level"]
 """more, less: beyond chance. equal: within what counts as no difference. close: known closely, and no difference beyond
 chance. open: more repeats may decide it. once: the repeats repeat one run, so that no further one says more. level: it
 is compared with nothing."""
@@ -162,12 +166,12 @@ class Effect:
     """Says which differences count as none, and how narrow an interval is wanted."""
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[Any, ...]:
         """The row of the table that it is in."""
-        return (self.pair.label, self.pair.where)
+        return (self.pair.key, repr(self.pair.shared), self.pair.count)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EffectVerdict:
         """What is known of it."""
         if self.measure.kind == "level":
             return "level"
@@ -197,19 +201,27 @@ class Effect:
     @property
     def size(self) -> float:
         """How far it is from no difference."""
-        return abs(math.log(self.contrast.centre)) if self.measure.is_ratio else abs(self.contrast.centre)
+        centre = self.contrast.centre
+        return abs(math.log(centre)) if self.measure.is_ratio else abs(centre)
 
     def is_worse(self, by: float = 0.0) -> bool:
         """Whether it is worse by more than so much and beyond chance: 0.02 for 2% of a ratio, or 0.02 of a share."""
         low, high = self.contrast.ends
-        limit = self._worse(by)
-        return low > limit if self.measure.better < 0 else high < limit
+        if self.measure.better < 0:
+            return low > self._worse(by)
+        return high < self._worse(by)
 
-    def is_no_worse(self, by: float) -> bool:
-        """Whether it is not worse by more than so much, beyond chance."""
+    def shown(self, by: float) -> Literal["worse", "kept", "open"]:
+        """What is beyond chance: that it is worse by more than so much, or that it is not; else it is open."""
+        if self.contrast.low is None:
+            return "open"
+        if self.is_worse(by):
+            return "worse"
         low, high = self.contrast.ends
-        limit = self._worse(by)
-        return high <= limit if self.measure.better < 0 else low >= limit
+        is_kept = low >= self._worse(by)
+        if self.measure.better < 0:
+            is_kept = high <= self._worse(by)
+        return "kept" if is_kept else "open"
 
     def _worse(self, by: float) -> float:
         """The value of a comparison that is worse by so much."""
@@ -250,34 +262,58 @@ class Effect:
         return HOPELESS
 
 
+def contrast_of(effect: Effect | None) -> Contrast | None:
+    """The number of an effect with its interval, if there is one."""
+    return None if effect is None else effect.contrast
+
+
 Comparison = Sequence[Effect]
 """The effects of one pair, in the order of the measures: a row of the table."""
+
+
+def effect_of(
+    pairs: Sequence[Pair], measure: Measure, until: Until, comparisons: Comparisons | None = None
+) -> Effect | None:
+    """The mean effect of some pairs of equal values; None of a trial against itself, or without a block that has all.
+
+    Args:
+        pairs: of which the first stands for all.
+        measure: what they are compared by.
+        until: what counts as no difference.
+        comparisons: how they compare, if otherwise than in their table.
+    """
+    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], shared={}, count=len(pairs))
+    if pair.trial is pair.base:
+        return None
+    trials = [(item.trial, item.base) for item in pairs]
+    comparisons = comparisons or pair.trial.comparisons
+    contrast = comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
+    return None if contrast is None else Effect(pair, measure, contrast, until)
 
 
 def compare(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Effect]:
     """The effects of a pair on the measures that both trials have, memory, and what goes along with them.
 
     Durations only where the speeds of both are not known. Of several pairs, of the same two values in several places,
-    the mean effects; the first pair stands for all of them. Empty without a common block.
+    the mean effects. Empty without a common block.
     """
-    pair = pairs[0] if len(pairs) == 1 else replace(pairs[0], where=f"mean of {len(pairs)}")
-    trials = [(item.trial, item.base) for item in pairs]
+    trials = itertools.chain.from_iterable((pair.trial, pair.base) for pair in pairs)
     effects: list[Effect] = []
-    for measure in [*measures, *memory_of([*itertools.chain.from_iterable(trials)])]:
-        contrast = pair.trial.comparisons.mean(trials, measure.metric, is_ratio=measure.is_ratio)
-        if contrast is not None:
-            effects.append(Effect(pair, measure, contrast, until))
+    for measure in [*measures, *memory_of([*trials])]:
+        effect = effect_of(pairs, measure, until)
+        if effect is not None:
+            effects.append(effect)
     if any(effect.measure.kind == "speed" for effect in effects):
         effects = [effect for effect in effects if effect.measure.kind != "duration"]
     if effects:
-        effects += _settings(pair, until)
+        effects += _settings(effects[0].pair, until)
     return effects
 
 
 def compare_each(pairs: Sequence[Pair], measures: Sequence[Measure], until: Until) -> list[Comparison]:
     """The effects of each of some pairs that have a common block."""
     compared = [compare([pair], measures, until) for pair in pairs]
-    return list(filter(None, compared))
+    return [comparison for comparison in compared if comparison]
 
 
 def judged(comparisons: Sequence[Comparison]) -> list[Effect]:
@@ -286,11 +322,11 @@ def judged(comparisons: Sequence[Comparison]) -> list[Effect]:
     return [effect for effect in effects if effect.measure.is_judged and not effect.contrast.is_once]
 
 
-def level_of(metric: str, label: str, trial: Trial, value: Interval, n: int) -> Effect:
-    """A value of a trial that is compared with nothing."""
+def level_of(pair: Pair, metric: str, value: Interval, n: int) -> Effect:
+    """A value of the trial of a pair that is compared with nothing."""
     measure = Measure(metric=metric, kind="level", noun=label_of(metric), better=0)
     contrast = Contrast(value.centre, value.low, value.high, n, None)
-    return Effect(Pair("", label, "", trial, trial), measure, contrast, Until())
+    return Effect(pair, measure, contrast, Until())
 
 
 def _settings(pair: Pair, until: Until) -> Iterator[Effect]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.findings.effects import Effect, compare, speed
+from dmls_ray.analysis.findings.effects import Effect, effect_of, speed
 from dmls_ray.analysis.trials.axis import Pair, groups_along_axis
 from dmls_ray.analysis.trials.common_metrics import common_rate
 from dmls_ray.analysis.trials.trial import Trial
@@ -43,18 +43,16 @@ def knees_of(trials: Sequence[Trial], name: str, fixed_batch_field: str, until: 
 
 def _knee_of(group: Sequence[Trial], name: str, until: Until) -> Knee:
     ordered = sorted(group, key=lambda row: row.records[0].config[name])
-    metric = common_rate(ordered)
-    best = max(ordered, key=lambda row: row.value_of(metric) or 0.0)
-    undecided = []
+    measure = speed(common_rate(ordered))
+    best = measure.best_of(ordered)
+    undecided: list[Trial] = []
     for trial in ordered:
         if trial is best:
             break
-        effects = compare([Pair(name, "", "", trial, best)], [speed(metric)], until)
-        contrast = effects[0].contrast if effects else None
-        if contrast is None or contrast.low is None or contrast.high is None:
-            undecided.append(trial)
-        elif contrast.low >= 1 / (1 + CLOSE):
-            return Knee(trial, best, effects[0], undecided)
-        elif contrast.high >= 1 / (1 + CLOSE):
+        effect = effect_of([Pair(trial, best)], measure, until)
+        shown = "open" if effect is None else effect.shown(CLOSE)
+        if shown == "kept":
+            return Knee(trial, best, effect, undecided)
+        if shown == "open":
             undecided.append(trial)
     return Knee(best, best, None, undecided)

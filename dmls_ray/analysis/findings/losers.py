@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dmls_ray.analysis.findings.effects import Effect, Measure
+from dmls_ray.analysis.findings.effects import Effect, Measure, effect_of
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.trials.axis import RANKS, Pair, group_by_other_factors, is_number
-from dmls_ray.analysis.trials.trial import Comparisons, Trial, describe_configuration
+from dmls_ray.analysis.trials.trial import Comparisons, Trial
 from dmls_ray.config.fields import field_specs
-from dmls_ray.config.options import Until
 from dmls_ray.config.training import TrainingConfig
 
 _NOT_CHOSEN = {*RANKS, "dataset"}
@@ -43,13 +42,13 @@ def losers_of(
     choices = [name for name in trials.varied if _is_choice(name, known)]
     found = {}
     for group in group_by_other_factors(known, choices):
-        best = _best(group, measure)
+        best = measure.best_of(group)
         base = next((trial for trial in group if _is_default(trial, choices)), best)
-        behind = _effect(base, best, measure, trials.until, comparisons)
+        behind = effect_of([Pair(base, best)], measure, trials.until, comparisons)
         if behind is not None and behind.is_worse(trials.until.equivalent):
             base = best
         for trial in group:
-            effect = _effect(trial, base, measure, trials.until, comparisons)
+            effect = effect_of([Pair(trial, base, "trial")], measure, trials.until, comparisons)
             if effect is not None and _is_loss(effect):
                 found[trial.trial_id] = effect
     return found
@@ -61,8 +60,8 @@ def loss_of(trials: SweepTrials, trial: Trial) -> Effect | None:
     if measure is None:
         return None
     known = [item for item in trials.compared if item.by_block(measure.metric) and not item.is_stopped]
-    best = _best(known or [trial], measure)
-    effect = _effect(trial, best, measure, trials.until)
+    best = measure.best_of(known or [trial])
+    effect = effect_of([Pair(trial, best, "trial")], measure, trials.until)
     return effect if effect is not None and _is_loss(effect) else None
 
 
@@ -74,21 +73,6 @@ def level_text(loss: Effect) -> str:
 def _result_of(trials: SweepTrials, chosen_from: Sequence[Trial]) -> Measure | None:
     """The accuracy or the loss that a configuration is chosen for."""
     return next((measure for measure in trials.questions.measures(chosen_from) if measure.is_result), None)
-
-
-def _best(trials: Sequence[Trial], measure: Measure) -> Trial:
-    return max(trials, key=lambda trial: measure.better * (trial.value_of(measure.metric) or 0.0))
-
-
-def _effect(
-    trial: Trial, base: Trial, measure: Measure, until: Until, comparisons: Comparisons | None = None
-) -> Effect | None:
-    if trial is base:
-        return None
-    comparisons = comparisons or trial.comparisons
-    contrast = comparisons.against(trial, base, measure.metric, is_ratio=measure.is_ratio)
-    pair = Pair("", describe_configuration(trial.factors), "", trial, base)
-    return None if contrast is None else Effect(pair, measure, contrast, until)
 
 
 def _is_loss(effect: Effect) -> bool:
@@ -107,7 +91,7 @@ def _is_choice(name: str, trials: Sequence[Trial]) -> bool:
     values = [trial.factors[name] for trial in trials if trial.factors[name] is not None]
     if name in _NOT_CHOSEN or not values:
         return False
-    if not all(map(is_number, values)):
+    if not all(is_number(value) for value in values):
         return True
     specs = field_specs(TrainingConfig) | dict(trials[0].workload.specs())
     return name in specs and not specs[name].setting.unit

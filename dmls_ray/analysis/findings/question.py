@@ -136,7 +136,7 @@ class Decision:
     @cached_property
     def repeats_wanted(self) -> list[int]:
         """About how many repeats decide each open comparison that has an interval, the fewest first."""
-        counts = map(Effect.repeats_wanted, self.open)
+        counts = [claim.repeats_wanted() for claim in self.open]
         return sorted(count for count in counts if count is not None)
 
     @property

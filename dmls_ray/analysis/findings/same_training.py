@@ -31,7 +31,7 @@ Losses = Literal["equal", "last", "later", "differ", "ranks", "unknown"]
 """Of the first steps. last: equal, and those of the last step are not. later: equal in the first step, and not after
 the first update. ranks: not equal, which says nothing, since other numbers of ranks have other samples in their first
 steps. unknown: no two runs with one seed have any."""
-Verdict = Literal["same", "changed", "unclear", "unknown"]
+TrainingVerdict = Literal["same", "changed", "unclear", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class TrainingChange:
         return not self.is_other and self.losses == "equal"
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrainingVerdict:
         """What is known of it."""
         if self.is_other:
             return "changed"
@@ -111,7 +111,7 @@ def _number_format(trial: Trial) -> str:
 
 def _configured_sizes(trial: Trial, base: Trial) -> dict[str, tuple[float, float]]:
     """The same by the fields of both trials, where they have them."""
-    if not all(map(has_configured_samples, (trial, base))):
+    if not (has_configured_samples(trial) and has_configured_samples(base)):
         return {}
     return {"samples": (configured_samples(trial), configured_samples(base))}
 

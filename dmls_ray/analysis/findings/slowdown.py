@@ -1,4 +1,4 @@
-"""`Verdict`: whether one value of a field may take the place of another one, by the speed of the runs with both."""
+"""`Slowdown`: whether one value of a field may take the place of another one, by the speed of the runs with both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from dmls_ray.analysis.findings.effects import HOPELESS, Effect, compare, duration, speed
 from dmls_ray.analysis.findings.sweep_trials import SweepTrials
-from dmls_ray.analysis.trials.axis import group_by_other_factors
+from dmls_ray.analysis.trials.axis import Pair, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import durations_of, speed_metric
 from dmls_ray.config.options import Until
 
@@ -19,7 +19,7 @@ beyond chance. failed: the other one does not train."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Slowdown:
     """Whether a value may take the place of another one."""
 
     allowed: float
@@ -29,28 +29,21 @@ class Verdict:
     the time of a step, or of a run."""
     outcomes: Sequence[str] = ()
     """How runs of the value ended where those of the other one trained and its own did not."""
-    apart: Sequence[str] = ()
-    """The configurations of which both trained, and not side by side: in one block of one session, on one machine, with
+    apart: Sequence[Pair] = ()
+    """Those of which both trained, and not side by side: in one block of one session, on one machine, with
     the same versions."""
 
     @property
     def open(self) -> list[Effect]:
         """The effects of which neither is known: that they are worse than what may be lost, or that they are not."""
-        return [effect for effect in self.effects if not (self._is_slower(effect) or self._is_kept(effect))]
-
-    def _is_slower(self, effect: Effect) -> bool:
-        """Whether more is lost than may be; without an interval, nothing is known."""
-        return effect.contrast.low is not None and effect.is_worse(self.allowed)
-
-    def _is_kept(self, effect: Effect) -> bool:
-        return effect.contrast.low is not None and effect.is_no_worse(self.allowed)
+        return [effect for effect in self.effects if effect.shown(self.allowed) == "open"]
 
     @property
     def word(self) -> Word:
         """The verdict."""
         if not self.effects and not self.outcomes and not self.apart:
             return "failed"
-        if self.outcomes or any(map(self._is_slower, self.effects)):
+        if self.outcomes or any(effect.shown(self.allowed) == "worse" for effect in self.effects):
             return "discard"
         return "cannot say" if self.open or self.apart else "keep"
 
@@ -72,7 +65,7 @@ class Verdict:
         return most
 
 
-def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Verdict:
+def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], until: Until) -> Slowdown:
     """Judge the second value of a field against the first one.
 
     Args:
@@ -84,7 +77,7 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
     axis = trials.axis_of(name)
     effects: list[Effect] = []
     outcomes: list[str] = []
-    apart: list[str] = []
+    apart: list[Pair] = []
     for group in group_by_other_factors(trials.rows, {name}):
         by_value = {trial.factors[name]: trial for trial in group}
         base, trial = (by_value.get(value) for value in values)
@@ -102,5 +95,5 @@ def judge_slowdown(trials: SweepTrials, name: str, values: tuple[str, str], unti
         timed = [effect for effect in found if effect.measure.kind in ("speed", "duration")]
         effects += timed[:1]
         if not timed:
-            apart.append(pair.where)
-    return Verdict(until.equivalent, effects, outcomes, apart)
+            apart.append(pair)
+    return Slowdown(until.equivalent, effects, outcomes, apart)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dmls_ray.analysis.trials.trial import Trial
 
 BATCHES = {"batch_per_rank", "global_batch"}
-RANKS = {"world_size": "ranks", "machines": "machines", "ranks_per_machine": "ranks/machine"}
-"""Fields that count ranks -> the noun of their values. Each value is compared with the smallest."""
+RANKS = {"world_size", "machines", "ranks_per_machine"}
+"""Fields that count ranks. Each value is compared with the smallest."""
 
 
 def all_groups_along_axis(trials: Sequence[Trial], axis: str, fixed_batch_field: str) -> list[list[Trial]]:
@@ -74,25 +75,35 @@ def groups_with_each_backend(trials: Sequence[Trial], free: Collection[str]) -> 
     return groups + [[trial] for trial in trials if trial.trial_id not in grouped]
 
 
+PairKind = Literal[
+    "values", "one_batch", "int8", "change", "trials", "trial", "batch", "curve", "gradient_noise"
+]  # fmt: skip
+"""Which words name a pair. values: two values of a field. one_batch: of ranks, whose steps have the same samples. int8:
+one trial with its weights in int8 and in fp32. change: what the trial changes of the other one. trials: the
+configurations of both. trial: that of the first alone. batch, curve, gradient_noise: a value of the critical batch."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two trials that are compared."""
 
-    field: str
-    """The field in which they differ; empty if in several."""
-    label: str
-    """Their names: `batch_per_rank 64 vs 32`."""
-    where: str
-    """What they share, and other pairs with these names do not: `2 ranks`; of means, `mean of 4`."""
     trial: Trial
     base: Trial
-    base_name: str = ""
-    """What a sentence calls the base: `32`. Empty where none names it."""
+    kind: PairKind = "trials"
+    field: str = ""
+    """The field in which they differ; empty if in several."""
+    value: Any = None
+    """The field of the trial."""
+    base_value: Any = None
+    shared: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What they share, and other pairs of these values do not."""
+    count: int = 1
+    """How many pairs of these values this one stands for, with their mean."""
 
     @property
-    def text(self) -> str:
-        """`batch_per_rank 128 vs 16 (1 rank)`."""
-        return f"{self.label} ({self.where})" if self.where else self.label
+    def key(self) -> tuple[str, ...]:
+        """Equal in pairs of the same values."""
+        return (self.kind, self.field, repr(self.value), repr(self.base_value))
 
     @property
     def ran_apart(self) -> bool:
@@ -138,22 +149,21 @@ class Axis:
             distinguishing = [field for field in fields if count_values(grouped, field) > 1]
         return cls(name, groups, is_ordered, distinguishing)
 
-    def where(self, group: Sequence[Trial]) -> str:
-        """What distinguishes a group from the others: `2 ranks`, `precision bf16`; empty where it is alone."""
-        texts = []
+    def pair(self, group: Sequence[Trial], trial: Trial, base: Trial) -> Pair:
+        """Two trials of a group."""
+        value, base_value = trial.factors[self.name], base.factors[self.name]
+        return Pair(trial, base, "values", self.name, value, base_value, self._shared(group))
+
+    def _shared(self, group: Sequence[Trial]) -> dict[str, Any]:
+        """What distinguishes a group from the others; empty where it is alone."""
+        shared = {}
         for name in self.distinguishing:
             # A field that does not count with some of the trials, as the backend of one rank, is none there.
             values = {repr(trial.factors[name]): trial.factors[name] for trial in group}
             values.pop("None", None)
             if len(values) == 1:
-                texts.append(describe_value(name, *values.values()))
-        return ", ".join(texts)
-
-    def pair(self, group: Sequence[Trial], trial: Trial, base: Trial) -> Pair:
-        """Two trials of a group."""
-        value, base_value = (_value_text(item.factors[self.name]) for item in (trial, base))
-        label = f"{RANKS.get(self.name, self.name)} {value} vs {base_value}"
-        return Pair(self.name, label, self.where(group), trial, base, base_name=base_value)
+                (shared[name],) = values.values()
+        return shared
 
     def against_first(self, group: Sequence[Trial]) -> list[Pair]:
         """Each value of a group against the first one."""
@@ -171,23 +181,9 @@ class Axis:
         return [self.pair(group, trial, base) for base, trial in itertools.pairwise(group)]
 
 
-def describe_value(name: str, value: Any) -> str:
-    """A field with its value: `precision bf16`, `1 rank`, `2 ranks/machine`."""
-    if name not in RANKS:
-        return f"{name} {value}"
-    noun = RANKS[name]
-    if value == 1:
-        noun = noun.replace("ranks", "rank").replace("machines", "machine")
-    return f"{value} {noun}"
-
-
 def is_number(value: object) -> bool:
     """Whether a value of a field is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _value_text(value: Any) -> str:
-    return "unset" if value is None else str(value)
 
 
 def _in_order(group: Sequence[Trial], name: str, *, is_amount: bool) -> list[Trial]:

@@ -91,9 +91,9 @@ class ClassificationQuestions(Questions):
         if trials.axis != QUANTIZATION:
             return comparisons
         for row in trials.compared:
-            where = ", ".join(f"{name} {value}" for name, value in row.factors.items() if name != QUANTIZATION)
+            shared = {name: value for name, value in row.factors.items() if name != QUANTIZATION}
             kind = row.records[0].config[QUANTIZATION]
-            pair = Pair(QUANTIZATION, f"int8 by {kind} vs fp32", where, row, row, base_name="fp32")
+            pair = Pair(row, row, "int8", QUANTIZATION, kind, "fp32", shared)
             effects = []
             for measure, metrics in _OF_INT8.items():
                 contrast = row.comparisons.within(row, *metrics, is_ratio=measure.is_ratio)

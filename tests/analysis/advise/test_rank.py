@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_ray.analysis.advise.advice import Advice, Verdict
+from dmls_ray.analysis.advise.advice import Advice, Place
 from dmls_ray.analysis.advise.rank import advise, front
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
@@ -36,7 +36,7 @@ def uneven(values: dict[str, Any], repeat: int) -> float:
     return {16: 100.0, 32: 300.0, 64: 300.0 * (1.1, 1.0, 1 / 1.1)[repeat % 3]}[values["batch_per_rank"]]
 
 
-def batches(advice: Advice, verdict: Verdict) -> list[int]:
+def batches(advice: Advice, verdict: Place) -> list[int]:
     return [row.factors["batch_per_rank"] for row in advice.with_verdict(verdict)]
 
 
@@ -397,7 +397,7 @@ def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str, 
     rows = {row.trial_id: row for row in table.rows}
     row, best = rows[compared.row.trial_id], rows[advice.best.row.trial_id]
     ratio = row.comparisons.against(row, best, metric, is_ratio=True)
-    assert format_interval(compared.against_best, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
+    assert format_interval(compared.against_best.contrast, RATIO, null=1) == format_interval(ratio, RATIO, null=1)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=12))

@@ -11,6 +11,8 @@ from dmls_ray.analysis.compare.basis import IN_THESE_SESSIONS, Basis
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.findings.effects import measure_of
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.trials.axis import Pair
+from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.config.identity import Identity
 from dmls_ray.records.codec import encode_json
 from dmls_ray.util.errors import ConfigError
@@ -52,24 +54,24 @@ def test_the_interval_of_one_configuration_is_welchs() -> None:
     (pair,) = comparison.pairs
     # Half of it: Student's t of 4 degrees of freedom, times the root of 2 x 0.1^2 / 3.
     half = 2.776445 * math.sqrt(2 * 0.01 / 3)
-    assert pair.change.centre == pytest.approx(0.8)
-    assert pair.change.low == pytest.approx(0.8 * math.exp(-half), rel=1e-4)
-    assert pair.change.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
-    assert pair.change.verdict == "not distinguished"
+    assert pair.effect.contrast.centre == pytest.approx(0.8)
+    assert pair.effect.contrast.low == pytest.approx(0.8 * math.exp(-half), rel=1e-4)
+    assert pair.effect.contrast.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+    assert pair.verdict == "not distinguished"
 
 
 def test_intervals_of_several_configurations_are_widened_to_hold_together() -> None:
     comparison = compare_sweeps(sweep(100), sweep(80))
     half = 4.314551 * math.sqrt(2 * 0.01 / 3)  # t at 98.75% for each of two: they have half of the errors
     for pair in comparison.pairs:
-        assert pair.change.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+        assert pair.effect.contrast.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
 
 
 def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
     comparison = compare_sweeps(sweep(100), sweep(80))
     assert comparison.samples == (3, 3)
     half = 3.495406 * math.sqrt(2 * 0.01 / 3)  # as of one configuration: the second one moves with the first
-    assert comparison.overall.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+    assert comparison.overall.contrast.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
 
 
 def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> None:
@@ -103,7 +105,7 @@ def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> Non
     assert slower(comparison, 0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     assert slower(comparison, 0.5) == ["batch_per_rank=32"]
     assert not slower(comparison, 0.7)
-    assert comparison.overall.verdict == "slower"
+    assert comparison.basis.verdict(comparison.overall) == "slower"
 
 
 def test_below_three_repeats_nothing_is_beyond_doubt_and_that_is_said() -> None:
@@ -125,8 +127,8 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
 
 def test_times_are_compared_as_speed() -> None:
     comparison = compare_sweeps(in_sessions(sweep(100)), in_sessions(sweep(200)), measure="total_s")
-    assert comparison.overall.centre == pytest.approx(2.0)
-    assert comparison.overall.verdict == "faster"
+    assert comparison.overall.contrast.centre == pytest.approx(2.0)
+    assert comparison.basis.verdict(comparison.overall) == "faster"
     assert "speed B / A [95% of all rows]" in comparison.frame().columns
 
 
@@ -141,8 +143,8 @@ def test_accuracies_are_paired_by_repeat_since_it_has_one_seed_in_both() -> None
     a, b = sweep(axes=axes, accuracy=of_seed), sweep(axes=axes, accuracy=higher)
     comparison = compare_sweeps(a, b, measure="test_accuracy")
     half = 4.302653 * 0.01 / math.sqrt(3)
-    assert comparison.overall.low == pytest.approx(0.05 - half, rel=1e-4)
-    assert comparison.overall.verdict == "higher"
+    assert comparison.overall.contrast.low == pytest.approx(0.05 - half, rel=1e-4)
+    assert comparison.basis.verdict(comparison.overall) == "higher"
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -150,7 +152,7 @@ def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
     def verdict(mib: float) -> tuple[str, str]:
         a, b = (with_sessions(sweep(repeats=repeats), 1, tensor_mem_mib=size) for size in (800.0, mib))
         comparison = compare_sweeps(a, b, measure="tensor_mem_mib")
-        return comparison.overall.verdict, " ".join(comparison.notes())
+        return comparison.basis.verdict(comparison.overall), " ".join(comparison.notes())
 
     for mib, expected in ((880.0, "more"), (700.0, "less"), (800.0, "not distinguished")):
         found, texts = verdict(mib)
@@ -180,13 +182,13 @@ def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each
 
     for counts in ((1, 1), (3, 1), (2, 3)):
         comparison = compare_sweeps(swept(100, counts[0]), swept(1, counts[1]), measure=measure)
-        assert {comparison.overall.verdict, *comparison.frame()["verdict"]} == {IN_THESE_SESSIONS}
+        assert {comparison.basis.verdict(comparison.overall), *comparison.frame()["verdict"]} == {IN_THESE_SESSIONS}
         assert any("a verdict needs 3 sessions of A and of B" in note for note in comparison.notes())
         if comparison.basis.measure.kind == "speed":
             assert not slower(comparison, 0)
             assert not_ruled_out(comparison, 0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     comparison = compare_sweeps(swept(100, 3), swept(1, 3), measure=measure)
-    assert comparison.overall.verdict in {"slower", "less", "more", "higher", "lower"}
+    assert comparison.basis.verdict(comparison.overall) in {"slower", "less", "more", "higher", "lower"}
     assert (comparison.basis.unit, comparison.samples) == ("session", (3, 3))
     assert not any("sessions of A and of B" in note for note in comparison.notes())
 
@@ -200,7 +202,7 @@ def test_what_follows_from_seed_code_and_data_has_a_verdict_in_one_session(measu
         return with_sessions(made, 1)
 
     comparison = compare_sweeps(swept(0.5), swept(0.9), measure=measure)
-    assert comparison.overall.verdict in ("higher", "more")
+    assert comparison.basis.verdict(comparison.overall) in ("higher", "more")
 
 
 def test_what_was_not_compared_is_not_ruled_out() -> None:
@@ -244,8 +246,9 @@ def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None
 @pytest.mark.parametrize(("metric", "limit"), [("test_accuracy", 1.0), ("accuracy_gap", 2.0)])
 def test_no_interval_goes_beyond_the_largest_possible_difference(metric: str, limit: float) -> None:
     a, b = {"0": 0.1, "1": 0.9, "2": 0.2}, {"0": 0.9, "1": 0.1, "2": 0.8}
-    change = Basis(measure_of(metric, "difference")).change(a, b, level=0.99)
-    assert (change.low, change.high) == (-limit, limit)
+    trial = Trial("", {}, [])
+    effect = Basis(measure_of(metric, "difference")).compare(Pair(trial, trial), a, b, level=0.99)
+    assert effect.contrast.ends == (-limit, limit)
 
 
 def provenance(a: Results, b: Results) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
@@ -284,7 +287,7 @@ def test_two_sweeps_of_the_same_configurations_are_compared_also_with_other_code
             record.trial_id = Identity(code=record.code).trial_id(record.trial_id)
     comparison = compare_sweeps(a, b)
     assert len(comparison.pairs) == 2
-    assert comparison.overall.centre == pytest.approx(2.0)
+    assert comparison.overall.contrast.centre == pytest.approx(2.0)
     assert provenance(a, b) == {"code m.py": (["old"], ["new"])}
 
 
@@ -297,10 +300,13 @@ def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() 
 
     assert compare_sweeps(runs(2.0), runs(4.0)).metric == "total_s"
     comparison = compare_sweeps(runs(2.0), runs(4.0), measure="perplexity")
-    assert (comparison.overall.centre, comparison.overall.verdict) == (2.0, IN_THESE_SESSIONS)
+    assert (comparison.overall.contrast.centre, comparison.basis.verdict(comparison.overall)) == (
+        2.0,
+        IN_THESE_SESSIONS,
+    )
     for measure in ("perplexity", "val_loss"):
         comparison = compare_sweeps(*(in_sessions(runs(seconds)) for seconds in (2.0, 40.0)), measure=measure)
-        assert (comparison.overall.centre, comparison.overall.verdict) == (38.0, "higher")
+        assert (comparison.overall.contrast.centre, comparison.basis.verdict(comparison.overall)) == (38.0, "higher")
 
 
 def searched() -> Results:

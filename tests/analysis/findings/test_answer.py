@@ -15,8 +15,9 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary import AnswerTable, SweepSummary
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words import effect_cell, headline_text, undecided_text
+from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.records.outcome import Outcome
-from tests.analysis.samples import along, in_sessions, own_results, results, script_results, set_value
+from tests.analysis.samples import along, in_sessions, own_results, results, row_of, script_results, set_value
 
 
 def answer(runs: Results, axis: str, varied: list[str] | None = None) -> Answer:
@@ -25,16 +26,16 @@ def answer(runs: Results, axis: str, varied: list[str] | None = None) -> Answer:
 
 def effects(found: Answer, label: str, where: str = "") -> dict[str, Effect]:
     """The effects of a comparison, by measure."""
-    comparison = next(item for item in found.comparisons if item[0].key == (label, where))
+    comparison = next(item for item in found.comparisons if row_of(item) == (label, where))
     return {effect.measure.name: effect for effect in comparison}
 
 
 def keys(found: Answer) -> list[tuple[str, str]]:
-    return [comparison[0].key for comparison in found.comparisons]
+    return list(map(row_of, found.comparisons))
 
 
 def led(found: Answer) -> tuple[str, str]:
-    return found.headline, found.lead[0].pair.label
+    return found.headline, pair_label(found.lead[0].pair)
 
 
 def test_an_axis_of_numbers_is_compared_by_its_ends_in_each_place_and_other_fields_on_average() -> None:
@@ -63,7 +64,7 @@ def test_ranks_are_also_compared_where_they_divide_one_batch() -> None:
     # 2 x 16 against 1 x 32, and 2 x 32 against 1 x 64; at an equal batch of a rank it is 4.
     assert divided["speed"].contrast.centre == pytest.approx(2.0)
     assert effects(found, "ranks 2 vs 1", "mean of 3")["speed"].contrast.centre == pytest.approx(4.0)
-    assert found.beside[-1][0].pair.label == "ranks 2 vs 1, one batch"
+    assert pair_label(found.beside[-1][0].pair) == "ranks 2 vs 1, one batch"
 
 
 def test_ranks_divide_one_batch_only_where_nothing_else_differs() -> None:
@@ -81,8 +82,8 @@ def test_ranks_that_compute_on_as_many_samples_anyway_divide_no_batch() -> None:
     assert all("one batch" not in label for label, _ in keys(answer(runs, "width")))
     axes = {"batch_per_rank": [16, 32], "world_size": [1, 2], "clip_norm": [None, 1.0]}
     found = answer(results(axes, lambda values, repeat: 100.0 + repeat), "batch_per_rank")
-    divided = [comparison for comparison in found.comparisons if "one batch" in comparison[0].key[0]]
-    assert [comparison[0].key[1] for comparison in divided] == ["mean of 2"]
+    divided = [comparison for comparison in found.comparisons if "one batch" in row_of(comparison)[0]]
+    assert [row_of(comparison)[1] for comparison in divided] == ["mean of 2"]
 
 
 def along_batches(factors: dict[int, float]) -> Answer:
@@ -158,8 +159,8 @@ def test_where_the_fastest_amount_loses_accuracy_the_fastest_without_a_loss_is_n
 ) -> None:
     levels = dict(zip([16, 32, 64], zip([160.0, 320.0, 640.0], accuracies, strict=True), strict=True))
     found = answer(along("batch_per_rank", levels), "batch_per_rank")
-    assert found.lead[0].pair.label == "batch_per_rank 64 vs 16"
-    labels = [comparison[0].pair.label for comparison in [found.lossless] if comparison]
+    assert pair_label(found.lead[0].pair) == "batch_per_rank 64 vs 16"
+    labels = [pair_label(comparison[0].pair) for comparison in [found.lossless] if comparison]
     assert labels == ([f"batch_per_rank {lossless} vs 16"] if lossless else [])
 
 
@@ -213,7 +214,7 @@ def test_a_field_of_which_one_value_was_measured_gives_way_to_one_that_varies() 
         if record.config["machines"] == 2:
             record.outcome, record.metrics = Outcome.SKIPPED, {}
     found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
-    assert found.lead[0].pair.label == "ranks/machine 2 vs 1"
+    assert pair_label(found.lead[0].pair) == "ranks/machine 2 vs 1"
     assert len(found.caveats["not_measured"]["names"]) == 2
     assert found.missing is not None
     assert (found.missing.field, found.missing.values, found.missing.outcomes) == ("machines", [2], ["skipped"])
@@ -234,7 +235,7 @@ def test_where_none_is_better_the_worst_is_named_and_explained() -> None:
         lambda values, repeat: {"adam": 100.0, "sgd": 95.0 + 5 * repeat, "rmsprop": 30.0}[values["optimizer"]],
     )
     found = answer(runs, "optimizer", ["optimizer"])
-    assert (found.headline, found.worst[0].pair.label) == ("none_better", "optimizer rmsprop vs adam")
+    assert (found.headline, pair_label(found.worst[0].pair)) == ("none_better", "optimizer rmsprop vs adam")
     assert " The worst is optimizer rmsprop vs adam: 0.30x as fast" in headline_text(found)
 
 
@@ -432,20 +433,20 @@ def answer_of_changes(changes: list[dict[str, Any]], repeats: int = 12) -> Answe
 
 def test_each_change_is_compared_with_the_trial_without_any_the_best_first() -> None:
     found = answer_of_changes([{}, {"l1": 0.1}, {"dropout": 0.3}])
-    assert [comparison[0].pair.label for comparison in found.comparisons] == ["dropout=0.3", "l1=0.1"]
+    assert [pair_label(comparison[0].pair) for comparison in found.comparisons] == ["dropout=0.3", "l1=0.1"]
     assert [comparison[0].verdict for comparison in found.comparisons] == ["more", "less"]
     assert [effect.measure.name for effect in found.comparisons[0]][:2] == ["test_accuracy", "speed"]
-    assert (found.headline, found.lead[0].pair.label) == ("pair", "dropout=0.3")
+    assert (found.headline, pair_label(found.lead[0].pair)) == ("pair", "dropout=0.3")
 
 
 def test_a_change_with_the_highest_mean_that_may_be_chance_does_not_lead() -> None:
     found = answer_of_changes([{}, {"dropout": 0.3}, {"label_smoothing": 0.1}])
-    assert found.lead[0].pair.label == "dropout=0.3"
+    assert pair_label(found.lead[0].pair) == "dropout=0.3"
 
 
 def test_without_a_gain_beyond_chance_the_nearest_change_leads() -> None:
     found = answer_of_changes([{}, {"l1": 0.1}, {"label_smoothing": 0.1}])
-    assert (found.headline, found.lead[0].pair.label) == ("none_better", "label_smoothing=0.1")
+    assert (found.headline, pair_label(found.lead[0].pair)) == ("none_better", "label_smoothing=0.1")
 
 
 def test_without_the_trial_without_a_change_nothing_is_compared() -> None:
@@ -459,13 +460,13 @@ def test_the_best_of_those_that_trained_to_the_end_leads() -> None:
     runs = own_results({"lr": [0.1, 0.3, 0.6]}, report, repeats=1, mode="search")
     next(run for run in runs.records if run.config["lr"] == 0.1).metrics["stopped_epoch"] = 1
     found = answer_of_search(make_table(runs, best_by=("bits", True)))
-    assert (found.headline, found.facts["count"]) == ("best_found", 2)
-    assert [(item[0].pair.label, item[0].contrast.centre) for item in found.comparisons] == [
+    assert (found.headline, found.facts["count"]) == ("least_found", 2)
+    assert [(pair_label(item[0].pair), item[0].contrast.centre) for item in found.comparisons] == [
         ("lr=0.3", 1.0),
         ("lr=0.6", 1.3),
     ]
     most = answer_of_search(make_table(runs, best_by=("bits", False)))
-    assert most.lead[0].pair.label == "lr=0.6"
+    assert pair_label(most.lead[0].pair) == "lr=0.6"
     assert answer_of_search(make_table(runs, best_by=("absent", False))).headline == "not_reported"
 
 

@@ -18,7 +18,7 @@ from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.words import effect_cell, effect_text
-from tests.analysis.samples import results
+from tests.analysis.samples import results, row_of
 from tests.reference_values import FOLDERS, REFERENCE
 
 
@@ -26,7 +26,7 @@ def of_field(answer: Answer) -> list[Comparison]:
     """The rows that compare a value of the headline's field with its base."""
     lead = answer.lead[0].pair
     rows = [*answer.comparisons, answer.lead]
-    return [row for row in rows if (row[0].pair.field, row[0].pair.base_name) == (lead.field, lead.base_name)]
+    return [row for row in rows if (row[0].pair.field, row[0].pair.base_value) == (lead.field, lead.base_value)]
 
 
 def outcomes(row: Comparison) -> list[Effect]:
@@ -96,7 +96,7 @@ def test_what_holds_of_one_rank_alone_is_not_said_of_all() -> None:
 
     runs = results({"batch_per_rank": 16, "optimizer": ["adam", "sgd", "rmsprop"], "world_size": [1, 2]}, rate)
     answer = answer_on_axis(make_table(runs, ["optimizer", "world_size"]), "optimizer")
-    assert (answer.headline, answer.lead[0].key) == ("pair", ("optimizer sgd vs adam", "2 ranks"))
+    assert (answer.headline, row_of(answer.lead)) == ("pair", ("optimizer sgd vs adam", "2 ranks"))
 
 
 @settings(max_examples=100, deadline=None)

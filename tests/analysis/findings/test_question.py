@@ -14,6 +14,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.axis import all_groups_along_axis, group_by_other_factors
 from dmls_ray.analysis.trials.common_metrics import speed_against
 from dmls_ray.analysis.words import end_text, progress_text
+from dmls_ray.analysis.words_on_pairs import pair_label, place_text
 from dmls_ray.config.options import Until
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
@@ -66,7 +67,7 @@ def test_a_claim_names_its_trials_and_says_how_many_repeats_would_decide_it() ->
 
     swept = results({"batch_per_rank": [16, 17], "world_size": 2}, rate, repeats=8)
     (speed, accuracy) = claims_of(make_table(swept, ["batch_per_rank", "world_size"]), ["batch_per_rank"])
-    assert (speed.pair.label, speed.pair.where) == ("batch_per_rank 17 vs 16", "")
+    assert (pair_label(speed.pair), place_text(speed.pair)) == ("batch_per_rank 17 vs 16", "")
     assert not speed.is_decided
     assert 8 < (speed.repeats_wanted() or 0) < 100
     assert replace(speed, until=Until(within=0.9)).is_decided

@@ -44,7 +44,7 @@ def pair_of(first: dict[str, Any], second: dict[str, Any]) -> Pair:
         if seen["format"]:
             record.facts["number_format"] = seen["format"]
     base, trial = make_table(runs).rows
-    return Pair("optimizer", "sgd vs adam", "", trial, base)
+    return Pair(trial, base)
 
 
 def change_of(first: dict[str, Any], second: dict[str, Any]) -> TrainingChange:
@@ -117,7 +117,7 @@ def test_each_change_is_named() -> None:
 
 def test_nothing_is_said_where_nothing_was_seen() -> None:
     base, trial = make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)).rows
-    assert training_change(Pair("batch_per_rank", "32 vs 16", "", trial, base)) is None
+    assert training_change(Pair(trial, base)) is None
 
 
 def test_each_row_of_an_answer_says_whether_the_training_changed_where_rows_differ() -> None:

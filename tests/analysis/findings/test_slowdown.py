@@ -8,6 +8,7 @@ import pytest
 
 from dmls_ray.analysis.findings.slowdown import judge_slowdown
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.words_on_pairs import place_text
 from dmls_ray.config.options import Until
 from tests.analysis.samples import in_sessions, results
 
@@ -61,7 +62,7 @@ def test_of_several_configurations_each_counts() -> None:
     table = table_of({OLD: 1, NEW: 0.9}, batch_per_rank=[16, 32])
     verdict = judge_slowdown(table, "precision", (OLD, NEW), Until())
     assert verdict.word == "discard"
-    assert [effect.pair.where for effect in verdict.effects] == ["batch_per_rank 16", "batch_per_rank 32"]
+    assert [place_text(effect.pair) for effect in verdict.effects] == ["batch_per_rank 16", "batch_per_rank 32"]
 
 
 def test_the_first_value_is_the_one_that_is_there() -> None:

@@ -10,7 +10,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.trials.steps import TOGETHER, bound_of, step_change, step_parts
 from dmls_ray.analysis.trials.trial import Trial
-from dmls_ray.analysis.words import why_text
+from dmls_ray.analysis.words_on_training import why_text
 from dmls_ray.records.model import RankRecord
 from tests.analysis.samples import own_results, results, set_value
 

@@ -12,6 +12,7 @@ from dmls_ray.analysis.summary import SweepSummary, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import shown_columns
 from dmls_ray.analysis.words import effect_cell
+from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.config.options import Options, Until
 from dmls_ray.execution.planning import FolderState, make_plan
 from tests.analysis.samples import results
@@ -25,7 +26,7 @@ def summary() -> SweepSummary:
 
 def test_its_own_pairs_come_first_and_lead(summary: SweepSummary) -> None:
     found = summary.answer.answer
-    labels = [comparison[0].pair.label for comparison in found.comparisons]
+    labels = [pair_label(comparison[0].pair) for comparison in found.comparisons]
     assert labels[:3] == ["int8 by dynamic vs fp32", "int8 by static vs fp32", "int8 by qat vs fp32"]
     assert labels[3:] == ["quantization dynamic vs off", "quantization static vs off", "quantization qat vs off"]
     assert found.lead[0].pair.trial is found.lead[0].pair.base
@@ -36,7 +37,7 @@ def test_they_are_decided_as_those_of_trials_which_are_not_compared_by_accuracy(
     within, between = set(), set()
     for claim in summary.decision.claims:
         if claim.pair.trial is claim.pair.base:
-            within.add((claim.pair.label, claim.measure.noun))
+            within.add((pair_label(claim.pair), claim.measure.noun))
         else:
             between.add((claim.pair.field, claim.measure.noun))
     labels = ["int8 by dynamic vs fp32", "int8 by static vs fp32", "int8 by qat vs fp32"]
@@ -126,9 +127,9 @@ def test_the_sweep_runs_repeats_for_int8() -> None:
 
 def test_one_kind_of_quantization_alone_has_its_comparison_with_fp32() -> None:
     alone = SweepSummary(noisy_int8("static", 16), SweepQuestion(axis="quantization"))
-    assert [claim.pair.label for claim in alone.decision.claims] == ["int8 by static vs fp32"]
+    assert [pair_label(claim.pair) for claim in alone.decision.claims] == ["int8 by static vs fp32"]
     (effect,) = alone.answer.answer.lead
-    assert (effect.pair.label, effect.verdict) == ("int8 by static vs fp32", "open")
+    assert (pair_label(effect.pair), effect.verdict) == ("int8 by static vs fp32", "open")
 
 
 def test_int8_of_ranks_that_trained_apart_is_no_comparison() -> None:

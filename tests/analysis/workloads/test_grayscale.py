@@ -15,6 +15,7 @@ from dmls_ray.analysis.findings.question import answer_on_axis
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import render
+from dmls_ray.analysis.words_on_pairs import pair_label
 from dmls_ray.analysis.workloads.grayscale import chart
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.aggregate import take_results
@@ -23,7 +24,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunResult
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
-from tests.analysis.samples import MACHINE, results
+from tests.analysis.samples import MACHINE, results, row_of
 from tests.conftest import PROJECT, jpeg
 
 MS = {"python_loops": 1000.0, "numpy": 10.0, "torchvision": 5.0, "opencv": 0.4, "cpp": 0.2}
@@ -91,7 +92,7 @@ def answer(results: Results) -> Answer:
 
 def test_the_fastest_leads() -> None:
     found = answer(sweep(ALL, usual))
-    assert (found.headline, found.lead[0].pair.label) == ("pair", "implementation cpp vs python_loops")
+    assert (found.headline, pair_label(found.lead[0].pair)) == ("pair", "implementation cpp vs python_loops")
     assert found.lead[0].contrast.centre == pytest.approx(5000)
 
 
@@ -112,7 +113,7 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
 def test_of_several_sets_of_images_the_first_leads() -> None:
     results = sweep({**ALL, "images": [200, 4000]}, usual)
     found = answer(results)
-    assert found.lead[0].key == ("implementation cpp vs python_loops", "images 200")
+    assert row_of(found.lead) == ("implementation cpp vs python_loops", "images 200")
     assert [row.factors["images"] for row in make_table(results).rows] == [200] * 6 + [4000] * 6
 
 
