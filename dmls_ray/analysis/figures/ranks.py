@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -87,7 +88,7 @@ def _samples(row: Trial, quantity: str) -> list[Point]:
         for rank in record.ranks:
             times, values = rank.utilization.get("at_s", []), rank.utilization.get(quantity, [])
             # After the time of the run only instruments are at work, such as the test on the training samples.
-            count = bisect_right(times, record.metrics["total_s"])
+            count = bisect_right(times, record.metrics.get("total_s", math.inf))
             if min(count, len(values)) > 1:
                 courses.append((times[:count], values[:count]))
     if not courses:

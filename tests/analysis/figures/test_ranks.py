@@ -67,6 +67,10 @@ def test_utilization_is_drawn_while_every_rank_of_every_run_trains() -> None:
     runs.records[0].metrics["total_s"] = 1.7
     (panel,) = panels(utilization_chart(make_table(runs)), 1)
     assert list(points(panel, "measured")) == [0.5, 1.0, 1.5], "without what follows the time of a run"
+    for record in runs.records:
+        del record.metrics["total_s"]
+    (panel,) = panels(utilization_chart(make_table(runs)), 1)
+    assert max(points(panel, "measured")) == 2.5, "where the time of a run is unknown, all samples count"
 
 
 def test_ranks_whose_samples_drift_apart_have_one_line_to_the_end_of_the_shortest() -> None:
