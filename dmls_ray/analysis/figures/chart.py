@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Kind = Literal["points", "ring", "line", "band", "cross", "bar"]
+SeriesKind = Literal["points", "ring", "line", "band", "cross", "bar"]
 """points: measured values with intervals. ring: points of other series that are marked. line: a calculated curve, or
 too many values for marks; with intervals also the band between their ends. band: this area alone. cross: a run without
 a value, such as an OOM. bar: an amount per category with its interval; only where the x axis has categories, and the y
@@ -57,7 +57,7 @@ class Series:
 
     name: str
     points: Sequence[Point]
-    kind: Kind = "points"
+    kind: SeriesKind = "points"
     connected: bool = False
     """Whether a line joins the points, which must be numbers."""
     dashed: bool = False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
 from dmls_ray.analysis.metrics import MEMORY_KINDS, memory_metric
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, fits
 from dmls_ray.analysis.table.model import Table
@@ -36,24 +38,22 @@ def scaling_chart(table: Table) -> Chart | None:
     blocks: set[int] = set()
     strong = table.fixed_batch_field == "global_batch"
     for line in lines:
-        throughput += rates.series(line.name, line.points, connected=True)
-        throughput += plot.lost_crosses(line.name, line.points)
-        measured = list(filter(rates.values, line.rows))
+        throughput += rates.series(line.name, line.rows, line.place, connected=True)
+        throughput += plot.lost_crosses(line.name, line.rows, line.place)
+        measured = [row for row in line.rows if rates.values(row)]
         if not measured or measured[0].world_size != 1:
             continue
         speed_ups = _speed_ups(measured, rates)
-        above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
         # Without an interval, which needs three blocks, no law is drawn.
-        drawn = [law for law in fits(above_one, strong=strong) if law.curve(1).low is not None]
+        drawn = [law for law in fits(speed_ups, strong=strong) if law.curve(1).low is not None]
         rate = estimate(list(rates.values(measured[0]).values()), "rate").centre
-        least, most = 1, measured[-1].world_size
-        throughput.append(plot.dashed_line("ideal", [(least, rate), (most, rate * most)], line.name))
+        most = measured[-1].world_size
+        throughput.append(plot.dashed_line("ideal", [(1, rate), (most, rate * most)], line.name))
         throughput += _fitted(line, drawn, most, rate)
         blocks |= {len(law.by_block) for law in drawn}
-        points = [_efficiency_of(row) for row in measured if row.speed_up]
-        efficiency.append(
-            Series(line.name, [Point(1, 1.0, runs=plot.run_ids(measured[0].counted)), *points], connected=True)
-        )
+        points = [Point(1, 1.0, runs=plot.run_ids(measured[0].counted))]
+        points += [_efficiency_of(row, row.speed_up) for row in measured if row.speed_up]
+        efficiency.append(Series(line.name, points, connected=True))
         efficiency += _fitted(line, drawn, most)
     if not any(series.kind == "points" for series in throughput):
         return None
@@ -66,18 +66,18 @@ def scaling_chart(table: Table) -> Chart | None:
         notes.append(
             f"Bands around fitted curves are 95% intervals over {plot.range_of(blocks)} blocks, each with its fit."
         )
-    title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
+    title = "Throughput and efficiency against ranks (weak scaling)"
+    if strong:
+        title = title.replace("weak", "strong")
     return Chart(name="scaling", title=title, panels=panels, notes=notes)
 
 
-def _efficiency_of(row: Trial) -> Point:
+def _efficiency_of(row: Trial, speed_up: Contrast) -> Point:
     """The efficiency of a trial, with the interval of the table's speed-up."""
-    assert row.speed_up is not None
-    low, high = row.speed_up.low, row.speed_up.high
+    size, low, high = row.world_size, speed_up.low, speed_up.high
     if low is not None and high is not None:
-        low, high = low / row.world_size, high / row.world_size
-    text = f"n={row.speed_up.n}"
-    return Point(row.world_size, row.speed_up.centre / row.world_size, low, high, plot.run_ids(row.counted), text)
+        low, high = low / size, high / size
+    return Point(size, speed_up.centre / size, low, high, plot.run_ids(row.counted), f"n={speed_up.n}")
 
 
 def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None = None) -> list[Series]:
@@ -95,7 +95,7 @@ def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None 
         for step in range(_CURVE_POINTS):
             size = 1 + (most - 1) * step / (_CURVE_POINTS - 1)
             value = law.curve(size)
-            factor = 1 / size if rate is None else rate
+            factor = rate or 1 / size
             low, high = (value.low or 0.0) * factor, (value.high or 0.0) * factor
             points.append(Point(size, value.centre * factor, low, high))
         series.append(Series(law.name, points, "line", dashed=True, same_as=line.name))
@@ -103,7 +103,7 @@ def _fitted(line: plot.Line, laws: Sequence[Fit], most: int, rate: float | None 
 
 
 def _speed_ups(rows: Sequence[Trial], plotted: plot.Plotted) -> Points:
-    """world_size -> block -> speed-up over the baseline, the first of the trials, in that block.
+    """world_size above 1 -> block -> speed-up over the baseline, the first of the trials, in that block.
 
     As in the table, only blocks in which both ran in the same environment count.
     """
@@ -112,7 +112,9 @@ def _speed_ups(rows: Sequence[Trial], plotted: plot.Plotted) -> Points:
     for row in rows:
         common = row.common_blocks(rows[0]) & base.keys()
         rates = plotted.values(row)
-        speed_ups[row.world_size] = {block: rates[block] / base[block] for block in rates if block in common}
+        by_block = {block: rates[block] / base[block] for block in rates if block in common}
+        if by_block and row.world_size > 1:
+            speed_ups[row.world_size] = by_block
     return speed_ups
 
 
@@ -184,35 +186,41 @@ def memory_chart(table: Table) -> Chart | None:
             amounts[row.trial_id] = kinds
     panels, notes = _stacked_panels(table, amounts, "peak of the tensors (MiB)")
     panels += _against_batch(table, notes)
-    return Chart(name="memory", title="Memory of a rank", panels=panels, notes=notes) if panels else None
+    if not panels:
+        return None
+    return Chart(name="memory", title="Memory of a rank", panels=panels, notes=notes)
 
 
 def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     """What a GPU allocated if it is known, else the memory by which trials are compared."""
-    metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
+    metric = memory_metric(table.rows)
+    if table.has("device_mem_mib"):
+        metric = "device_mem_mib"
     plotted = plot.plotted_metric(metric, from_zero=True)
     field = plot.batch_axis(table)
     x, lines, note = plot.metric_lines(table, plotted, field)
     notes += note
-    rows = [row for line in lines for row in line.rows]
     # On a logarithmic axis a straight line would be a curve.
     panels = plot.line_panels([plotted], replace(x, log=False, from_zero=True, ticks=()), lines)
-    return [replace(panel, series=[*panel.series, *_limit(rows, metric, field)]) for panel in panels]
+    return [replace(panel, series=[*panel.series, *_limit(lines, metric)]) for panel in panels]
 
 
-def _limit(rows: Sequence[Trial], metric: str, field: str) -> list[Series]:
+def _limit(lines: Sequence[plot.Line], metric: str) -> list[Series]:
     """The memory of the GPU, if it is near the values."""
     sizes: list[float] = []
-    for row in rows:
-        for record in row.records:
-            if record.device.startswith("cuda"):
-                sizes += record.machine.get("gpu_memory_mib") or []
-    highest = max(row.value_of(metric) or 0.0 for row in rows)
+    batches = []
+    highest = 0.0
+    for line in lines:
+        for row in line.rows:
+            batches.append(line.place(row))
+            highest = max(highest, row.value_of(metric) or 0.0)
+            for record in row.records:
+                if record.device.startswith("cuda"):
+                    sizes += record.machine.get("gpu_memory_mib") or []
     if not sizes or min(sizes) > _WIDE * highest:
         return []
-    batches = [row.factors[field] for row in rows]
-    ends = [(batch, float(min(sizes))) for batch in (min(batches), max(batches))]
-    return [plot.dashed_line("limit: memory of the GPU", ends)]
+    limit = float(min(sizes))
+    return [plot.dashed_line("limit: memory of the GPU", [(min(batches), limit), (max(batches), limit)])]
 
 
 def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Panel], list[str]]:
@@ -233,28 +241,31 @@ def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Pa
     lines, notes = plot.limit_items(lines, "lines", _MOST_PANELS)
     if not lines:
         shown, notes = plot.limit_items(rows, "trials", MAX_CATEGORIES)
-        x, texts = Axis("trial"), plot.trial_labels(table, shown)
         names = plot.differing_fields(table, shown)
+        x = Axis("trial")
+        place: plot.PlaceOf = partial(plot.trial_label, names=names, changed=table.changed)
         if len(names) == 1:
             x = plot.field_axis(names[0], shown)
-            texts = [plot.format_factor(row.factors[names[0]]) for row in shown]
-        lines = [plot.Line(plot.SINGLE_LINE, list(zip(texts, shown, strict=True)))]
+            place = partial(plot.value_on_axis, field=names[0], x=x)
+        lines = [plot.Line("", shown, place)]
     y = Axis(label, from_zero=True)
     panels = []
     for line in lines:
-        categories = Axis(x.label, categories=[str(place) for place, _ in line.points])
-        panels.append(Panel(x=categories, y=y, series=_bars(line, amounts), title=line.title, stacked=True))
+        categories = [plot.format_factor(line.place(row)) for row in line.rows]
+        bars = _bars(line, categories, amounts)
+        panels.append(Panel(x=Axis(x.label, categories=categories), y=y, series=bars, title=line.title, stacked=True))
     return panels, notes
 
 
-def _bars(line: plot.Line, amounts: Amounts) -> list[Series]:
-    """A series for each part that some trial of the sweep has, each value at its x as a category."""
+def _bars(line: plot.Line, categories: Sequence[str], amounts: Amounts) -> list[Series]:
+    """A series for each part that some trial of the sweep has, each value at the category of its trial."""
     bars = []
     for name in next(iter(amounts.values())):
-        if any(amount[name] for amount in amounts.values()):
-            points = []
-            for place, row in line.points:
-                text = f"n={len(row.counted)}"
-                points.append(Point(str(place), amounts[row.trial_id][name], runs=plot.run_ids(row.counted), text=text))
-            bars.append(Series(name, points, "bar"))
+        if not any(amount[name] for amount in amounts.values()):
+            continue
+        points = []
+        for category, row in zip(categories, line.rows, strict=True):
+            text = f"n={len(row.counted)}"
+            points.append(Point(category, amounts[row.trial_id][name], runs=plot.run_ids(row.counted), text=text))
+        bars.append(Series(name, points, "bar"))
     return bars

@@ -10,15 +10,12 @@ from statistics import fmean, median
 
 import numpy as np
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series, SeriesKind
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_items, run_ids, trial_labels
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import STEP_QUANTILES
-
-Curve = Callable[[Trial], list[Point]]
-"""The points of a trial; none where it has no values."""
 
 
 def step_times_chart(table: Table) -> Chart | None:
@@ -30,7 +27,9 @@ def step_times_chart(table: Table) -> Chart | None:
 
 def _steps(row: Trial) -> list[Point]:
     """The share of steps that took at most so many milliseconds."""
-    measured = [rank.step_ms_quantiles for record in row.timed for rank in record.ranks if rank.step_ms_quantiles]
+    measured = []
+    for record in row.timed:
+        measured += [rank.step_ms_quantiles for rank in record.ranks if rank.step_ms_quantiles]
     points = []
     for share, values in zip(STEP_QUANTILES, zip(*measured, strict=False), strict=False):
         points.append(Point(median(values), share, runs=run_ids(row.timed), text=f"{share:.0%} of the steps"))
@@ -40,7 +39,7 @@ def _steps(row: Trial) -> list[Point]:
 def rank_spread_chart(table: Table) -> Chart | None:
     """How far each rank is from the mean over the ranks of its run; None if no run in bench mode has two ranks."""
     ranks = max((row.world_size for row in table.rows), default=0)
-    x = Axis("rank", categories=list(map(str, range(ranks))))
+    x = Axis("rank", categories=[str(rank) for rank in range(ranks)])
     curves = {
         "forward pass (% above mean over ranks)": partial(_spread, metric="forward_ms"),
         "backward pass (% above mean over ranks)": partial(_spread, metric="backward_ms"),
@@ -55,10 +54,11 @@ def _spread(row: Trial, metric: str) -> list[Point]:
     by_rank: dict[int, list[float]] = {}
     for record in row.timed:
         amounts = {rank.rank: rank.metrics[metric] for rank in record.ranks if metric in rank.metrics}
-        mean = fmean(amounts.values()) if len(amounts) > 1 else 0.0
+        if len(amounts) < 2 or not fmean(amounts.values()):
+            continue
+        mean = fmean(amounts.values())
         for rank, amount in amounts.items():
-            if mean:
-                by_rank.setdefault(rank, []).append(100 * (amount / mean - 1))
+            by_rank.setdefault(rank, []).append(100 * (amount / mean - 1))
     points = []
     for rank, spread in sorted(by_rank.items()):
         value = estimate(spread)
@@ -104,16 +104,22 @@ def _samples(row: Trial, quantity: str) -> list[Point]:
 
 
 def _chart(
-    table: Table, name: str, title: str, x: Axis, curves: Mapping[str, Curve], about: str, kind: Kind = "points"
+    table: Table,
+    name: str,
+    title: str,
+    x: Axis,
+    curves: Mapping[str, Callable[[Trial], list[Point]]],
+    about: str,
+    kind: SeriesKind = "points",
 ) -> Chart | None:
     """A panel for each quantity, with a series for each trial that has it; None without any.
 
     Args:
         table: table of the sweep.
         name: name of the chart.
-        title: its title.
+        title: title of the chart.
         x: the x axis.
-        curves: label of a y axis -> its values.
+        curves: label of a y axis -> the points of a trial.
         about: the note below the chart.
         kind: how the values are drawn.
     """
@@ -128,4 +134,6 @@ def _chart(
                 series.append(Series(trial or SINGLE_LINE, points, kind, connected=not x.categories))
         if series:
             panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
-    return Chart(name=name, title=title, panels=panels, notes=[about, *notes]) if panels else None
+    if not panels:
+        return None
+    return Chart(name=name, title=title, panels=panels, notes=[about, *notes])

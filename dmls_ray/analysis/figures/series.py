@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,11 +24,14 @@ SINGLE_LINE = "measured"
 _MAX_TICKS = 9
 """Values of a field that have a tick each."""
 _MOST_MEASURES = 3
+_WIDE = 20
+"""Ratio of the highest to the lowest value above which an axis is logarithmic."""
 _UNITS = ("s", "ms", "MiB", "bytes", "Mbit/s")
 """Last words of the labels of metrics."""
 
 Place = float | str
 """The x of a point."""
+PlaceOf = Callable[[Trial], Place]
 
 Item = TypeVar("Item")
 
@@ -45,28 +48,29 @@ class Plotted:
     quantity: Quantity | None = None
     """Kind of the values; None: that of the metric."""
 
-    def series(self, name: str, points: Iterable[tuple[Place, Trial]], **options: Any) -> list[Series]:
-        """`measured_series` of trials, each with its x."""
-        measured = [(x, row, self.values(row)) for x, row in points]
-        return measured_series(name, measured, metric=self.metric, quantity=self.quantity, **options)
+    def series(self, name: str, rows: Iterable[Trial], place: PlaceOf, **options: Any) -> list[Series]:
+        """`measured_series` of trials, each at its place."""
+        points = [(place(row), row, self.values(row)) for row in rows]
+        return measured_series(name, points, metric=self.metric, quantity=self.quantity, **options)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Line:
-    """Trials that differ in the field of the x axis only, each with its x."""
+    """Trials that differ in the field of the x axis only."""
 
-    name: str
-    points: Sequence[tuple[Place, Trial]]
+    title: str
+    """The fields in which the line differs from others; empty for the only line."""
+    rows: Sequence[Trial]
+    place: PlaceOf
 
-    def __post_init__(self) -> None:
-        self.rows = [row for _, row in self.points]
-        self.title = "" if self.name == SINGLE_LINE else self.name
-        """The name as the title of a panel; empty for the only line."""
+    @property
+    def name(self) -> str:
+        return self.title or SINGLE_LINE
 
 
 def measured_series(
     name: str,
-    points: Iterable[tuple[Place, Trial, Mapping[int, float]]],
+    points: Sequence[tuple[Place, Trial, Mapping[int, float]]],
     *,
     metric: str = "",
     quantity: Quantity | None = None,
@@ -83,11 +87,15 @@ def measured_series(
         describe: what is said of a trial besides its numbers.
         options: other fields of `Series`.
     """
-    known = [(x, row, by_block) for x, row, by_block in points if by_block]
     if quantity is None:
-        quantity = quantity_of(metric, [value for _, _, by_block in known for value in by_block.values()])
+        values: list[float] = []
+        for _, _, by_block in points:
+            values += by_block.values()
+        quantity = quantity_of(metric, values)
     measured = []
-    for x, row, by_block in known:
+    for x, row, by_block in points:
+        if not by_block:
+            continue
         resolution = resolution_of(metric, row.counted)
         value = estimate(list(by_block.values()), quantity, resolution=resolution, is_once=row.is_once(metric))
         text = f"n={value.n}"
@@ -95,24 +103,21 @@ def measured_series(
             text = f"{describe(row)}, {text}"
         runs = run_ids(record for record in row.counted if record.repeat in by_block)
         measured.append(Point(x, value.centre, value.low, value.high, runs, text))
-    return [Series(name, measured, **options)] if measured else []
+    if not measured:
+        return []
+    return [Series(name, measured, **options)]
 
 
-def lost_crosses(name: str, points: Iterable[tuple[Place, Trial]]) -> list[Series]:
-    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory.
-
-    Args:
-        name: the line.
-        points: for each trial its x.
-    """
+def lost_crosses(name: str, rows: Iterable[Trial], place: PlaceOf) -> list[Series]:
+    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory."""
     crosses: dict[str, list[Point]] = {}
-    for x, row in points:
+    for row in rows:
         lost = oom_runs(row)
         if not (lost or row.counted):
             lost = row.records
         if lost:
             text = f"{len(lost)} of {len(row.records)} runs: {lost[0].reason}"
-            crosses.setdefault(lost[0].ending, []).append(Point(x, None, runs=run_ids(lost), text=text))
+            crosses.setdefault(lost[0].ending, []).append(Point(place(row), None, runs=run_ids(lost), text=text))
     return [Series(ending, lost, "cross", same_as=name) for ending, lost in crosses.items()]
 
 
@@ -131,8 +136,8 @@ def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> l
         measured: list[Series] = []
         lost: list[Series] = []
         for line in lines:
-            measured += item.series(line.name, line.points, connected=not x.categories)
-            lost += lost_crosses(line.name, line.points)
+            measured += item.series(line.name, line.rows, line.place, connected=not x.categories)
+            lost += lost_crosses(line.name, line.rows, line.place)
         if measured:
             panels.append(Panel(x=x, y=item.y, series=[*measured, *lost]))
     return panels
@@ -147,10 +152,14 @@ def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: 
 def plotted_rates(rows: Sequence[Trial]) -> Plotted:
     """The throughput that these trials have in common, in its unit; none of ranks that trained apart."""
     metric = speed_metric(*(row for row in rows if row.rates()))
-    unit = "runs/s" if metric == RUNS_PER_S else label_of(metric)
+    unit = label_of(metric)
+    if metric == RUNS_PER_S:
+        unit = "runs/s"
 
     def values(row: Trial) -> Mapping[int, float]:
-        return {} if row.independent_ranks else row.by_block(metric)
+        if row.independent_ranks:
+            return {}
+        return row.by_block(metric)
 
     return Plotted(Axis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
 
@@ -158,26 +167,27 @@ def plotted_rates(rows: Sequence[Trial]) -> Plotted:
 def plotted_measures(table: Table, rows: Sequence[Trial]) -> list[Plotted]:
     """The measures by which the answer compares these trials, the most important first."""
     plotted = []
-    measures = [item for item in table.questions.measures(rows) if item.is_judged]
-    known = [item for item in measures if any(row.by_block(item.metric) for row in rows)]
-    for measure in known[:_MOST_MEASURES]:
+    for measure in table.questions.measures(rows):
+        if not measure.is_judged or not _is_known(measure.metric, rows):
+            continue
         if measure.kind == "speed":
             plotted.append(plotted_rates(rows))
         else:
             plotted.append(plotted_metric(measure.metric, from_zero=measure.is_ratio))
-    return plotted
+    return plotted[:_MOST_MEASURES]
 
 
 def plotted_of_question(table: Table, rows: Sequence[Trial], asked: set[str]) -> list[Plotted]:
-    """The metrics that fields ask for, as far as these trials have them.
+    """The metrics that fields or families of fields ask for, as far as these trials have them."""
+    plotted = []
+    for name, metric in table_metrics().items():
+        if not asked.isdisjoint(metric.asked_by) and table.has(name) and _is_known(name, rows):
+            plotted.append(plotted_metric(name))
+    return plotted
 
-    Args:
-        table: the sweep's table.
-        rows: the trials.
-        asked: fields and families of fields.
-    """
-    names = [name for name, metric in table_metrics().items() if asked & {*metric.asked_by} and table.has(name)]
-    return [plotted_metric(name) for name in names if any(row.by_block(name) for row in rows)]
+
+def _is_known(metric: str, rows: Iterable[Trial]) -> bool:
+    return any(row.by_block(metric) for row in rows)
 
 
 def _label(name: str) -> str:
@@ -190,7 +200,9 @@ def _label(name: str) -> str:
     if metric is not None and metric.share_of:
         return f"{name.replace('_', ' ')} (fraction of samples)"
     words, _, unit = label_of(name).rpartition(" ")
-    return f"{words} ({unit})" if words and unit in _UNITS else label_of(name)
+    if words and unit in _UNITS:
+        return f"{words} ({unit})"
+    return label_of(name)
 
 
 def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, list[Line]]:
@@ -199,17 +211,17 @@ def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, 
     There is no line if no two trials can be joined.
     """
     groups = all_groups_along_axis(rows, field, table.fixed_batch_field)
-    if field not in table.varied or max(map(len, groups), default=0) < 2:
+    if field not in table.varied or all(len(group) < 2 for group in groups):
         return Axis(field), []
     x = field_axis(field, rows)
     within = {field}
     for group in groups:
         within.update(differing_fields(table, group))
-    return x, lines_of_groups(table, groups, within, lambda row: place_of(row, field, x))
+    return x, lines_of_groups(table, groups, within, partial(value_on_axis, field=field, x=x))
 
 
 def lines_of_groups(
-    table: Table, groups: Sequence[Sequence[Trial]], within: Collection[str], place: Callable[[Trial], Place]
+    table: Table, groups: Sequence[Sequence[Trial]], within: Collection[str], place: PlaceOf
 ) -> list[Line]:
     """A line for each group of trials, named by the fields in which the groups differ.
 
@@ -219,13 +231,14 @@ def lines_of_groups(
         within: fields that differ within a group, so that they name none.
         place: the x of a trial; trials are in the order of their numbers.
     """
-    names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
+    differing = differing_fields(table, [group[0] for group in groups])
+    names = [name for name in differing if name not in within]
     lines = []
     for group in groups:
-        points = [(place(row), row) for row in group]
-        if not any(isinstance(x, str) for x, _ in points):
-            points.sort(key=lambda point: float(point[0]))
-        lines.append(Line(trial_label(points[0][1], names, table.changed) or SINGLE_LINE, points))
+        rows = list(group)
+        if not any(isinstance(place(row), str) for row in rows):
+            rows.sort(key=place)
+        lines.append(Line(trial_label(rows[0], names, table.changed), rows, place))
     return lines
 
 
@@ -241,31 +254,48 @@ def metric_lines(table: Table, plotted: Plotted, field: str) -> tuple[Axis, list
 
 def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
     """The x axis of a field: of numbers, logarithmic from a factor of four on, or a category for each value."""
-    distinct = list(dict.fromkeys(row.factors[name] for row in rows))
-    if not all(map(is_number, distinct)):
-        return Axis(name, categories=list(dict.fromkeys(map(format_factor, distinct))))
-    values = sorted(distinct)
-    ticks = values if len(values) <= _MAX_TICKS else ()
+    texts = {row.factors[name]: format_factor(row.factors[name]) for row in rows}
+    if not all(is_number(value) for value in texts):
+        return Axis(name, categories=list(dict.fromkeys(texts.values())))
+    values = sorted(texts)
+    label = name
     spec = rows[0].workload.specs().get(name)
-    label = f"{name} ({spec.setting.unit})" if spec is not None and spec.setting.unit else name
-    return Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
+    if spec is not None and spec.setting.unit:
+        label = f"{name} ({spec.setting.unit})"
+    axis = Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0])
+    if len(values) > _MAX_TICKS:
+        return axis
+    return replace(axis, ticks=values)
 
 
-def place_of(row: Trial, field: str, x: Axis) -> Place:
+def value_on_axis(row: Trial, field: str, x: Axis) -> Place:
     """The place of a trial on the axis of a field."""
     value: Place = row.factors[field]
-    return format_factor(value) if x.categories else value
+    if x.categories:
+        return format_factor(value)
+    return value
+
+
+def is_wide(levels: Collection[float]) -> bool:
+    """Whether levels above 0 lie so far apart that their axis is logarithmic."""
+    return max(levels) > _WIDE * min(levels) > 0
 
 
 def batch_axis(table: Table) -> str:
     """The batch field of an x axis: the fixed one, which means the same at every world size."""
-    fixed = table.fixed_batch_field
-    return "global_batch" if fixed == "global_batch" and "global_batch" in table.varied else "batch_per_rank"
+    if "global_batch" in table.varied:
+        return table.fixed_batch_field
+    return "batch_per_rank"
 
 
-def trained_together(table: Table) -> list[Trial]:
+def trained_together(rows: Iterable[Trial]) -> list[Trial]:
     """The trials whose ranks trained one model together."""
-    return [row for row in table.rows if not row.independent_ranks]
+    return [row for row in rows if not row.independent_ranks]
+
+
+def measured(rows: Iterable[Trial]) -> list[Trial]:
+    """The trials with a run that counts."""
+    return [row for row in rows if row.counted]
 
 
 def run_ids(records: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -292,27 +322,35 @@ def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ())
         names: the fields.
         changed: fields that were changed one at a time; they are one part of the label: `dropout=0.3`, `baseline`.
     """
-    others = [name for name in names if name not in changed]
-    parts = [f"{name} {format_factor(row.factors[name])}" for name in others]
-    if len(others) < len(names):
-        parts.insert(0, name_of_change(row, changed))
+    parts = []
+    if not set(names).isdisjoint(changed):
+        parts = [name_of_change(row, changed)]
+    parts += [f"{name} {format_factor(row.factors[name])}" for name in names if name not in changed]
     return ", ".join(parts)
 
 
 def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
     """The label of each trial; a single trial is labelled by the fields that vary in the table."""
-    names = differing_fields(table, rows if len(rows) > 1 else table.rows)
+    compared = rows
+    if len(rows) < 2:
+        compared = table.rows
+    names = differing_fields(table, compared)
     return [trial_label(row, names, table.changed) for row in rows]
 
 
 def format_factor(value: Any) -> str:
     """The value of a field in a legend."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
 
 
 def range_of(counts: Collection[int]) -> str:
     """Counts in a sentence: `3`, or `3 to 5`."""
-    return str(max(counts)) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+    least, most = min(counts), max(counts)
+    if least == most:
+        return str(most)
+    return f"{least} to {most}"
 
 
 def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:

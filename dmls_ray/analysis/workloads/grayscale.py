@@ -48,8 +48,8 @@ def _bars(rows: Sequence[Trial], title: str) -> Panel:
     plotted = plotted_metric("pass_ms", f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
     series: list[Series] = []
     for device, place in _PLACES.items():
-        points = [(_name(row), row) for row in rows if _config(row)["device"] == device]
-        series += plotted.series(f"on {place}", points, kind="bar")
+        on_device = [row for row in rows if _config(row)["device"] == device]
+        series += plotted.series(f"on {place}", on_device, _name, kind="bar")
     x = Axis("implementation", categories=[_name(row) for row in rows])
     return Panel(x=x, y=plotted.y, series=series, title=title)
 

@@ -8,7 +8,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis import figures
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.figures.chart import Axis, Chart, Kind, Panel, Point, Series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Point, Series, SeriesKind
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.summary import summarize
@@ -94,7 +94,7 @@ def notes_on(*panels: Panel, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     return found.notes
 
 
-def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, kind: Kind = "points") -> Series:
+def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, kind: SeriesKind = "points") -> Series:
     points = [Point(x, x, x - 0.1, x + 0.1, tuple(map(str, range(runs)))) for x in range(count)]
     return Series(name, points, kind, connected=connected)
 

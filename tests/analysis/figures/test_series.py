@@ -33,7 +33,7 @@ def test_a_line_holds_trials_that_differ_in_its_axis_alone_and_is_named_by_the_r
     table = table_of(GRID)
     assert line_names(table, "world_size") == ["batch_per_rank 16", "batch_per_rank 32"]
     _, lines = lines_along(table, table.rows, "world_size")
-    assert [[x for x, _ in line.points] for line in lines] == [[1, 2], [1, 2]]
+    assert [[line.place(row) for row in line.rows] for line in lines] == [[1, 2], [1, 2]]
     assert line_names(table_of({"batch_per_rank": [16, 32]}), "batch_per_rank") == ["measured"], "one line alone"
 
 
