@@ -144,8 +144,8 @@ def _front_panel(cost: str, groups: Mapping[str, Sequence[Trial]], names: Mappin
     levels: list[float] = []
     for name, rows in groups.items():
         levels += [cost_of(row) for row in rows]
-        muted = name == _BEHIND
-        series += accuracy.series(name, rows, cost_of, describe=lambda row: names[row.trial_id], muted=muted)
+        line = plot.Line(name, rows, cost_of)
+        series += accuracy.series(line, describe=lambda row: names[row.trial_id], muted=name == _BEHIND)
     is_wide = plot.is_wide(levels)
     x = Axis(plot.plotted_metric(cost).y.label, log=is_wide, from_zero=not is_wide)
     return Panel(x=x, y=accuracy.y, series=series)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from dmls_ray.analysis.figures import series as plot
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Point, Series
@@ -38,8 +39,7 @@ def scaling_chart(table: Table) -> Chart | None:
     blocks: set[int] = set()
     strong = table.fixed_batch_field == "global_batch"
     for line in lines:
-        throughput += rates.series(line.name, line.rows, line.place, connected=True)
-        throughput += plot.lost_crosses(line.name, line.rows, line.place)
+        throughput += rates.series(line, connected=True) + plot.lost_crosses(line)
         measured = [row for row in line.rows if rates.values(row)]
         if not measured or measured[0].world_size != 1:
             continue
@@ -66,9 +66,7 @@ def scaling_chart(table: Table) -> Chart | None:
         notes.append(
             f"Bands around fitted curves are 95% intervals over {plot.range_of(blocks)} blocks, each with its fit."
         )
-    title = "Throughput and efficiency against ranks (weak scaling)"
-    if strong:
-        title = title.replace("weak", "strong")
+    title = f"Throughput and efficiency against ranks ({'strong' if strong else 'weak'} scaling)"
     return Chart(name="scaling", title=title, panels=panels, notes=notes)
 
 
@@ -186,41 +184,34 @@ def memory_chart(table: Table) -> Chart | None:
             amounts[row.trial_id] = kinds
     panels, notes = _stacked_panels(table, amounts, "peak of the tensors (MiB)")
     panels += _against_batch(table, notes)
-    if not panels:
-        return None
-    return Chart(name="memory", title="Memory of a rank", panels=panels, notes=notes)
+    return Chart(name="memory", title="Memory of a rank", panels=panels, notes=notes) if panels else None
 
 
 def _against_batch(table: Table, notes: list[str]) -> list[Panel]:
     """What a GPU allocated if it is known, else the memory by which trials are compared."""
-    metric = memory_metric(table.rows)
-    if table.has("device_mem_mib"):
-        metric = "device_mem_mib"
+    metric = "device_mem_mib" if table.has("device_mem_mib") else memory_metric(table.rows)
     plotted = plot.plotted_metric(metric, from_zero=True)
     field = plot.batch_axis(table)
     x, lines, note = plot.metric_lines(table, plotted, field)
     notes += note
     # On a logarithmic axis a straight line would be a curve.
     panels = plot.line_panels([plotted], replace(x, log=False, from_zero=True, ticks=()), lines)
-    return [replace(panel, series=[*panel.series, *_limit(lines, metric)]) for panel in panels]
+    return [replace(panel, series=[*panel.series, *_limit(lines, metric, field)]) for panel in panels]
 
 
-def _limit(lines: Sequence[plot.Line], metric: str) -> list[Series]:
+def _limit(lines: Sequence[plot.Line], metric: str, field: str) -> list[Series]:
     """The memory of the GPU, if it is near the values."""
+    rows = [row for line in lines for row in line.rows]
     sizes: list[float] = []
-    batches = []
-    highest = 0.0
-    for line in lines:
-        for row in line.rows:
-            batches.append(line.place(row))
-            highest = max(highest, row.value_of(metric) or 0.0)
-            for record in row.records:
-                if record.device.startswith("cuda"):
-                    sizes += record.machine.get("gpu_memory_mib") or []
+    for record in chain.from_iterable(row.records for row in rows):
+        if record.device.startswith("cuda"):
+            sizes += record.machine.get("gpu_memory_mib") or []
+    highest = max(row.value_of(metric) or 0.0 for row in rows)
     if not sizes or min(sizes) > _WIDE * highest:
         return []
-    limit = float(min(sizes))
-    return [plot.dashed_line("limit: memory of the GPU", [(min(batches), limit), (max(batches), limit)])]
+    batches = [row.factors[field] for row in rows]
+    ends = [(batch, float(min(sizes))) for batch in (min(batches), max(batches))]
+    return [plot.dashed_line("limit: memory of the GPU", ends)]
 
 
 def _stacked_panels(table: Table, amounts: Amounts, label: str) -> tuple[list[Panel], list[str]]:

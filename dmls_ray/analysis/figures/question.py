@@ -128,11 +128,11 @@ def changes_chart(table: Table) -> Chart | None:
 
 def _changes_and_baseline(line: plot.Line, plotted: plot.Plotted, x: Axis) -> list[Series]:
     """The changes of a line as points, and its baseline as a line with its interval."""
-    changes = [row for row in line.rows if line.place(row) != BASELINE]
-    bases = [row for row in line.rows if line.place(row) == BASELINE]
-    series = plotted.series(line.name, changes, line.place) + plot.lost_crosses(line.name, changes, line.place)
-    name = f"{BASELINE}, {line.title}".removesuffix(", ")
-    for base in plotted.series(name, bases, line.place, kind="line", dashed=True, same_as=line.name):
+    changes = replace(line, rows=[row for row in line.rows if line.place(row) != BASELINE])
+    title = f"{BASELINE}, {line.title}".removesuffix(", ")
+    baseline = replace(line, title=title, rows=[row for row in line.rows if line.place(row) == BASELINE])
+    series = plotted.series(changes) + plot.lost_crosses(changes)
+    for base in plotted.series(baseline, kind="line", dashed=True, same_as=line.name):
         ends = [base.points[0]._replace(x=x.categories[end]) for end in (0, -1)]
         series.append(replace(base, points=ends))
     return series
@@ -166,12 +166,8 @@ def search_chart(table: Table) -> Chart | None:
     # A value of an early epoch, of a trial that was stopped, is not the best.
     finished = {numbers[row.trial_id]: row.estimates[name].centre for row in known if not row.is_stopped}
     if len(finished) > 1:
-        better = max
-        if minimizes:
-            better = min
-        trials.append(
-            plot.dashed_line("best so far", zip(finished, accumulate(finished.values(), better), strict=True))
-        )
+        best = accumulate(finished.values(), min if minimizes else max)
+        trials.append(plot.dashed_line("best so far", zip(finished, best, strict=True)))
     panels = [Panel(x=Axis("trial (in the order of their start)"), y=plotted.y, series=trials)]
     fields, notes = plot.limit_items(plot.differing_fields(table, known), "fields", _MOST_FIELDS)
     panels += [_against(field, known, plotted) for field in fields]
@@ -191,18 +187,15 @@ def _searched(rows: Sequence[Trial], plotted: plot.Plotted, place: plot.PlaceOf)
     """The trials that were trained to the end, those that were stopped, and crosses of those without a value."""
     series: list[Series] = []
     for name, is_stopped in ((_TO_THE_END, False), ("stopped early", True)):
-        shown = [row for row in rows if row.is_stopped == is_stopped]
-        series += plotted.series(
-            name, shown, place, describe=lambda row: describe_configuration(row.factors), muted=is_stopped
-        )
-    return series + plot.lost_crosses(_TO_THE_END, rows, place)
+        line = plot.Line(name, [row for row in rows if row.is_stopped == is_stopped], place)
+        series += plotted.series(line, describe=lambda row: describe_configuration(row.factors), muted=is_stopped)
+    return series + plot.lost_crosses(plot.Line(_TO_THE_END, rows, place))
 
 
 def metric_of_form(trial: Trial, metric: str) -> str:
     """The metric that has the value of a form of the model: without quantization, fp32 is what was tested."""
-    if metric == "fp32_test_accuracy" and trial.records[0].config[QUANTIZATION] == "off":
-        return "test_accuracy"
-    return metric
+    is_tested = metric == "fp32_test_accuracy" and trial.records[0].config[QUANTIZATION] == "off"
+    return "test_accuracy" if is_tested else metric
 
 
 def _plotted_form(metric: str, y: Axis) -> plot.Plotted:
@@ -225,8 +218,8 @@ def quantization_chart(table: Table) -> Chart | None:
         series: list[Series] = []
         for line in lines:
             for form in ("fp32", "int8"):
-                plotted = _plotted_form(f"{form}_{suffix}", y)
-                series += plotted.series(f"{form}, {line.title}".removesuffix(", "), line.rows, line.place)
+                title = f"{form}, {line.title}".removesuffix(", ")
+                series += _plotted_form(f"{form}_{suffix}", y).series(replace(line, title=title))
         if series:
             panels.append(Panel(x=x, y=y, series=series))
     training = [replace(line, title=line.title or "training") for line in lines]

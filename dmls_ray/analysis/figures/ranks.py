@@ -17,6 +17,8 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.trials.trial import Trial
 from dmls_ray.records.model import STEP_QUANTILES
 
+_Curves = Mapping[str, Callable[[Trial], list[Point]]]
+
 
 def step_times_chart(table: Table) -> Chart | None:
     """Empirical distribution of the times of optimizer steps; None if no run in bench mode has their quantiles."""
@@ -27,9 +29,7 @@ def step_times_chart(table: Table) -> Chart | None:
 
 def _steps(row: Trial) -> list[Point]:
     """The share of steps that took at most so many milliseconds."""
-    measured = []
-    for record in row.timed:
-        measured += [rank.step_ms_quantiles for rank in record.ranks if rank.step_ms_quantiles]
+    measured = [rank.step_ms_quantiles for record in row.timed for rank in record.ranks if rank.step_ms_quantiles]
     points = []
     for share, values in zip(STEP_QUANTILES, zip(*measured, strict=False), strict=False):
         points.append(Point(median(values), share, runs=run_ids(row.timed), text=f"{share:.0%} of the steps"))
@@ -104,13 +104,7 @@ def _samples(row: Trial, quantity: str) -> list[Point]:
 
 
 def _chart(
-    table: Table,
-    name: str,
-    title: str,
-    x: Axis,
-    curves: Mapping[str, Callable[[Trial], list[Point]]],
-    about: str,
-    kind: SeriesKind = "points",
+    table: Table, name: str, title: str, x: Axis, curves: _Curves, about: str, kind: SeriesKind = "points"
 ) -> Chart | None:
     """A panel for each quantity, with a series for each trial that has it; None without any.
 
@@ -134,6 +128,4 @@ def _chart(
                 series.append(Series(trial or SINGLE_LINE, points, kind, connected=not x.categories))
         if series:
             panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
-    if not panels:
-        return None
-    return Chart(name=name, title=title, panels=panels, notes=[about, *notes])
+    return Chart(name=name, title=title, panels=panels, notes=[about, *notes]) if panels else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -48,18 +48,18 @@ class Plotted:
     quantity: Quantity | None = None
     """Kind of the values; None: that of the metric."""
 
-    def series(self, name: str, rows: Iterable[Trial], place: PlaceOf, **options: Any) -> list[Series]:
-        """`measured_series` of trials, each at its place."""
-        points = [(place(row), row, self.values(row)) for row in rows]
-        return measured_series(name, points, metric=self.metric, quantity=self.quantity, **options)
+    def series(self, line: Line, **options: Any) -> list[Series]:
+        """`measured_series` of a line."""
+        points = [(line.place(row), row, self.values(row)) for row in line.rows]
+        return measured_series(line.name, points, metric=self.metric, quantity=self.quantity, **options)
 
 
 @dataclass(frozen=True)
 class Line:
-    """Trials that differ in the field of the x axis only."""
+    """Trials under one name, as those that differ in the field of the x axis only."""
 
     title: str
-    """The fields in which the line differs from others; empty for the only line."""
+    """What tells the line from others; empty for the only line."""
     rows: Sequence[Trial]
     place: PlaceOf
 
@@ -103,22 +103,20 @@ def measured_series(
             text = f"{describe(row)}, {text}"
         runs = run_ids(record for record in row.counted if record.repeat in by_block)
         measured.append(Point(x, value.centre, value.low, value.high, runs, text))
-    if not measured:
-        return []
-    return [Series(name, measured, **options)]
+    return [Series(name, measured, **options)] if measured else []
 
 
-def lost_crosses(name: str, rows: Iterable[Trial], place: PlaceOf) -> list[Series]:
+def lost_crosses(line: Line) -> list[Series]:
     """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory."""
     crosses: dict[str, list[Point]] = {}
-    for row in rows:
+    for row in line.rows:
         lost = oom_runs(row)
         if not (lost or row.counted):
             lost = row.records
         if lost:
             text = f"{len(lost)} of {len(row.records)} runs: {lost[0].reason}"
-            crosses.setdefault(lost[0].ending, []).append(Point(place(row), None, runs=run_ids(lost), text=text))
-    return [Series(ending, lost, "cross", same_as=name) for ending, lost in crosses.items()]
+            crosses.setdefault(lost[0].ending, []).append(Point(line.place(row), None, runs=run_ids(lost), text=text))
+    return [Series(ending, lost, "cross", same_as=line.name) for ending, lost in crosses.items()]
 
 
 def dashed_line(name: str, points: Iterable[tuple[Place, float]], same_as: str = "") -> Series:
@@ -136,8 +134,8 @@ def line_panels(plotted: Iterable[Plotted], x: Axis, lines: Sequence[Line]) -> l
         measured: list[Series] = []
         lost: list[Series] = []
         for line in lines:
-            measured += item.series(line.name, line.rows, line.place, connected=not x.categories)
-            lost += lost_crosses(line.name, line.rows, line.place)
+            measured += item.series(line, connected=not x.categories)
+            lost += lost_crosses(line)
         if measured:
             panels.append(Panel(x=x, y=item.y, series=[*measured, *lost]))
     return panels
@@ -152,14 +150,10 @@ def plotted_metric(name: str, label: str = "", *, log: bool = False, from_zero: 
 def plotted_rates(rows: Sequence[Trial]) -> Plotted:
     """The throughput that these trials have in common, in its unit; none of ranks that trained apart."""
     metric = speed_metric(*(row for row in rows if row.rates()))
-    unit = label_of(metric)
-    if metric == RUNS_PER_S:
-        unit = "runs/s"
+    unit = "runs/s" if metric == RUNS_PER_S else label_of(metric)
 
     def values(row: Trial) -> Mapping[int, float]:
-        if row.independent_ranks:
-            return {}
-        return row.by_block(metric)
+        return {} if row.independent_ranks else row.by_block(metric)
 
     return Plotted(Axis(f"throughput ({unit})", from_zero=True), values, quantity="rate")
 
@@ -200,9 +194,7 @@ def _label(name: str) -> str:
     if metric is not None and metric.share_of:
         return f"{name.replace('_', ' ')} (fraction of samples)"
     words, _, unit = label_of(name).rpartition(" ")
-    if words and unit in _UNITS:
-        return f"{words} ({unit})"
-    return label_of(name)
+    return f"{words} ({unit})" if words and unit in _UNITS else label_of(name)
 
 
 def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, list[Line]]:
@@ -214,9 +206,7 @@ def lines_along(table: Table, rows: Sequence[Trial], field: str) -> tuple[Axis, 
     if field not in table.varied or all(len(group) < 2 for group in groups):
         return Axis(field), []
     x = field_axis(field, rows)
-    within = {field}
-    for group in groups:
-        within.update(differing_fields(table, group))
+    within = {field}.union(*(differing_fields(table, group) for group in groups))
     return x, lines_of_groups(table, groups, within, partial(value_on_axis, field=field, x=x))
 
 
@@ -262,18 +252,14 @@ def field_axis(name: str, rows: Sequence[Trial]) -> Axis:
     spec = rows[0].workload.specs().get(name)
     if spec is not None and spec.setting.unit:
         label = f"{name} ({spec.setting.unit})"
-    axis = Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0])
-    if len(values) > _MAX_TICKS:
-        return axis
-    return replace(axis, ticks=values)
+    ticks = values if len(values) <= _MAX_TICKS else ()
+    return Axis(label, log=values[0] > 0 and values[-1] >= 4 * values[0], ticks=ticks)
 
 
 def value_on_axis(row: Trial, field: str, x: Axis) -> Place:
     """The place of a trial on the axis of a field."""
     value: Place = row.factors[field]
-    if x.categories:
-        return format_factor(value)
-    return value
+    return format_factor(value) if x.categories else value
 
 
 def is_wide(levels: Collection[float]) -> bool:
@@ -331,26 +317,19 @@ def trial_label(row: Trial, names: Sequence[str], changed: Collection[str] = ())
 
 def trial_labels(table: Table, rows: Sequence[Trial]) -> list[str]:
     """The label of each trial; a single trial is labelled by the fields that vary in the table."""
-    compared = rows
-    if len(rows) < 2:
-        compared = table.rows
-    names = differing_fields(table, compared)
+    names = differing_fields(table, rows if len(rows) > 1 else table.rows)
     return [trial_label(row, names, table.changed) for row in rows]
 
 
 def format_factor(value: Any) -> str:
     """The value of a field in a legend."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def range_of(counts: Collection[int]) -> str:
     """Counts in a sentence: `3`, or `3 to 5`."""
     least, most = min(counts), max(counts)
-    if least == most:
-        return str(most)
-    return f"{least} to {most}"
+    return f"{least} to {most}" if least < most else str(most)
 
 
 def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import differing_fields, limit_items, plotted_metric, trial_label
+from dmls_ray.analysis.figures.series import Line, differing_fields, limit_items, plotted_metric, trial_label
 from dmls_ray.analysis.findings.effects import Measure, speed
 from dmls_ray.analysis.findings.sweep_trials import Questions
 from dmls_ray.analysis.table.layouts import Layout
@@ -48,8 +48,8 @@ def _bars(rows: Sequence[Trial], title: str) -> Panel:
     plotted = plotted_metric("pass_ms", f"a pass over {_config(rows[0])['images']:,} images (ms)", log=True)
     series: list[Series] = []
     for device, place in _PLACES.items():
-        on_device = [row for row in rows if _config(row)["device"] == device]
-        series += plotted.series(f"on {place}", on_device, _name, kind="bar")
+        line = Line(f"on {place}", [row for row in rows if _config(row)["device"] == device], _name)
+        series += plotted.series(line, kind="bar")
     x = Axis("implementation", categories=[_name(row) for row in rows])
     return Panel(x=x, y=plotted.y, series=series, title=title)
 
