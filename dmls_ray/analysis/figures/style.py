@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain
 
 from dmls_ray.analysis.figures.chart import Chart, Panel, Series
 
@@ -97,13 +97,11 @@ class Styles:
 def _numbers(charts: Sequence[Chart]) -> dict[str, int]:
     """A number for each measured name: the smallest that no other name has which shares a chart with it."""
     numbers: dict[str, int] = {}
-    names_of = list(map(_measured_names, charts))
-    for names in names_of:
-        for name in names:
-            neighbours = set[str]().union(*(others for others in names_of if name in others))
-            taken = {numbers[other] for other in neighbours if other in numbers}
-            if name not in numbers:
-                numbers[name] = next(number for number in count() if number not in taken)
+    names_of = [_measured_names(chart) for chart in charts]
+    for name in chain.from_iterable(names_of):
+        neighbours = chain.from_iterable(names for names in names_of if name in names)
+        taken = {numbers.get(neighbour) for neighbour in neighbours}
+        numbers.setdefault(name, min({*range(len(taken) + 1)} - taken))
     return numbers
 
 

@@ -77,8 +77,8 @@ def vega_lite(chart: Chart, styles: Styles, theme: Mapping[str, str]) -> Spec:
         first["layer"].append(_legend_layer(legend))
     columns = math.ceil(len(concat) / math.ceil(len(concat) / _MAX_COLUMNS))
     config = _config(theme)
-    longest = max(map(len, legend), default=0)
-    config["legend"]["columns"] = max(1, columns * (WIDTH + 70) // (45 + 7 * longest))
+    longest = max(legend, key=len, default="")
+    config["legend"]["columns"] = max(1, columns * (WIDTH + 70) // (45 + 7 * len(longest)))
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "background": theme["paper"],
@@ -189,8 +189,10 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
             if mark["type"] in ("bar", "errorbar", "point"):
                 encoding |= side_by_side
             layer = {"data": {"name": name}, "mark": mark, "encoding": encoding}
-            if mark["type"] == "point" and series.is_joined:
-                layer |= _every_few(len(series.points))
+            every = math.ceil(len(series.points) / _MOST_MARKS)
+            if mark["type"] == "point" and series.is_joined and every > 1:
+                number = {"window": [{"op": "row_number", "as": "number"}]}
+                layer["transform"] = [number, {"filter": f"datum.number % {every} == 1"}]
             layers.append(layer)
     return {"encoding": {"x": x, "y": y}, "layer": layers}
 
@@ -207,15 +209,6 @@ def _side_by_side(panel: Panel) -> Spec:
     if len(names) < 2:
         return {}
     return {"xOffset": {"field": "line", "type": "nominal", "scale": {"domain": names}}}
-
-
-def _every_few(count: int) -> Spec:
-    """The transform that keeps every row, or of many rows every second or third, from the first on."""
-    every = math.ceil(count / _MOST_MARKS)
-    if every == 1:
-        return {}
-    number = {"window": [{"op": "row_number", "as": "number"}]}
-    return {"transform": [number, {"filter": f"datum.number % {every} == 1"}]}
 
 
 def _marks(series: Series, style: Style, theme: Mapping[str, str]) -> list[tuple[Spec, Spec]]:
@@ -261,9 +254,9 @@ def _channel(field: str, axis: Axis, domain: Domain) -> Spec:
     """Scale and axis of one direction."""
     shown: Spec = {"title": textwrap.wrap(escaped(axis.label), _MAX_LINE) or None}
     if axis.categories:
-        names = list(map(escaped, axis.categories))
+        names = [escaped(name) for name in axis.categories]
         shown |= {"labelAngle": 0, "labelLimit": 0, "labelOverlap": len(names) > MAX_CATEGORIES, "grid": False}
-        if 7 * len(names) * (max(map(len, names)) + 1) > WIDTH:
+        if 7 * len(names) * (len(max(names, key=len)) + 1) > WIDTH:
             shown["labelAngle"] = -30
         scale: Spec = {"type": "band", "domain": names, "paddingInner": 0.2, "paddingOuter": 0.1}
         return {"field": field, "type": "ordinal", "scale": scale, "axis": shown}
