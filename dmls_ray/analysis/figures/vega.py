@@ -188,7 +188,7 @@ def _plot(panel: Panel, datasets: Iterable[str], y_domain: Domain, styles: Style
         for mark, encoding in _marks(series, styles.of(series, panel), theme):
             if mark["type"] in ("bar", "errorbar", "point"):
                 encoding |= side_by_side
-            layer = {"data": {"name": name}, "mark": mark, "encoding": encoding}
+            layer: Spec = {"data": {"name": name}, "mark": mark, "encoding": encoding}
             every = math.ceil(len(series.points) / _MOST_MARKS)
             if mark["type"] == "point" and series.is_joined and every > 1:
                 number = {"window": [{"op": "row_number", "as": "number"}]}
