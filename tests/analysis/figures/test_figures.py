@@ -77,13 +77,8 @@ def test_times_of_runs_that_shared_the_machine_are_in_no_figure(mode: str, timed
 
 
 def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
-    runs = own_results(
-        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
-        lambda values, repeat: (
-            1.0,
-            {"images_per_s": 100.0 * values["world_size"], "epoch_s": 5.0, "test_accuracy": 0.5},
-        ),
-    )
+    reported = {"images_per_s": 100.0, "epoch_s": 5.0, "test_accuracy": 0.5}
+    runs = own_results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: (1.0, reported))
     assert chart_names(runs) == ["tradeoff", "scaling", "time"]
 
 
@@ -104,18 +99,14 @@ def measured(name: str, count: int, *, runs: int = 3, connected: bool = True, ki
     [
         ([measured("a", 3)], "Error bars are 95% intervals over the 3 runs of a trial."),
         ([measured("a", 12)], "Bands are 95% intervals over the 3 runs of a trial."),
-        (
-            [measured("a", 3), measured("b", 12, runs=5)],
-            "Error bars and bands are 95% intervals over the 3 to 5 runs of a trial.",
-        ),
+        ([measured("a", 3), measured("b", 12, runs=5)],
+         "Error bars and bands are 95% intervals over the 3 to 5 runs of a trial."),
         ([measured("a", 2, kind="bar")], "Error bars are 95% intervals over the 3 runs of a trial."),
-        (
-            [Series("a", [*measured("a", 2).points, Point(3, 1.0, runs=("1", "2"))])],
-            "Error bars are 95% intervals over the 3 runs of a trial. A point without one has no interval.",
-        ),
+        ([Series("a", [*measured("a", 2).points, Point(3, 1.0, runs=("1", "2"))])],
+         "Error bars are 95% intervals over the 3 runs of a trial. A point without one has no interval."),
         ([measured("a", 2, kind="line")], "Bands are 95% intervals over the 3 runs of a trial."),
     ],
-)
+)  # fmt: skip
 def test_what_error_bars_and_bands_are_is_said_below_the_figure(
     drawn: list[Series], note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

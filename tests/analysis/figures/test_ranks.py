@@ -27,21 +27,13 @@ def runs_of(samples: int = 2, **axes: Any) -> Results:
 @pytest.mark.parametrize(
     ("chart", "x", "y", "measured"),
     [
-        (
-            step_times_chart,
-            "optimizer step (ms)",
-            "steps within this time (fraction)",
-            {15.0 + place: share for place, share in enumerate(STEP_QUANTILES)},
-        ),
+        (step_times_chart, "optimizer step (ms)", "steps within this time (fraction)",
+         {15.0 + place: share for place, share in enumerate(STEP_QUANTILES)}),
         (rank_spread_chart, "rank", "forward pass (% above mean over ranks)", {"0": -50.0, "1": 50.0}),
-        (
-            utilization_chart,
-            "time since the start of a run (s)",
-            "CPU utilization (% of a core)",
-            {0.5: 70.0, 1.02: 99.81},
-        ),
+        (utilization_chart, "time since the start of a run (s)", "CPU utilization (% of a core)",
+         {0.5: 70.0, 1.02: 99.81}),
     ],
-)
+)  # fmt: skip
 def test_a_trial_is_what_its_ranks_measured_in_bench_mode(chart: Any, x: str, y: str, measured: Any) -> None:
     runs = runs_of()
     (panel,) = panels(chart(make_table(runs)), 1)
