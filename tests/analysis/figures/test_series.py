@@ -54,9 +54,8 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
     table = table_of(
         {"batch_per_rank": [16, 32]}, lambda values, repeat: None if values["batch_per_rank"] == 32 and repeat else 9.0
     )
-    (panel,) = plot.line_panels(
-        [plot.plotted_metric("epoch_s")], *plot.lines_along(table, table.rows, "batch_per_rank")
-    )
+    x, lines = plot.lines_along(table, table.rows, "batch_per_rank")
+    (panel,) = plot.line_panels([plot.plotted_metric("epoch_s")], x, lines)
     assert points(panel, "measured").keys() == {16, 32}
     cross = series(panel, "oom")
     (point,) = cross.points

@@ -28,11 +28,8 @@ EVIL = "<script>alert(1)</script>"
 AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
 
-def reading(**changes: Any) -> SweepSummary:
-    sample = results(AXES, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat)
-    for name, value in changes.items():
-        setattr(sample.records[0], name, value)
-    return summarize(sample)
+def reading() -> SweepSummary:
+    return summarize(results(AXES, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat))
 
 
 def hidden(page: str, element: str) -> str:
@@ -52,9 +49,8 @@ def data_of(page: str) -> dict[str, Any]:
 
 def test_the_page_has_question_answer_table_and_method_even_without_scripts() -> None:
     sample = reading()
-    asked = SweepSummary(
-        sample.results, SweepQuestion(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank")
-    )
+    question = SweepQuestion(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank")
+    asked = SweepSummary(sample.results, question)
     page = render_report(asked, [])
     assert "What does it do?</p>" in page
     assert "It is\nasked here.</p>" in page
